@@ -42,7 +42,7 @@ SHELL := /bin/sh
 .ONESHELL:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup lock java programs demo test coverage torture interop lint bench proto wheel clean
+.PHONY: help setup lock java programs images demo test coverage torture interop lint bench proto wheel clean
 .PHONY: test-matrix docs notebooks docker compose rocketmq-versions
 
 USE_JAVA := JAVA_HOME=$$(tools/setup.sh java-home); export JAVA_HOME
@@ -86,10 +86,13 @@ coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or t
 	$(BIN)/python -m coverage report --include='$(COVERED)' --show-missing --skip-covered \
 		--fail-under=100
 
-interop: ## Compare our stores and codecs with RocketMQ's own code, and run its cluster
-interop: $(INSTALLED) programs $(ROCKETMQS:%=.interop/%/compiled)
+interop: ## Compare with RocketMQ's own code, run its cluster, and run our images
+interop: $(INSTALLED) programs images $(ROCKETMQS:%=.interop/%/compiled)
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m interop --numprocesses 2 --dist loadgroup tests/interop $(ARGS)
+
+images:
+	@tools/container.sh interop
 
 .interop/%/compiled: $(INTEROP_SOURCES)/%/pom.xml $(INTEROP_SOURCES)/%/Version.java \
 		$(wildcard $(INTEROP_SOURCES)/*.java) | java

@@ -59,7 +59,7 @@ ELSEWHERE = re.compile(r"\bspec/\w+|\b[Rr]ows? [A-Z]{1,2}\d+|\bseed_systems\b|\b
 CITED = re.compile(r"(docs/design/\w+\.md)((?:,?\s+(?:sections?|and|to|\d+(?:\.\d+)*)\b,?)*)")
 SECTION = re.compile(r"\d+(?:\.\d+)*")
 # File names that end in -ing and are nouns of the field.
-NOUNS = {"wiring", "long_polling", "process_tuning", "rebatching", "test_rebatching"}
+NOUNS = {"wiring", "long_polling", "process_tuning", "rebatching", "packaging"}
 
 _ACTOR_WORDS = re.compile(rf"\b({'|'.join(NO_ACTORS.split())})\b", re.IGNORECASE)
 _PLAINER_WORDS = re.compile(rf"\b({'|'.join(PLAINER)})\b", re.IGNORECASE)
@@ -102,6 +102,8 @@ def docstring_form(source: Source) -> Iterator[str]:
         place = f"{source.path}:{_line(node)}"
         if first in QUESTIONS:
             yield f"{place}: a docstring begins with {first!r}: begin with a noun or a verb"
+        elif "/cli/" in source.path and not first.endswith(("The", "A", "An")):
+            continue  # The text of --help: an order.
         elif _is_function(node) and (first in NO_VERBS or not VERB.match(text)):
             yield f"{place}: a function's docstring begins with {first!r}: Returns, Sends, Raises …"
 
@@ -138,8 +140,8 @@ def sections(document: str) -> set[str]:
 
 def noun_name(source: Source) -> Iterator[str]:
     """Yields a file whose name is no noun."""
-    stem = PurePosixPath(source.path).stem
-    if stem.endswith("ing") and stem not in NOUNS:
+    stem = PurePosixPath(source.path).stem.removeprefix("test_")
+    if stem.endswith("ing") and stem.removeprefix("consume_") not in NOUNS:
         yield f"{source.path}: name the file by a noun"
 
 

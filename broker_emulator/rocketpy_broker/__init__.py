@@ -1,6 +1,6 @@
-"""rocketpy_broker: a RocketMQ-compatible broker to embed. `LocalBroker` is the way in.
+"""An embeddable RocketMQ-compatible broker; `LocalBroker` is its entry point.
 
-Holds no state; see `message_store` for what a crash does to a broker's directory.
+`message_store` describes what a crash does to a broker's directory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["LocalBroker", "LocalBrokerError", "Message"]
 
 
 def __getattr__(name: str) -> object:
-    """Imports what is asked for when it first is, so that the pytest plugin stays light."""
+    """Imports a public name at its first use, so that the pytest plugin loads fast."""
     try:
         return _imported(name)
     except ModuleNotFoundError as error:

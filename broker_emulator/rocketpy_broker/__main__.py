@@ -1,4 +1,4 @@
-"""`python -m rocketpy_broker` is the `rocketpy` command. Holds no state."""
+"""The `rocketpy` command as `python -m rocketpy_broker`."""
 
 from rocketpy_broker.cli.main import main
 

@@ -1,7 +1,7 @@
-"""One broker: the store, its services and its server, started and stopped in order.
+"""A broker: its store, services and server, started and stopped in order.
 
-State on disk is the store's and the configuration files'. A crash at any point leaves what the
-store's recovery can mend; a clean stop saves the tables of progress and removes the abort marker.
+State on disk is the store's and the configuration files'. The store's recovery repairs the files
+after a crash at any point. A clean stop saves all tables and removes the abort marker.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A broker that serves: where, and what its start found in the store.
+    """The address of a broker that serves, and the recovery result of its start.
 
     `http_port` is None without HTTP.
     """
@@ -87,7 +87,7 @@ def _store_config(config: BrokerConfig) -> StoreConfig:
 
 
 def _store_host(config: BrokerConfig, port: int) -> Host:
-    """Returns the address written into records; an IPv4 one, as RocketMQ's default."""
+    """Returns the IPv4 address written into records, as RocketMQ does by default."""
     try:
         address = ipaddress.ip_address(config.host)
     except ValueError:
@@ -97,7 +97,7 @@ def _store_host(config: BrokerConfig, port: int) -> Host:
 
 
 class BrokerServices:
-    """The rooms of services, lowest floor first; each stands on the ground and on rooms below."""
+    """The broker's services, built lowest layer first from the context and lower layers."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._store = context.store
@@ -150,7 +150,7 @@ class BrokerServices:
         )
 
     def _metrics(self, context: BrokerContext) -> Metrics:
-        """Returns the top floor, whose libraries no other broker has to load."""
+        """Returns the metrics layer; a broker without HTTP does not load its libraries."""
         from rocketpy_broker.services.observability.metrics import wiring as metrics
 
         measured = metrics.Measured(
@@ -167,7 +167,7 @@ class BrokerServices:
         return metrics.build(context, measured)
 
     def _ask_producer(self, question: CheckBack) -> bool:
-        """Asks one of a group's producers after a transaction; return whether one listens."""
+        """Sends a transaction check to one of the group's producers; True if one listens."""
         notice = CheckTransaction(
             question.producer_group,
             question.transaction_id,
@@ -179,7 +179,7 @@ class BrokerServices:
         return self.groups.clients.notify_one_producer(notice)
 
     def protocols(self, config: BrokerConfig) -> list[ProtocolServices]:
-        """Returns every protocol that clients may speak."""
+        """Returns the protocol services of the gRPC server."""
         requests_max = config.limits.clients.request_bytes_max
         broker = BrokerCallServices(
             self.retry.sends,
@@ -218,7 +218,7 @@ class BrokerServices:
         return [RocketpyV1Services(broker, admin, self.transactions, groups, retry, testing)]
 
     def _testing(self, requests_max: int) -> TestingServices | None:
-        """Returns the service of brokers whose clock can be moved."""
+        """Returns the testing service; None unless the broker's clock can be moved."""
         if self._movable is None:
             return None
         store, group_commit = self._store, self.flush.group_commit
@@ -231,7 +231,7 @@ class BrokerServices:
 
 
 class Broker:
-    """Runs inside one event loop: `serve_until` starts it, serves and stops it."""
+    """A broker in one event loop; `serve_until` starts it, serves and stops it."""
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
         self._config = config
@@ -248,14 +248,14 @@ class Broker:
         self.http: HttpServer | None = None
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
-        """Serves from now on until `stopped` is set; `ready` is resolved when clients may come.
+        """Serves until `stopped` is set; resolves `ready` when clients can connect.
 
         Raises StoreLockedError, StoreDirectoryError, ConfigFileError, PortInUseError,
         PublicBindError.
         """
         check_host(self._config)
         check_port(self._config)
-        # pyarrow imports pandas for the first value that it makes: no call is to wait for that.
+        # pyarrow imports pandas at its first value; no call should wait for that.
         pa.array([0])
         recovery = self.store.open()
         try:
@@ -306,7 +306,7 @@ class Broker:
         await self._save_tables()
 
     async def _start_http(self, scope: TaskScope) -> int | None:
-        """Listens for HTTP, where it is wanted; return the port. Raises PortInUseError."""
+        """Listens for HTTP if it is configured; returns the port. Raises PortInUseError."""
         metrics, port = self.services.metrics, self._config.http_port
         if metrics is None or port is None:
             return None
@@ -329,6 +329,6 @@ class Broker:
                 await self._save_tables()
 
     async def _save_tables(self) -> None:
-        """Saves all tables, but over no files of another broker. Raises OSError."""
+        """Saves all tables unless the store's lock is lost to another broker. Raises OSError."""
         if not self.store.is_lost:
             await save_all(self._lifecycle.tables)

@@ -1,4 +1,4 @@
-"""What can be set on a broker, with defaults. Holds no state."""
+"""Configuration of a broker, with defaults."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ DAY_MS = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class ClientLimits:
-    """Bounds of what clients register, in one request and all together; sizes in bytes.
+    """Limits of client registrations, per request and in all; sizes in bytes.
 
     A client id in a group is one registration. Subscriptions count with their texts, and notices
-    with the records that they carry. A client leaves its groups in one step, so it has
-    `groups_per_client_max` at most. `groups_max` is for consumer groups that come to be by their
-    first use. A request of `request_bytes_max` takes 8 ms to decode, however many parts it has.
+    with their records. A client leaves all its groups in one scheduler slot, so
+    `groups_per_client_max` limits them. `groups_max` limits the consumer groups that are created by
+    their first use. A request of `request_bytes_max` takes at most 8 ms to decode.
     """
 
     request_bytes_max: int = 512 * KIB
@@ -49,9 +49,9 @@ class ClientLimits:
 
 @dataclass(frozen=True, slots=True)
 class TransferLimits:
-    """What one response to a group's pull holds that names no size; RocketMQ's names and defaults.
+    """Limits of a response to a group's pull without a size; RocketMQ's names and defaults.
 
-    On disk counts what lies further behind the log's end than `BrokerConfig` says.
+    Messages farther from the log's end than `access_message_in_memory_max_ratio` are on disk.
     """
 
     count_on_message_in_memory: int = 32
@@ -62,10 +62,9 @@ class TransferLimits:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of requests; sizes in bytes. The body's is RocketMQ's maxMessageSize.
+    """Limits of requests; sizes in bytes. `body_bytes_max` is RocketMQ's maxMessageSize.
 
-    To receive a request, or to send a response, takes the event loop 0.3 ms for each MiB, in one
-    turn.
+    The event loop needs 0.3 ms per MiB to receive a request or send a response, in one slot.
     """
 
     body_bytes_max: int = 4 * MIB
@@ -80,7 +79,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class SystemTopicOptions:
-    """What decides on the broker's own topics. Names and defaults are RocketMQ's."""
+    """Options of the broker's own topics, with RocketMQ's names and defaults."""
 
     auto_create_topic_enable: bool = True
     trace_topic_enable: bool = False
@@ -91,10 +90,10 @@ class SystemTopicOptions:
 
 @dataclass(frozen=True, slots=True)
 class TransactionTimes:
-    """How long transactions may stay open; names and defaults are RocketMQ's, times in ms.
+    """Times of transaction checks in ms, with RocketMQ's names and defaults.
 
-    One that is open for `timeout_ms` is asked after, each `check_interval_ms`, and given up when it
-    was asked after `check_max` times.
+    The broker checks a transaction that is open for `timeout_ms`, every `check_interval_ms`. It
+    gives the transaction up after `check_max` checks.
     """
 
     timeout_ms: int = 6_000
@@ -104,25 +103,28 @@ class TransactionTimes:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """One broker. `port` 0 lets the system choose a free one, and so does `http_port`, where None
-    stands for no HTTP and no metrics.
+    """Configuration of one broker.
 
-    `persist_interval_ms` is how often consumer offsets are saved, `clean_interval_ms` how often
-    expired files and the disk's space are looked at, first after `clean_delay_ms`.
-    `auto_create_subscription_group` lets a group come to be by its first use. A writer of batches
-    that has committed none for `writer_idle_ms_max` is forgotten, and one that writes one batch and
-    never comes back `single_writer_idle_ms_max` after it. What a job has staged for a batch is
-    removed when nothing was heard of it for `staging_idle_ms_max`; `staging_bytes_max` is the disk
-    space of all that is staged. `delay_levels` and `timer_delay_ms_max` are RocketMQ's
-    messageDelayLevel and timerMaxDelaySec. Of messages with a delivery time at most
-    `timer_pending_max` wait, about 50 bytes of memory each. `recall_message_enable` lets senders
-    take them back. `enable_mixed_message_type` lets topics have the message type MIXED;
-    `enable_topic_message_type_check` refuses messages of another type than their topic has.
-    `access_message_in_memory_max_ratio` is the percentage of the machine's memory
-    that the log's last messages may take and still count as being in memory. Without
-    `long_polling_enable` a held call looks again after `short_polling_time_ms`, not when a message
-    comes, and is answered then. `insecure` consents to a `host` that others may reach. With
-    `clock_ahead_ms` the broker is one for tests: its clock begins so far ahead, and can be moved.
+    - `port`, `http_port`: 0 takes a free port. `http_port` None: no HTTP and no metrics.
+    - `insecure`: allows a `host` that other machines can reach.
+    - `persist_interval_ms`: the interval between two saves of consumer offsets.
+    - `clean_interval_ms`: the interval between two checks of expired files and disk space. The
+      first check is after `clean_delay_ms`.
+    - `auto_create_subscription_group`: a group is created by its first use.
+    - `writer_idle_ms_max`: a writer without a commit for this time is removed;
+      `single_writer_idle_ms_max` is the time of a writer with a single batch.
+    - `staging_idle_ms_max`: a job's staged batch is removed after this time without a call.
+      `staging_bytes_max` limits the disk space of all staged batches.
+    - `delay_levels`, `timer_delay_ms_max`: RocketMQ's messageDelayLevel and timerMaxDelaySec.
+    - `timer_pending_max`: the limit of messages that wait for a delivery time. Each takes about 50
+      bytes of memory. `recall_message_enable`: senders may recall them.
+    - `enable_mixed_message_type`: topics may have the message type MIXED.
+      `enable_topic_message_type_check`: a message of another type than its topic's is refused.
+    - `access_message_in_memory_max_ratio`: the percentage of the machine's memory for the log's
+      last messages, which count as in memory.
+    - `long_polling_enable`: a message wakes a held call. Without it the broker reads again after
+      `short_polling_time_ms` and answers then.
+    - `clock_ahead_ms`: a broker for tests. Its clock starts ahead by this time and can be moved.
     """
 
     data: Path
@@ -170,5 +172,5 @@ class BrokerConfig:
 
     @property
     def config_folder(self) -> Path:
-        """Where RocketMQ keeps its JSON files."""
+        """The directory of RocketMQ's JSON files."""
         return self.data / "config"

@@ -1,42 +1,42 @@
-"""Every error that the broker declares. Holds no state.
+"""Errors that the broker declares.
 
     BrokerError                       code, remark; mapped to a response by the server
     ├── StoreError
-    │   ├── StoreDirectoryError       a file or folder of the store cannot be used
-    │   ├── StoreLockedError          another broker has the directory
+    │   ├── StoreDirectoryError       a file or directory of the store is unusable
+    │   ├── StoreLockedError          another broker uses the directory
     │   ├── StoreClosedError          not open, stopped, or read-only after a failed write
-    │   │   └── QueueGrowthError      a queue that has no room, or no file
-    │   ├── StoreReadError            the disk does not give what lies on it
-    │   ├── StoreBusyError            more waits for the disk than may wait
-    │   ├── StagingFullError          staged blocks take all the space that they may
-    │   ├── TooManyJobsError          as many jobs stage batches as may
-    │   ├── StagedIllegalError        an attempt that is not staged as it is named
-    │   ├── FlushTimeoutError         stored, but not known to be on disk in time
-    │   ├── TimerRefusedError         messages with a delivery time are not taken now
-    │   ├── LogOffsetError            the log does not hold what it was to be read from
-    │   └── RecordIllegalError        a block that may not be stored
+    │   │   └── QueueGrowthError      a queue without space, or without a file
+    │   ├── StoreReadError            the disk does not return stored bytes
+    │   ├── StoreBusyError            too many bytes wait for the disk
+    │   ├── StagingFullError          staged batches use all their disk space
+    │   ├── TooManyJobsError          too many jobs stage batches
+    │   ├── StagedIllegalError        an attempt that differs from the staged one
+    │   ├── FlushTimeoutError         stored, but not confirmed on disk in time
+    │   ├── TimerRefusedError         messages with a delivery time are refused
+    │   ├── LogOffsetError            an offset outside the log
+    │   └── RecordIllegalError        an invalid block
     ├── TopicNotExistError
-    ├── MessageNotExistError          no message has that id
-    ├── TopicIllegalError             a topic name or configuration that cannot be
-    ├── TopicAttributeError           an attribute that a topic cannot have, or not be rid of
+    ├── MessageNotExistError          an unknown message id
+    ├── TopicIllegalError             an invalid topic name or configuration
+    ├── TopicAttributeError           an attribute that a topic cannot have or lose
     ├── SubscriptionGroupNotExistError
-    ├── SubscriptionParseError        a filter's expression that cannot be read
-    ├── SubscriptionNotExistError     a group that does not subscribe to what it pulls
+    ├── SubscriptionParseError        an invalid filter expression
+    ├── SubscriptionNotExistError     a pull without a subscription of the group
     ├── SubscriptionNotLatestError    a group's subscription that is older than a member's
-    ├── FilterDataNotExistError       a group's subscription that cannot be read
-    ├── OffsetNotFoundError           a group that has no progress in a queue
+    ├── FilterDataNotExistError       an unreadable subscription of a group
+    ├── OffsetNotFoundError           a group without progress in a queue
     ├── QueueIdIllegalError
-    ├── RecallIllegalError            a handle that names no message that can be taken back
-    ├── PermissionDeniedError         topic or queue may not be written or read
-    ├── TransactionEndError           a transaction that cannot be ended as was asked
-    ├── ParameterIllegalError         any other value of a request
-    ├── ClientsFullError              as many clients, groups or locks are registered as may
+    ├── RecallIllegalError            a handle of no message that can be recalled
+    ├── PermissionDeniedError         a topic or queue without the permission
+    ├── TransactionEndError           a transaction that cannot be ended as requested
+    ├── ParameterIllegalError         any other illegal value of a request
+    ├── ClientsFullError              a limit of clients, groups or locks is reached
     ├── NoConsumerError               a consumer group without clients
-    ├── NoticesEndedError             the broker speaks to a client no more on this stream
-    ├── ConfigFileError               a configuration file that cannot be read
+    ├── NoticesEndedError             a stream of notices that the broker ends
+    ├── ConfigFileError               an unreadable configuration file
     └── MessageFileError              a file of messages that cannot be imported
 
-The text of an error names the value that was wrong and what to do about it.
+The text of an error names the wrong value and the remedy.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from pathlib import Path
 from rocketpy_broker.response_code import ResponseCode
 
 REMARK_CHARACTERS_MAX = 1_000
-# What was wrong stands at the begin, what to do at the end.
+# A remark starts with the fault and ends with the remedy.
 _REMARK_END_CHARACTERS = 400
 
 
 def shortened(remark: str) -> str:
-    """Returns a remark without its middle, where a value in it is that long."""
+    """Returns a remark without its middle if it is longer than REMARK_CHARACTERS_MAX."""
     if len(remark) <= REMARK_CHARACTERS_MAX:
         return remark
     end = remark[-_REMARK_END_CHARACTERS:]
@@ -59,7 +59,7 @@ def shortened(remark: str) -> str:
 
 
 class BrokerError(Exception):
-    """Base of all declared errors. `code` is the number that a client gets to see."""
+    """Base of all declared errors. `code` is the response code that the client receives."""
 
     code: ResponseCode = ResponseCode.SYSTEM_ERROR
 
@@ -69,11 +69,11 @@ class BrokerError(Exception):
 
 
 class StoreError(BrokerError):
-    """The store cannot do what was asked."""
+    """Base of the store's errors."""
 
 
 class StoreDirectoryError(StoreError):
-    """A file or folder of the store is missing, misplaced, or of a wrong size."""
+    """A file or directory of the store is missing, misplaced, or of a wrong size."""
 
     def __init__(self, path: Path, reason: str, way_out: str) -> None:
         super().__init__(f"{path}: {reason}; {way_out}")
@@ -82,7 +82,7 @@ class StoreDirectoryError(StoreError):
 
 
 class StoreLockedError(StoreError):
-    """Another process serves this directory."""
+    """Another process uses this directory."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -93,13 +93,13 @@ class StoreLockedError(StoreError):
 
 
 class StoreClosedError(StoreError):
-    """The store takes no writes now."""
+    """The store accepts no writes now."""
 
     code = ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 class StoreBusyError(StoreError):
-    """The disk is too slow for what is sent; nothing of the block was stored."""
+    """The disk is too slow for the sends; the block was not stored."""
 
     code = ResponseCode.SYSTEM_BUSY
 
@@ -113,10 +113,10 @@ class StoreBusyError(StoreError):
 
 
 class StagingFullError(StoreError):
-    """Blocks of batches that are not committed take all the disk space that they may."""
+    """Uncommitted batches use all the disk space of staging."""
 
     def __init__(self, used_bytes: int, job_bytes: int, bytes_max: int) -> None:
-        # Others' batches end, and make room; a batch of its own size never does.
+        # Other batches end and free space. A batch larger than the limit never fits.
         is_own = job_bytes > bytes_max
         self.code = ResponseCode.SERVICE_NOT_AVAILABLE if is_own else ResponseCode.SYSTEM_BUSY
         super().__init__(
@@ -127,7 +127,7 @@ class StagingFullError(StoreError):
 
 
 class TooManyJobsError(StoreError):
-    """More jobs stage batches than may."""
+    """The limit of jobs that stage batches is reached."""
 
     code = ResponseCode.SYSTEM_BUSY
 
@@ -136,13 +136,13 @@ class TooManyJobsError(StoreError):
 
 
 class StagedIllegalError(StoreError):
-    """An attempt that is not staged as it is named; nothing was done."""
+    """A named attempt differs from the staged one; nothing was changed."""
 
     code = ResponseCode.MESSAGE_ILLEGAL
 
 
 class FlushTimeoutError(StoreError):
-    """The block is stored, and may get to the disk yet; it was not known to be there in time."""
+    """The block is stored, but the disk did not confirm it in time; it may be flushed later."""
 
     code = ResponseCode.FLUSH_DISK_TIMEOUT
 
@@ -152,18 +152,18 @@ class FlushTimeoutError(StoreError):
 
 
 class TimerRefusedError(StoreError):
-    """Messages with a delivery time are not taken; nothing of the block was stored."""
+    """Messages with a delivery time are refused; the block was not stored."""
 
 
 class TimerNotEnabledError(TimerRefusedError):
-    """None are."""
+    """Messages with a delivery time are disabled."""
 
     def __init__(self) -> None:
         super().__init__("accurate timer message is not enabled, timerWheelEnable is false")
 
 
 class TimerFullError(TimerRefusedError):
-    """As many wait as may."""
+    """The limit of messages that wait for a delivery time is reached."""
 
     def __init__(self, waiting_count: int, sent_count: int, count_max: int) -> None:
         super().__init__(
@@ -176,7 +176,7 @@ class TimerFullError(TimerRefusedError):
 
 
 class LogOffsetError(StoreError):
-    """The log was to be read from a physical offset that it has no more, or never had."""
+    """The physical offset of a read is outside the log, or was removed from it."""
 
     def __init__(self, offset: int, begin: int, end: int) -> None:
         super().__init__(
@@ -189,13 +189,13 @@ class LogOffsetError(StoreError):
 
 
 class RecordIllegalError(StoreError):
-    """A block that may not be stored: nothing of it was written."""
+    """The block is invalid; nothing of it was stored."""
 
     code = ResponseCode.MESSAGE_ILLEGAL
 
 
 class TopicNotExistError(BrokerError):
-    """No such topic."""
+    """The topic does not exist."""
 
     code = ResponseCode.TOPIC_NOT_EXIST
 
@@ -208,7 +208,7 @@ class TopicNotExistError(BrokerError):
 
 
 class SubscriptionGroupNotExistError(BrokerError):
-    """No such consumer group, and groups are not made by their first use."""
+    """The consumer group does not exist, and the broker does not create groups itself."""
 
     code = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
@@ -221,7 +221,7 @@ class SubscriptionGroupNotExistError(BrokerError):
 
 
 class SubscriptionParseError(BrokerError):
-    """The filter of a request cannot be understood; nothing was read."""
+    """The filter of a request cannot be parsed; nothing was read."""
 
     code = ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
@@ -230,12 +230,12 @@ class SubscriptionParseError(BrokerError):
 
 
 class SubscriptionNotExistError(BrokerError):
-    """A group's subscription was asked for, and its members have sent none."""
+    """The members of a group have not sent the subscription that the request uses."""
 
     code = ResponseCode.SUBSCRIPTION_NOT_EXIST
 
     def __init__(self, group: str, topic: str | None = None) -> None:
-        """Without `topic`, the group has no members at all."""
+        """Names a group without members if `topic` is None, else the missing subscription."""
         missing = "group info" if topic is None else "subscription"
         whose = f"group {group!r}" if topic is None else f"group {group!r} to topic {topic!r}"
         super().__init__(
@@ -245,7 +245,7 @@ class SubscriptionNotExistError(BrokerError):
 
 
 class SubscriptionNotLatestError(BrokerError):
-    """The broker knows an older subscription than the caller."""
+    """The broker has an older subscription than the caller."""
 
     code = ResponseCode.SUBSCRIPTION_NOT_LATEST
 
@@ -257,7 +257,7 @@ class SubscriptionNotLatestError(BrokerError):
 
 
 class FilterDataNotExistError(BrokerError):
-    """A group's subscription has an expression that cannot be read."""
+    """The expression of a group's subscription cannot be parsed."""
 
     code = ResponseCode.FILTER_DATA_NOT_EXIST
 
@@ -269,7 +269,7 @@ class FilterDataNotExistError(BrokerError):
 
 
 class OffsetNotFoundError(BrokerError):
-    """Nothing is committed, and the queue does not stand for a beginning at 0."""
+    """The group has no committed offset in the queue, and 0 may not be its start offset."""
 
     code = ResponseCode.QUERY_NOT_FOUND
 
@@ -281,7 +281,7 @@ class OffsetNotFoundError(BrokerError):
 
 
 class MessageNotExistError(BrokerError):
-    """No message has that id, or not any more."""
+    """The store has no message with this id, or no longer has it."""
 
     def __init__(self, message_id: str, reason: str) -> None:
         super().__init__(f"no message here has the id {message_id!r:.200}: {reason}")
@@ -289,17 +289,17 @@ class MessageNotExistError(BrokerError):
 
 
 class TopicIllegalError(BrokerError):
-    """A topic name or a topic configuration that cannot be."""
+    """The topic name or the topic configuration is invalid."""
 
     code = ResponseCode.INVALID_PARAMETER
 
 
 class TopicAttributeError(BrokerError):
-    """Attributes that a topic cannot have, or that cannot be changed; nothing was."""
+    """The attributes are invalid or unchangeable; nothing was changed."""
 
 
 class QueueIdIllegalError(BrokerError):
-    """A queue id outside the topic's queues."""
+    """The queue id is outside the topic's queues."""
 
     code = ResponseCode.INVALID_PARAMETER
 
@@ -311,7 +311,7 @@ class QueueIdIllegalError(BrokerError):
 
 
 class RecallIllegalError(BrokerError):
-    """A recall handle that names no message that can be taken back."""
+    """The recall handle names no message that can be recalled."""
 
     code = ResponseCode.ILLEGAL_OPERATION
 
@@ -320,13 +320,13 @@ class RecallIllegalError(BrokerError):
 
 
 class PermissionDeniedError(BrokerError):
-    """The topic may not be written or read by clients."""
+    """Clients may not write or read the topic."""
 
     code = ResponseCode.NO_PERMISSION
 
 
 class TransactionEndError(BrokerError):
-    """What was to be ended is no open transaction of the caller."""
+    """The caller has no such open transaction."""
 
     def __init__(self, remark: str, code: ResponseCode = ResponseCode.SYSTEM_ERROR) -> None:
         super().__init__(remark)
@@ -334,11 +334,11 @@ class TransactionEndError(BrokerError):
 
 
 class SendBackError(BrokerError):
-    """A message that could not be sent back, or was stored and is not known to be on disk."""
+    """The message was not sent back, or was stored but not confirmed on disk."""
 
 
 class ParameterIllegalError(BrokerError):
-    """A value of the request is out of its range."""
+    """The value of a parameter is not accepted."""
 
     code = ResponseCode.INVALID_PARAMETER
 
@@ -349,7 +349,7 @@ class ParameterIllegalError(BrokerError):
 
 
 class ClientsFullError(BrokerError):
-    """What clients have registered takes all the room that it may; nothing was done."""
+    """A limit of client registrations is reached; nothing was changed."""
 
     code = ResponseCode.SYSTEM_BUSY
 
@@ -360,7 +360,7 @@ class ClientsFullError(BrokerError):
 
 
 class NoConsumerError(BrokerError):
-    """Nobody consumes with this group."""
+    """The consumer group has no clients."""
 
     def __init__(self, group: str) -> None:
         super().__init__(
@@ -370,13 +370,13 @@ class NoConsumerError(BrokerError):
 
 
 class NoticesEndedError(BrokerError):
-    """A stream of notices that the broker ends."""
+    """The broker ends a stream of notices."""
 
     code = ResponseCode.ILLEGAL_OPERATION
 
 
 class ConfigFileError(BrokerError):
-    """Neither a configuration file nor its backup can be read."""
+    """A configuration file and its backup cannot be read."""
 
     def __init__(self, path: Path, reason: str) -> None:
         super().__init__(
@@ -387,7 +387,7 @@ class ConfigFileError(BrokerError):
 
 
 class MessageFileError(BrokerError):
-    """A file whose messages cannot be imported; nothing of it was."""
+    """The messages of a file cannot be imported; none of them was."""
 
     code = ResponseCode.MESSAGE_ILLEGAL
 

@@ -1,10 +1,11 @@
-"""Hooks: code of an installed package that the broker calls around sends and around consumption.
+"""Hooks: code of installed packages around sends and pulls.
 
-A package names a class, or a function without parameters that returns a `Hook`, as an entry point
-of the group `rocketpy_broker.hooks`. The broker calls hooks in the order of their entry points'
-names, on its event loop: a hook must return at once, and hand slow work to a thread. What a hook
-raises is logged and counted, and changes nothing; only `HookAbortError` before a send refuses it.
-Holds no state. Source: docs/design/broker_behaviour.md section 1.8.
+A package registers a hook as an entry point of the group `rocketpy_broker.hooks`. The entry point
+is a class, or a function without parameters, that returns a `Hook`. The broker calls hooks in the
+order of their entry points' names, on its event loop. So a hook must return at once and leave slow
+work to a thread. An error of a hook is logged and counted, and changes nothing. Only
+`HookAbortError` from `before_send` refuses the send.
+Source: docs/design/broker_behaviour.md section 1.8.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ENTRY_POINT_GROUP = "rocketpy_broker.hooks"
 
 @dataclass(frozen=True, slots=True)
 class SendContext:
-    """A block of messages that a client sends, as it was sent; queue id -1: any queue."""
+    """A block of messages as a client sent it; queue id -1: any queue."""
 
     topic: str
     queue_id: int
@@ -29,7 +30,7 @@ class SendContext:
 
 @dataclass(frozen=True, slots=True)
 class SendOutcome:
-    """What became of it. Offsets are of the first message, and -1 where nothing was stored."""
+    """The outcome of a send. Offsets are the first message's, or -1 if nothing was stored."""
 
     code: ResponseCode
     remark: str
@@ -40,7 +41,7 @@ class SendOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeContext:
-    """A pull: who reads from where. The group may be empty."""
+    """A pull of a consumer group from an offset of a queue. The group may be empty."""
 
     consumer_group: str
     topic: str
@@ -50,7 +51,7 @@ class ConsumeContext:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeOutcome:
-    """One answer to a pull; a long one has several. `status` is RocketMQ's GetMessageStatus."""
+    """One answer to a pull, which may have several. `status` is RocketMQ's GetMessageStatus."""
 
     status: str
     record_count: int
@@ -59,7 +60,7 @@ class ConsumeOutcome:
 
 
 class HookAbortError(BrokerError):
-    """Refuses a send, from `before_send`, with a code and a remark for the client."""
+    """Error that refuses a send in `before_send`; the client gets its code and remark."""
 
     def __init__(self, remark: str, code: ResponseCode = ResponseCode.NO_PERMISSION) -> None:
         super().__init__(remark)
@@ -67,18 +68,18 @@ class HookAbortError(BrokerError):
 
 
 class Hook:
-    """A hook that does nothing; take what is needed, and give it a name for the log."""
+    """A hook that does nothing. Subclasses override methods and set `hook_name` for the log."""
 
     hook_name = "unnamed"
 
     def before_send(self, context: SendContext) -> None:
-        """Before anything of a block is looked at. May raise HookAbortError."""
+        """Runs before the broker checks a block. May raise HookAbortError."""
 
     def after_send(self, context: SendContext, outcome: SendOutcome) -> None:
-        """A block was stored, or the store refused it; the acknowledgement may yet take time."""
+        """Runs after the store took or refused a block; the acknowledgement may follow later."""
 
     def before_consume(self, context: ConsumeContext) -> None:
-        """A pull has been checked, and is to be answered."""
+        """Runs after a pull was checked, before its answer."""
 
     def after_consume(self, context: ConsumeContext, outcome: ConsumeOutcome) -> None:
-        """An answer to a pull is on its way."""
+        """Runs when an answer to a pull is about to be sent."""

@@ -1,7 +1,7 @@
-"""The pytest fixtures `rocketpy_broker` and `rocketpy_topic`, found through the entry point
-`pytest11`.
+"""The pytest fixtures `rocketpy_broker` and `rocketpy_topic`.
 
-After each test that uses the broker, what the test has left in it is removed. Holds no state.
+pytest finds them through the entry point `pytest11`. After each test that uses the broker, the
+plugin removes what the test has left in it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ BROKER = "rocketpy_broker"
 def rocketpy_broker() -> Iterator[LocalBroker]:
     """Yields a LocalBroker for the whole test session, on a free port, with a temporary store.
 
-    After each test that uses it everything is removed that the test has left: topics, consumer
-    groups with their dead letters, messages that wait, open transactions. What fixtures of a wider
-    scope have made before the test stays.
+    After each test that uses it, the plugin removes the contents that the test has left: topics,
+    consumer groups with dead letters, delayed messages and open transactions. Contents that
+    fixtures of a wider scope created before the test stay.
     """
     from rocketpy_broker import LocalBroker
 
@@ -35,21 +35,21 @@ def rocketpy_broker() -> Iterator[LocalBroker]:
 
 @pytest.fixture(autouse=True)
 def _rocketpy_left_clean(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Removes what a test leaves in `rocketpy_broker`."""
+    """Removes the contents that a test leaves in `rocketpy_broker`."""
     if BROKER not in request.fixturenames:
         yield
         return
     broker: LocalBroker = request.getfixturevalue(BROKER)
     kept, pid = broker._contents(), os.getpid()  # noqa: SLF001 (of the same package)
     yield
-    # A test may have forked, and its child be on the way out.
+    # A child that the test forked may reach this line, too.
     if os.getpid() == pid:
         broker._clear(kept)  # noqa: SLF001 (as above)
 
 
 @pytest.fixture
 def rocketpy_topic(rocketpy_broker: LocalBroker) -> str:
-    """Returns the name of a topic of this test's own; it has eight queues, and is deleted afterwards."""
+    """Returns the name of a new topic with eight queues, which is deleted after the test."""
     topic = f"test-{uuid.uuid4().hex}"
     rocketpy_broker.create_topic(topic)
     return topic

@@ -1,4 +1,4 @@
-"""RocketMQ's response code numbers, as far as this broker answers them. Holds no state."""
+"""RocketMQ's response codes that this broker uses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from enum import IntEnum
 
 
 class ResponseCode(IntEnum):
-    """Source: ResponseCode of the remoting protocol (docs/design/storage.md sections 2.5 and 9.3)."""
+    """A response code of the remoting protocol.
+
+    Source: docs/design/storage.md sections 2.5 and 9.3.
+    """
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

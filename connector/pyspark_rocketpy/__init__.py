@@ -1,8 +1,8 @@
 """pyspark_rocketpy: the Spark data source `rocketpy` for RocketMQ.
 
-PySpark finds `DefaultSource` by this package's name, in every process it starts, so importing
-stays light: no gRPC, PyArrow or NumPy here, and never a session. Imported before the session, it
-lets Spark start the Python that imports it (see `python_choice`). Holds no state.
+PySpark finds `DefaultSource` by this package's name, in every process that it starts. So the import
+stays light: no gRPC, PyArrow or NumPy, and never a session. Spark starts the importing Python if
+the import comes before the session (see `choose_python`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ __all__ = ["DefaultSource", "register", "send_back"]
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format `rocketpy` known to a session by hand.
+    """Registers the format `rocketpy` with a session.
 
-    It is needed only where PySpark does not find installed packages, as with `spark.addPyFile`.
+    A program needs it only if PySpark does not find installed packages, as with `spark.addPyFile`.
     """
     spark.dataSource.register(DefaultSource)
 
@@ -39,20 +39,20 @@ def send_back(
     maxReconsumeTimes: int | None = None,
     **options: object,
 ) -> SentBack:
-    """Sends messages back that a group could not consume; return how many come again.
+    """Sends messages back that a group could not consume; returns counts of the results.
 
-    `df` is a batch, or what `foreachBatch` hands over. Its rows name messages by the source's
-    columns `topic`, and `commitLogOffset` or `offsetMsgId`; no other column is looked at.
+    `df` is a batch, or the DataFrame of `foreachBatch`. Its rows name messages by the source's
+    columns `topic`, and `commitLogOffset` or `offsetMsgId`. Other columns are ignored.
 
     - `endpoints`: host:port of the broker; several addresses of one broker with commas.
-    - `consumerGroup`: the group that gets them again, in its topic `%RETRY%` + group.
-    - `delayLevel`: when. 0 goes by how often a message has failed, 1 is 1 s, 18 is 2 h; -1 makes it
-      a dead letter at once. The name of a column stands for a level of each row's own.
+    - `consumerGroup`: the group that receives them again, in its topic `%RETRY%` + group.
+    - `delayLevel`: time of redelivery. 0 depends on a message's failures, 1 is 1 s, 18 is 2 h. -1
+      makes it a dead letter at once. A column's name means a level for each row.
     - `maxReconsumeTimes`: failures after which a message becomes a dead letter; None is the
       group's own maximum, 16.
     - `options`: `sendTimeoutMs`, `connectTimeoutMs`, `retryTimesMax`, `retryBackoffMs`.
 
-    What it has sent is durable when it returns. A task that Spark runs again sends its rows again.
+    Sent messages are durable when it returns. A task that Spark runs again sends its rows again.
     Raises OptionError, ColumnError; in tasks, through Spark, ConnectionFailedError, BrokerError.
     """
     from pyspark_rocketpy.options.retry_options import RetryOptions

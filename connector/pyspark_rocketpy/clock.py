@@ -1,4 +1,4 @@
-"""The connector's one look at the time, and its one wait. Holds no state."""
+"""Clock and sleep of the connector."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 def now_ms() -> int:
-    """Wall time, milliseconds since 1970."""
+    """Returns the wall time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 

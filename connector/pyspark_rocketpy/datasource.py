@@ -1,7 +1,7 @@
-"""`DefaultSource`: what PySpark finds and asks for readers and writers. Holds no state.
+"""`DefaultSource`: the factory of readers and writers that PySpark finds.
 
-Heavy modules are imported where they are needed, for Spark imports this one in every process.
-Source: docs/design/spark_python_datasource.md sections 1, 8 and 9.
+Spark imports this module in every process, so heavy modules are imported in its methods. Source:
+docs/design/spark_python_datasource.md sections 1, 8 and 9.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark_rocketpy.tracebacks import hide_tracebacks
 
 try:
     from pyspark.sql.datasource import DataSource
-except ModuleNotFoundError as error:  # It came with PySpark 4.0.
+except ModuleNotFoundError as error:  # New in PySpark 4.0.
     raise VersionError.of(pyspark.__version__) from error
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ PYSPARK_MIN = (4, 2)
 class DefaultSource(DataSource):
     """Format `rocketpy`: RocketMQ topics as streams and batches, to read and to write.
 
-    Spark makes it, and calls its methods: programs name the format. `register` takes it by hand.
+    Spark creates it and calls its methods; programs name the format. `register` takes it directly.
     """
 
     @classmethod
@@ -51,10 +51,10 @@ class DefaultSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Returns all columns, or those of option `columns`.
+        """Returns all columns, or the columns of option `columns`.
 
-        Checks the options, so that a wrong one fails at `load()`. Raises OptionError; with a SQL92
-        filter, which the broker reads, ConnectionFailedError and BrokerError, too.
+        Checks the options, so that a wrong one fails at `load()`. Raises OptionError. The broker
+        parses a SQL92 filter; ConnectionFailedError and BrokerError are raised for it as well.
         """
         with importing_much():
             from pyspark_rocketpy.source.columns import source_schema
@@ -93,7 +93,7 @@ class DefaultSource(DataSource):
         return kind(options, self._read_schema(schema), _source_transport(options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Returns a streaming reader, or one that raises OptionError or ColumnError when it is used."""
+        """Returns a streaming reader, or one that raises OptionError or ColumnError when used."""
         try:
             return self._stream_reader(schema)
         except RocketpyError as error:
@@ -126,9 +126,9 @@ class DefaultSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: ARG002 (PySpark's; set in output mode complete)
     ) -> RocketpyStreamWriter:
-        """Returns a streaming writer; in output mode complete, too, each row is a new message.
+        """Returns a streaming writer. Raises OptionError, ColumnError.
 
-        Raises OptionError, ColumnError.
+        In output mode complete each row is also a new message.
         """
         _check_version()
         with importing_much():
@@ -151,7 +151,7 @@ class DefaultSource(DataSource):
 
 
 def _source_transport(options: SourceOptions) -> SourceTransport:
-    """Returns the way to the broker or cluster that the options name."""
+    """Returns the transport to the broker or cluster that the options name."""
     if options.cluster is not None:
         with importing_much():
             from pyspark_rocketpy.transport.remoting.source import RemotingSource
@@ -163,7 +163,10 @@ def _source_transport(options: SourceOptions) -> SourceTransport:
 
 
 def _sink_transport(options: SinkOptions, *, is_single: bool) -> SinkTransport:
-    """Returns the way to the broker or the cluster that the options name, which has been asked once."""
+    """Returns the transport to the broker or cluster that the options name.
+
+    The transport to a cluster has sent it a first request.
+    """
     if options.cluster is None:
         with importing_much():
             from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
@@ -176,7 +179,7 @@ def _sink_transport(options: SinkOptions, *, is_single: bool) -> SinkTransport:
 
 
 def _check_version() -> None:
-    """Before the modules that need a new PySpark to be imported. Raises VersionError."""
+    """Raises VersionError; runs before modules that need a new PySpark are imported."""
     version = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if version < PYSPARK_MIN:
         raise VersionError.of(pyspark.__version__)

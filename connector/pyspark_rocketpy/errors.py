@@ -1,27 +1,27 @@
-"""Every error that the connector declares. Holds no state.
+"""Errors that the connector declares.
 
     RocketpyError                 code; the text begins with it
-    ├── OptionError               an option: name, value, what is accepted
+    ├── OptionError               an option: name, value, accepted values
     ├── ColumnError               a column of the schema or of the rows to write
     ├── OffsetError               offsets that cannot be read, or do not fit the topic
-    ├── DataLossError             messages that the query has not read are gone
+    ├── DataLossError             unread messages of the query are lost
     ├── ConnectionFailedError     no broker answers
     ├── BrokerError               a broker refused: its response code and remark
-    │   ├── BrokerBusyError       a refusal that passes
-    │   ├── TopicNotExistError    a topic that nobody there knows
-    │   └── OtherStoreError       a broker with another store than the one that is meant
-    ├── CommitError               a batch whose tasks do not fit together, or that is too late
-    ├── OversizeMessageError      a message larger than the broker takes
-    └── VersionError              a PySpark that this connector cannot work with
+    │   ├── BrokerBusyError       a temporary refusal
+    │   ├── TopicNotExistError    a topic that does not exist there
+    │   └── OtherStoreError       a broker with another store than the expected one
+    ├── CommitError               a batch with tasks that do not match, or a late batch
+    ├── OversizeMessageError      a message above the broker's limit
+    └── VersionError              a PySpark that this connector does not support
 
-Spark shows an error's text behind a Python traceback, so each begins with a short stable code.
+Spark shows an error's text after a Python traceback, so each text begins with a short stable code.
 """
 
 from __future__ import annotations
 
 
 class RocketpyError(Exception):
-    """Base of all errors that the connector declares; `code` is how its text begins."""
+    """Base of all errors that the connector declares; the text begins with `code`."""
 
     code = "ROCKETPY"
 
@@ -30,33 +30,33 @@ class RocketpyError(Exception):
 
 
 class OptionError(RocketpyError):
-    """An option is unknown, missing, or has a value that is not accepted."""
+    """An option that is unknown, missing, or has a value that is not accepted."""
 
     code = "ROCKETPY_OPTION"
 
 
 class ColumnError(RocketpyError):
-    """A column is unknown, missing, of a wrong type, or holds a value that cannot be sent."""
+    """A column that is unknown, missing, of a wrong type, or has a value that cannot be sent."""
 
     code = "ROCKETPY_COLUMN"
 
 
 class OffsetError(RocketpyError):
-    """Offsets cannot be read, or do not fit the topic's queues."""
+    """Offsets that cannot be read, or do not fit the topic's queues."""
 
     code = "ROCKETPY_OFFSET"
 
 
 class DataLossError(RocketpyError):
-    """Messages that were still to be read are gone."""
+    """Unread messages that are lost."""
 
     code = "ROCKETPY_DATA_LOSS"
 
 
 class ConnectionFailedError(RocketpyError):
-    """No broker answers at the endpoints, or the connection broke for too long.
+    """No answering broker at the endpoints, or a broken connection for too long.
 
-    `is_lasting`: another try would meet the same.
+    `is_lasting` means that a retry would fail the same way.
     """
 
     code = "ROCKETPY_CONNECTION"
@@ -67,9 +67,9 @@ class ConnectionFailedError(RocketpyError):
 
 
 class BrokerError(RocketpyError):
-    """A broker refused a request.
+    """A request that a broker refused.
 
-    `response_code` is RocketMQ's number for the reason, where whoever raised it tells.
+    `response_code` is RocketMQ's number for the reason, None if it is unknown.
     """
 
     code = "ROCKETPY_BROKER"
@@ -80,33 +80,33 @@ class BrokerError(RocketpyError):
 
 
 class BrokerBusyError(BrokerError):
-    """A broker cannot do it now, or not in time; the same request may be sent again."""
+    """A broker that is busy or out of time; the same request may be sent again."""
 
 
 class TopicNotExistError(BrokerError):
-    """No broker has the topic, or the one that was asked has not."""
+    """A topic that no broker has, or not the broker of the request."""
 
 
 class OtherStoreError(BrokerError):
-    """A broker that serves another store than the one that a query reads, or a batch is for."""
+    """A broker with another store than the query reads, or the batch is for."""
 
     code = "ROCKETPY_STORE"
 
 
 class CommitError(RocketpyError):
-    """A batch whose tasks do not fit together, or that comes too late to be committed."""
+    """A batch with tasks that do not match, or that is too late for a commit."""
 
     code = "ROCKETPY_COMMIT"
 
 
 class OversizeMessageError(RocketpyError):
-    """A message is larger than the broker takes; nothing of its batch was sent."""
+    """A message above the broker's limit; nothing of its batch was sent."""
 
     code = "ROCKETPY_OVERSIZE"
 
 
 class VersionError(RocketpyError):
-    """PySpark is too old."""
+    """A PySpark that is too old."""
 
     code = "ROCKETPY_VERSION"
 
@@ -119,7 +119,7 @@ class VersionError(RocketpyError):
         )
 
 
-# Of messages of a queue that is hidden.
+# Text for the messages of a hidden queue.
 OUT_OF_REACH = (
     "out of reach: they are stored, but the topic has fewer queues for reading now "
     "(readQueueNums); give it its queues again"
@@ -127,7 +127,7 @@ OUT_OF_REACH = (
 
 
 def loss_advice(option: str = "failOnDataLoss") -> str:
-    """What to do about lost data; the end of every DataLossError."""
+    """Returns the advice about lost data, which ends every DataLossError."""
     return (
         f"to go on without them set option {option} to false, or start from a new checkpoint "
         "with startingOffsets earliest"

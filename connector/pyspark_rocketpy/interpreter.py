@@ -1,8 +1,8 @@
-"""Which Python Spark starts: this one, where nobody has said another. Holds no state.
+"""Choice of the Python that Spark starts: this one by default.
 
-Spark starts PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON, else `python3` of the PATH. Run as
-`venv/bin/python program.py`, with nothing activated, a program would get a Python without this
-package, and DATA_SOURCE_NOT_FOUND.
+Spark starts PYSPARK_DRIVER_PYTHON, else PYSPARK_PYTHON, else `python3` of the PATH. A program may
+run as `venv/bin/python program.py`, without an activated environment. Spark would then start a
+Python without this package, and raise DATA_SOURCE_NOT_FOUND.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ import sys
 from collections.abc import MutableMapping
 
 WORKERS, DRIVER = "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"
-# Spark has been started already, by `spark-submit` or a notebook service, and has chosen.
+# Set if `spark-submit` or a notebook service has started Spark and chosen the Python.
 STARTED_BY_SPARK = "PYSPARK_GATEWAY_PORT"
 
 
 def choose_python(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Names this interpreter for workers and driver, unless somebody has named one.
+    """Sets this interpreter for workers and driver, unless the environment names one.
 
-    Where `python3` of the PATH is this interpreter nothing is named, for then executors on other
-    machines find theirs by the same word.
+    It sets nothing if `python3` of the PATH is this interpreter. Then executors on other machines
+    find theirs by the same name.
     """
     chosen = {WORKERS, DRIVER, STARTED_BY_SPARK, "SPARK_ENV_LOADED"} & environment.keys()
     is_default = shutil.which("python3", path=environment.get("PATH")) == sys.executable

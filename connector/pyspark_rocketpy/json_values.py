@@ -1,4 +1,4 @@
-"""JSON of users and of checkpoints, read strictly. Holds no state."""
+"""Strict reading of JSON from users and checkpoints."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from functools import lru_cache
 from typing import Any, NoReturn
 
 NUMBER_MAX = (1 << 63) - 1
-# Queue ids are 32 bits wide in every protocol.
+# Queue ids have 32 bits in every protocol.
 QUEUE_ID_MAX = (1 << 31) - 1
 SHOWN_MAX = 100
 
 
 class RepeatedNameError(ValueError):
-    """A name that one JSON object has twice; the error's text is the name."""
+    """A name that is repeated in one JSON object; the error's text is the name."""
 
 
 def parse_json(text: str) -> object:
-    """Returns the value. Raises RepeatedNameError, and ValueError for text that is no JSON."""
+    """Returns the value. Raises RepeatedNameError, and ValueError for text that is not JSON."""
     try:
         return json.loads(
             text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant
@@ -36,7 +36,7 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    """NaN and the infinities are Python's, not JSON's."""
+    """Raises ValueError, since NaN and the infinities are Python's, not JSON's."""
     raise ValueError(f"{name} is no JSON")
 
 
@@ -64,6 +64,6 @@ def queue_id(text: str) -> int:
 
 
 def shown(value: object) -> str:
-    """Returns a value as an error shows it: the first characters."""
+    """Returns the first characters of a value, for an error text."""
     text = repr(value)
     return text if len(text) <= SHOWN_MAX else f"{text[:SHOWN_MAX]}..."

@@ -1,20 +1,26 @@
-"""Offsets of a query: positions by topic and queue, and the JSON that Spark's checkpoint holds.
+"""Query offsets: positions by topic and queue, and their checkpoint JSON.
 
     {"v": 1, "offsetTable": {"TopicTest@my-group": {"0": 1042}}, "base": {...}}
     {"v": 2, "offsetTable": {"TopicTest@my-group": {"broker-a": {"0": 1042}}}, "base": {...}}
 
-Version 1 is of the one broker that endpoints name, version 2 of a cluster, each broker of which
-numbers its queues of a topic from 0. The shape of a broker's table is that of RocketMQ's
-consumerOffset.json. `base` carries the first position of the query along, because Spark asks for
-the initial offset again at each restart before its first commit, and may get another answer;
-`first` marks that answer. `new` tells where queues begin that came during the query. `kept` has the
-places of queues that are not listed now: of topics with fewer queues for reading, and of topics
-that are not read, or gone. `store` is the id of the store that all of it is of; an offset of an
-older connector has none, and is of any store. `epochs` tell its topics from others that were made
-again under their names; a topic that is not there may be any. `recovery` is the store's newest
-recovery when the offset was made: a newer one may have cut queues below it, and what is stored
-there since is other messages. The checkpoint survives crashes, nothing else is kept.
-Source: docs/design/spark_python_datasource.md sections 2.1 and 2.4.
+Version 1 is for the one broker that endpoints name. Version 2 is for a cluster, in which each
+broker numbers its queues of a topic from 0. A broker's table has the shape of RocketMQ's
+consumerOffset.json.
+
+- `base`: the first position of the query. Spark requests the initial offset again at each restart
+  before its first commit, and may receive another one.
+- `first`: marks the answer to initialOffset.
+- `new`: the start of each queue that was added during the query.
+- `kept`: positions of queues that are not listed now. They belong to topics with fewer queues for
+  reading, or to topics that are not read or deleted.
+- `store`: the id of the store. An offset of an older connector has none, and matches any store.
+- `epochs`: the epochs of the topics, which distinguish recreated topics. A topic without an entry
+  matches any epoch.
+- `recovery`: the store's newest recovery when the offset was created. A newer recovery may have cut
+  queues below it, and other messages are stored there since.
+
+The checkpoint survives crashes; no other state is kept. Source:
+docs/design/spark_python_datasource.md sections 2.1 and 2.4.
 """
 
 from __future__ import annotations
@@ -53,7 +59,7 @@ class BrokerQueue(NamedTuple):
     queue_id: int
 
     def __str__(self) -> str:
-        """For people."""
+        """Returns the queue for error texts and logs."""
         where = f" of broker {self.broker_name}" if self.broker_name else ""
         return f"queue {self.queue_id}{where}"
 
@@ -67,12 +73,12 @@ Epochs = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """One queue: minimum, maximum, and the group's committed offset (-1 for none).
+    """Minimum and maximum of one queue, and the group's committed offset (-1 for none).
 
-    `topic_epoch` is that of its topic, and changes when the topic is made again; 0 for none.
-    `cut_offset` is where messages begin that were stored since a recovery that the query does not
-    know of; None where it knows all of them. `is_behind`: a slave has answered, whose end may lie
-    before what was read of its master. `is_hidden`: the topic has fewer queues for reading.
+    `topic_epoch` is the topic's epoch, which changes when the topic is recreated; 0 for none.
+    `cut_offset` is the first message since a recovery that the query has not seen; None if there is
+    none. `is_behind` marks the answer of a slave, which may end before the position read from its
+    master. `is_hidden` means that the topic has fewer queues for reading.
     """
 
     min_offset: int
@@ -84,7 +90,7 @@ class QueueBounds:
     is_hidden: bool = False
 
 
-# topic -> queue -> bounds; a topic that is not there is missing.
+# topic -> queue -> bounds; without topics that do not exist.
 Bounds = dict[str, dict[BrokerQueue, QueueBounds]]
 
 
@@ -101,27 +107,27 @@ class QueueRange:
 
     @classmethod
     def of(cls, topic: str, queue: BrokerQueue, begin: int, end: int) -> QueueRange:
-        """Of a queue."""
+        """Returns a range of a queue."""
         return cls(topic, queue.queue_id, begin, end, broker_name=queue.broker_name)
 
     @property
     def queue(self) -> BrokerQueue:
-        """Which of the topic's queues."""
+        """The queue of the range."""
         return BrokerQueue(self.broker_name, self.queue_id)
 
     @property
     def count(self) -> int:
-        """How many queue offsets it spans."""
+        """The number of queue offsets in the range."""
         return self.end - self.begin
 
     def rest(self, offset: int) -> str:
-        """What is left of it from `offset` on, for people."""
+        """Returns the rest of the range from `offset` on, for error texts."""
         return f"offsets [{offset}, {self.end}) of {self.queue} of topic {self.topic!r}"
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What positions are of: a store's id, epochs of topics, a recovery. Empty and missing: any."""
+    """Origin of positions: a store's id, epochs of topics, a recovery; unknown values match any."""
 
     store_id: str = ""
     epochs: Epochs = field(default_factory=dict)
@@ -129,7 +135,7 @@ class Origin:
 
     @classmethod
     def of(cls, offset: Offset) -> Origin:
-        """That of a logged offset. Raises OffsetError."""
+        """Returns the origin of a logged offset. Raises OffsetError."""
         return cls(store_of(offset), _epochs_of(offset), _text_in(offset, RECOVERY))
 
     def marked(self, offset: Offset) -> Offset:
@@ -141,7 +147,7 @@ class Origin:
         return {**offset, **{name: value for name, value in told.items() if value}}
 
     def is_before(self, later: Origin) -> bool:
-        """True if the store was recovered since, as far as both tell."""
+        """True if the store was recovered since, as far as both recoveries are known."""
         known = bool(self.recovery_id and later.recovery_id)
         return known and self.recovery_id != later.recovery_id
 
@@ -160,7 +166,7 @@ def _epoch(queues: Mapping[BrokerQueue, QueueBounds]) -> int:
 
 
 def recreated_topics(known: Epochs, bounds: Bounds) -> frozenset[str]:
-    """Returns the topics that are others now than when they had the known epochs."""
+    """Returns the topics that were recreated since they had the known epochs."""
     epochs = epochs_in(bounds)
     return frozenset(topic for topic in known if epochs.get(topic, known[topic]) != known[topic])
 
@@ -172,7 +178,7 @@ def first_offset(positions: Positions, group: str, origin: Origin = ANY) -> Offs
 
 
 def store_of(offset: Offset) -> str:
-    """Returns the id of the store that a logged offset is of; empty where it does not tell."""
+    """Returns the id of the store of a logged offset; empty if it is unknown."""
     return _text_in(offset, STORE)
 
 
@@ -184,10 +190,10 @@ def next_offset(
     origin: Origin = ANY,
     kept: Positions | None = None,
 ) -> Offset:
-    """Returns the offset of a batch that begins at `start`; carries the query's first position along.
+    """Returns the offset of a batch from `start` on, with the query's first position.
 
-    `entering` are the starts of queues that this batch is the first to read, `kept` the places of
-    queues that are not listed now, in their order.
+    `new_queues` are the starts of queues that this batch is the first to read. `kept` are the
+    positions of queues that are not listed now, in their order.
     """
     base = start.get(BASE, start[TABLE])
     versions = _version(positions), _version(kept or {})
@@ -204,14 +210,14 @@ def _version(positions: Positions) -> int:
 
 
 def _table(positions: Positions, group: str) -> dict[str, dict[str, Any]]:
-    """Deterministic, since Spark compares offsets as text."""
+    """Returns a table in deterministic order, since Spark compares offsets as text."""
     return {
         topic + SEPARATOR + group: by_broker(queues) for topic, queues in sorted(positions.items())
     }
 
 
 def by_broker(queues: Mapping[BrokerQueue, T]) -> dict[str, Any]:
-    """Values of one topic's queues as JSON has them: by queue id, below brokers with names."""
+    """Returns values of one topic's queues as JSON: by queue id, within named brokers."""
     found: dict[str, Any] = {}
     for queue, value in sorted(queues.items(), key=lambda item: item[0]):
         name = queue.broker_name
@@ -220,7 +226,7 @@ def by_broker(queues: Mapping[BrokerQueue, T]) -> dict[str, Any]:
 
 
 def _by_queue(topic: str, queues: object, value: Callable[[Any], int]) -> dict[BrokerQueue, int]:
-    """Returns the reverse. Raises ValueError for what is none."""
+    """Returns the reverse of `by_broker`. Raises ValueError for invalid JSON values."""
     by_name = json_object(queues)
     if "" in by_name:
         raise ValueError(f"a broker or queue of topic {topic!r} has no name")
@@ -239,9 +245,9 @@ def _by_queue(topic: str, queues: object, value: Callable[[Any], int]) -> dict[B
 
 
 def lag_in(report: object) -> dict[str, int] | None:
-    """Messages by topic that a source's reported latest offset leaves unread.
+    """Returns the unread messages by topic, from a source's reported latest offset.
 
-    None where it is no report of this connector. Raises OffsetError for one that cannot be read.
+    Returns None for a report of another source. Raises OffsetError for an unreadable one.
     """
     if not isinstance(report, Mapping) or not {"lag", "offsetTable"} <= report.keys():
         return None
@@ -250,7 +256,7 @@ def lag_in(report: object) -> dict[str, int] | None:
         by_topic = {topic: _by_queue(topic, lag, whole) for topic, lag in lags.items()}
     except ValueError as error:
         raise OffsetError(f"the progress holds no lag but {shown(report['lag'])}") from error
-    # A slave that answers may be behind what was read of its master.
+    # An answering slave may lag the position read from its master.
     return {topic: sum(max(lag, 0) for lag in lags.values()) for topic, lags in by_topic.items()}
 
 
@@ -270,20 +276,20 @@ def positions_of(offset: object) -> Positions:
 
 
 def kept_of(offset: Offset) -> Positions:
-    """Returns the places of queues that were not listed when an offset was made. Raises OffsetError."""
+    """Returns the positions of queues that a logged offset does not list. Raises OffsetError."""
     return _positions_in(offset, KEPT) if KEPT in offset else {}
 
 
 def joined(
     positions: Mapping[str, Mapping[BrokerQueue, T]], kept: Mapping[str, Mapping[BrokerQueue, T]]
 ) -> dict[str, dict[BrokerQueue, T]]:
-    """Returns all places, or all bounds: those of listed queues, and those of others."""
+    """Returns all positions, or all bounds, of listed and unlisted queues."""
     topics = {**kept, **positions}
     return {topic: {**kept.get(topic, {}), **positions.get(topic, {})} for topic in topics}
 
 
 def begin_of(start: Offset, end: Offset) -> Positions:
-    """Where the batch (start, end] begins: for the first one, where its log says it does."""
+    """Returns the start of the batch (start, end]; the first batch has its start in `end`."""
     reached, ends = joined(positions_of(start), kept_of(start)), positions_of(end)
     is_first = is_first_offset(start)
     if not is_first:
@@ -300,7 +306,7 @@ def begin_of(start: Offset, end: Offset) -> Positions:
             if queue not in ends.get(topic, {}):
                 raise _wrong_field(NEW, f"{queue} of topic {topic!r} is not in {TABLE}")
             place = begin.setdefault(topic, {}).get(queue)
-            # A queue that was recreated ends before the place that was reached in the old one.
+            # A recreated queue ends before the position that was reached in the old one.
             if is_new or place is None or place > ends[topic][queue]:
                 begin[topic][queue] = offset
     return begin
@@ -315,7 +321,7 @@ def is_first_offset(offset: Offset) -> bool:
 
 
 def _is_other(before: Epochs, after: Epochs, topic: str) -> bool:
-    """True if a topic was made again, as far as both epochs are known."""
+    """True if a topic was recreated, as far as both epochs are known."""
     return before.get(topic, 0) != after.get(topic, 0) and topic in before and topic in after
 
 
@@ -363,7 +369,7 @@ _OF_CLUSTER = ', in a cluster with the broker in between, {"topic":{"broker-a":{
 
 
 def parse_offsets_json(option: str, text: str) -> Positions:
-    """Offsets that a user wrote. Raises OffsetError."""
+    """Returns the offsets of an option's JSON. Raises OffsetError."""
     accepted = (
         f'write it as {{"topic":{{"0":12,"1":-2}}}}{_OF_CLUSTER}; an offset is 0 or more, -1 for '
         "latest, -2 for earliest"
@@ -372,9 +378,9 @@ def parse_offsets_json(option: str, text: str) -> Positions:
 
 
 def parse_times_json(option: str, text: str, zone: dt.tzinfo | None = None) -> Positions:
-    """Times that a user wrote for queues, as ms since 1970. Raises OffsetError.
+    """Returns the times of an option's JSON by queue, as ms since 1970. Raises OffsetError.
 
-    Those without a zone are of the given one; None is the machine's own.
+    Times without a zone are in the given one; None is the machine's own.
     """
     accepted = f'write it as {{"topic":{{"0":1767225600000}}}}{_OF_CLUSTER}; a time is {TIME_FORMS}'
     return _parse_json(option, text, accepted, partial(time_ms, zone=zone))

@@ -1,7 +1,7 @@
-"""Times as options name them: milliseconds since 1970, or ISO 8601. Holds no state.
+"""Times in options: milliseconds since 1970, or ISO 8601.
 
-Spark gives Python sources no session time zone. A time without a zone is of option `timeZone`, or
-of the machine's own zone, which is Spark's default for the session.
+Spark does not give Python sources the session time zone. A time without a zone is in option
+`timeZone`, or in the machine's own zone. The latter is Spark's default for the session.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _NANOSECONDS_PER_MS = 1_000_000
 
 
 def time_ms(value: object, zone: dt.tzinfo | None) -> int:
-    """Returns ms since 1970; a fraction of one counts as the next. Raises ValueError.
+    """Returns ms since 1970, a fraction of a millisecond rounded up. Raises ValueError.
 
-    Without a zone a time is the machine's own. One that a zone skips counts by the offset before,
-    and of one that comes twice the first is meant, as in Spark.
+    A time without a zone is in `zone`; None is the machine's own. Spark's rules apply to clock
+    changes: a skipped time uses the offset before, a repeated time means the first one.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -46,7 +46,7 @@ def _iso_ms(text: str, zone: dt.tzinfo | None) -> int:
     assert match is not None
     *numbers, fraction, offset = match.groups()
     year, month, day, hour, minute, second = (int(number or 0) for number in numbers)
-    # Its zone is the next question.
+    # The zone is applied below.
     local = dt.datetime(year, month, day, hour, minute, second)  # noqa: DTZ001
     zone = zone_of(offset) if offset else zone
     try:

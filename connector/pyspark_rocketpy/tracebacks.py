@@ -1,10 +1,10 @@
-"""How Spark shows declared errors: our sentence alone, without a traceback. Holds no state.
+"""Declared errors in Spark: their text alone, without a traceback.
 
 A Python worker of Spark that meets an exception sends its text with a traceback, and ends. Spark's
-switch `spark.sql.execution.pyspark.udf.hideTraceback.enabled` leaves the traceback out; it reaches
-the worker as an environment variable. A worker that is about to tell a declared error sets this
-variable for the rest of its own life. All other errors are mistakes of a program, and keep their
-traceback. A log at level debug holds what was left out.
+switch `spark.sql.execution.pyspark.udf.hideTraceback.enabled` leaves the traceback out. The switch
+reaches the worker as an environment variable. A worker that is about to report a declared error
+sets this variable for the rest of its life. All other errors are program errors, and keep their
+traceback. A log at level debug has the omitted frames.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Kind = TypeVar("Kind", bound=type)
 
 
 def hide_tracebacks(kind: Kind) -> Kind:
-    """For a class whose public methods Spark calls: their declared errors come without frames."""
+    """Wraps the public methods of a class for Spark: their declared errors have no frames."""
     for name, value in list(vars(kind).items()):
         if isfunction(value) and not name.startswith("_"):
             setattr(kind, name, _plain(value))
@@ -34,7 +34,7 @@ def hide_tracebacks(kind: Kind) -> Kind:
 
 
 def plainly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """For a function that Spark runs in a task, as a method of such a class."""
+    """Wraps a function that Spark runs in a task: its declared errors have no frames."""
     return _plain(function)
 
 
@@ -51,7 +51,7 @@ def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _plain_items(items: Iterator[Any]) -> Iterator[Any]:
-    """Yields the same items; a generator's errors come while it runs."""
+    """Yields the same items; a generator raises its errors while it runs."""
     try:
         yield from items
     except RocketpyError as error:
@@ -59,7 +59,7 @@ def _plain_items(items: Iterator[Any]) -> Iterator[Any]:
 
 
 def _alone(error: RocketpyError) -> RocketpyError:
-    """Returns the error without its frames, also where the worker's switch should not be known."""
+    """Returns the error without its frames, also if the worker's switch is unknown."""
     logger.debug("told without these frames", exc_info=error)
     if _is_spark_worker():
         os.environ[HIDE_TRACEBACK] = "1"
@@ -67,6 +67,6 @@ def _alone(error: RocketpyError) -> RocketpyError:
 
 
 def _is_spark_worker() -> bool:
-    """True if PySpark started this process, and not a user who imports us."""
+    """True if PySpark started this process, rather than a user's program."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")

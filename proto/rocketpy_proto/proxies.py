@@ -1,8 +1,8 @@
-"""Proxies of gRPC connections: none to loopback, elsewhere the one that the environment names.
+"""Proxies of gRPC connections, from the environment; none to loopback.
 
 gRPC reads `grpc_proxy`, `https_proxy` and `http_proxy`, in lower case, and takes the first that is
-set. It excepts hosts of `no_grpc_proxy`, or of `no_proxy`. Here loopback is always excepted, and
-`NO_PROXY` counts where neither of the two is set. `*` excepts all hosts.
+set. It excepts hosts of `no_grpc_proxy`, or of `no_proxy`. This module always excepts loopback, and
+reads `NO_PROXY` if neither of the two is set. `*` excepts all hosts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def channel_options(endpoint: str) -> list[tuple[str, int]]:
 
 
 def way_to(endpoint: str) -> str:
-    """Returns the proxy on the way to an endpoint, as an error names it; empty for none."""
+    """Returns the proxy on the way to an endpoint, as an error text names it; empty for none."""
     proxy = proxy_of(endpoint)
     if proxy is None:
         return ""
@@ -45,7 +45,7 @@ def way_to(endpoint: str) -> str:
 
 
 def proxy_of(endpoint: str, environment: Mapping[str, str] = os.environ) -> Proxy | None:
-    """Returns the proxy on the way to an endpoint, `host:port`; None for a direct way."""
+    """Returns the proxy on the way to an endpoint, `host:port`; None for a direct connection."""
     variable = next((name for name in PROXY_VARIABLES if name in environment), None)
     if variable is None:
         return None
@@ -59,14 +59,14 @@ def proxy_of(endpoint: str, environment: Mapping[str, str] = os.environ) -> Prox
 
 
 def is_local(endpoint: str) -> bool:
-    """True if an endpoint is this machine by its name: loopback, or a Unix socket."""
+    """True if an endpoint names this machine: loopback, or a Unix socket."""
     if endpoint.startswith(("unix:", "unix-abstract:")):
         return True
     host = _host_of(endpoint).rstrip(".")
     if host in _LOCAL_NAMES or host.endswith(".localhost"):
         return True
     try:
-        # It also reads the short forms that a resolver takes, such as 127.1.
+        # inet_aton also reads the short forms that a resolver takes, such as 127.1.
         return socket.inet_aton(host)[0] in {0, 127}
     except OSError:
         return _is_local_v6(host)
@@ -99,7 +99,7 @@ def _covers(entry: str, host: str) -> bool:
 
 
 def _address_of(url: str) -> str | None:
-    """Returns `host:port` of a proxy's URL; None for one that gRPC passes over."""
+    """Returns `host:port` of a proxy's URL; None for a URL that gRPC ignores."""
     try:
         parts = urlsplit(url)
     except ValueError:

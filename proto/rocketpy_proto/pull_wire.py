@@ -1,10 +1,10 @@
-"""The one message that is put on the wire, and taken off it, by hand: PullResponse. No state.
+"""Hand-written serialization of PullResponse.
 
-Protobuf would copy the records three times on their way from the mapped log to the socket, and
-twice on their way to the decoder. Fields may stand in any order on the wire, so the writer
-serializes the small ones as usual and lets the records follow, copied once; the reader looks at
-the top-level fields, leaves the records where they are, and hands the rest to protobuf. Both are
-ordinary PullResponses to anybody else.
+Protobuf would copy the records three times from the mapped log to the socket, and twice to the
+decoder. The order of fields on the wire is free. So the writer serializes the small fields as usual
+and appends the records, copied once. The reader scans the top-level fields, leaves the records in
+place, and passes the rest to protobuf. Any protobuf peer reads and writes both as ordinary
+PullResponses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def serialize(response: PullResponseParts) -> bytes:
 
 
 def deserialize(data: bytes) -> PullResponseParts:
-    """Returns the response in `data`; its records are one view of it. Raises ValueError."""
+    """Returns the response in `data`; its records are one view of `data`. Raises ValueError."""
     view = memoryview(data)
     rest: list[memoryview] = []
     records = view[:0]
@@ -91,7 +91,7 @@ class _Span:
 
 
 def _field_value(view: memoryview, tag: _Varint) -> _Span:
-    """Where the value of the field behind `tag` lies."""
+    """Returns the span of the value after `tag`. Raises ValueError."""
     kind = tag.value & 7
     if kind == _VARINT:
         return _Span(tag.end, _decode_varint(view, tag.end).end)

@@ -1,4 +1,1 @@
-"""The images and the compose file, without a container engine: what an engine would do is emulated.
-
-tests/docker/builds.py tells what is as in an image, and what is not.
-"""
+"""The Dockerfile, the compose files and `make docker`, without an engine."""

@@ -1,1 +1,1 @@
-"""The `rocketpy` command line. Holds no state."""
+"""The `rocketpy` command line."""

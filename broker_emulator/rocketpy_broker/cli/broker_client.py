@@ -1,4 +1,4 @@
-"""The connection of a command to a running broker, and its refusals."""
+"""Connection of a command to a running broker, and exits on errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Endpoint = Annotated[str, typer.Option(help="host:port of the broker.", envvar="
 
 @contextmanager
 def asking(endpoint: str) -> Iterator[BrokerConnection]:
-    """Asks the broker there; end with its words, or with what could not be reached."""
+    """Yields a connection to the broker; ends the command with the remark of an error."""
     host, _, port = endpoint.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < PORTS_END) or "/" in host:
         refuse(f"the endpoint is {endpoint!r}, accepted is host:port")
@@ -40,23 +40,23 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
         except BrokenPipeError:
             leave_pipe()
         except KeyboardInterrupt:
-            # Before the connection closes, which may wait for the call.
+            # Closing the connection might wait for the call.
             leave_at_once()
 
 
 def refuse(text: str) -> NoReturn:
-    """Ends with one line of reason."""
+    """Ends the command with EXIT_REFUSED and one line of text."""
     typer.echo(f"rocketpy: {text}", err=True)
     raise typer.Exit(EXIT_REFUSED)
 
 
 def leave_pipe() -> NoReturn:
-    """Ends, since nobody reads the output; what is still buffered goes nowhere."""
+    """Ends the command after its reader closed the pipe; drops buffered output."""
     output.drop()
     raise typer.Exit(0)
 
 
 def check(status: common_pb2.Status) -> None:
-    """Ends with the broker's words where it refused."""
+    """Ends the command with the broker's remark if the broker refused the call."""
     if status.code:
         refuse(f"{status.remark} (code {status.code})")

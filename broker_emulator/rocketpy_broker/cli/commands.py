@@ -1,4 +1,4 @@
-"""The commands and their options. Holds no state; `rocketpy broker` keeps its own in --data."""
+"""All commands of `rocketpy`, in their groups."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
-    # Plain help breaks no long option and no long word at 80 columns.
+    # Rich help would break long options and words at 80 columns.
     rich_markup_mode=None,
 )
 

@@ -1,6 +1,6 @@
-"""Questions before something is changed that cannot be changed back. Holds no state.
+"""Confirmation of changes that cannot be undone.
 
-Only a terminal is asked: a script says what it means by calling the command.
+Only a user at a terminal is asked, a script is not.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it is 
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Asks on a terminal; end where the answer is no. Nothing was changed then."""
+    """Asks on a terminal; ends the command if the answer is no."""
     if yes or not sys.stdin.isatty():
         return
     try:
         code = 0 if typer.confirm(question, err=True) else EXIT_REFUSED
     except typer.Abort:
-        # Ctrl-C, or the end of the input.
+        # Ctrl-C or end of input.
         typer.echo(err=True)
         code = EXIT_INTERRUPTED
     if code:

@@ -1,7 +1,7 @@
-"""Exit codes and the end of a command. Imports no library, so that `main` can use it.
+"""Exit codes, and the immediate end of a command.
 
-0 is success, or the reader of a pipe closed it; 1 refused, or no broker; 2 wrong use;
-130 interrupted.
+0 is success, or a pipe that its reader closed; 1 refused, or no broker; 2 wrong use;
+130 interrupted. The module imports no library, so that `main` can use it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXIT_INTERRUPTED = 130
 
 
 def leave_at_once() -> NoReturn:
-    """Ends while a call is under way, whose thread would print a trace as the interpreter ends."""
+    """Ends the process at once; the thread of a running call would print a trace otherwise."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Options of the form NAME=VALUE, given as often as there are names. Holds no state."""
+"""Repeatable options of the form NAME=VALUE."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 
 def named_values(texts: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Returns each name and its value. Raises typer.BadParameter."""
+    """Returns the values by name. Raises typer.BadParameter."""
     found: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")

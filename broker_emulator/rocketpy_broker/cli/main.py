@@ -1,6 +1,6 @@
-"""The `rocketpy` command: its entry point, which also works where the command's extra is missing.
+"""Entry point of the `rocketpy` command.
 
-Holds no state.
+It also works without the package's extra: it prints what to install.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rocketpy_broker.cli.exits import EXIT_INTERRUPTED, leave_at_once
 
 
 def main() -> None:
-    """Runs the command line, or say what to install."""
+    """Runs the command line, or prints what to install."""
     try:
         with _interrupts_end_at_once():
             from rocketpy_broker.cli.commands import app
@@ -33,18 +33,21 @@ def main() -> None:
             leave_at_once()
         raise
     except KeyboardInterrupt:
-        # Before a command began.
+        # The interrupt came before a command started.
         leave_at_once()
     except UnicodeEncodeError:
         sys.exit("rocketpy: an argument is no valid UTF-8")
     except OSError as error:
-        # Not /dev/full's own words alone: they would not say whose.
+        # The prefix names the program, which the system's error text does not.
         sys.exit(f"rocketpy: {error.strerror or error}")
 
 
 @contextlib.contextmanager
 def _interrupts_end_at_once() -> Iterator[None]:
-    """Imports take most of a command's time, and an interrupt would leave them by a long trace."""
+    """Ends the process at once on an interrupt in its block, without a trace.
+
+    Imports take most of a command's time.
+    """
     is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if is_usual:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -56,7 +59,7 @@ def _interrupts_end_at_once() -> Iterator[None]:
 
 
 def _prepare_streams() -> None:
-    """A closed stream is empty, and swallows what is printed; no text is too odd to be printed."""
+    """Replaces closed streams by /dev/null, and escapes text that cannot be encoded."""
     if sys.stdin is None:
         sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115, PTH123
     for name in ("stdout", "stderr"):

@@ -1,7 +1,6 @@
-"""What commands print: tables on a terminal, columns between tabs in a pipe, JSON on request.
+"""Output of commands: tables, tab-separated columns in a pipe, or JSON.
 
-A pipe gets no colours and no boxes, and every number as it is. Texts that messages bring are
-printed without their control characters. Holds no state.
+A pipe gets no colours, no boxes and no digit separators. Control characters of texts are escaped.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON object
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, groups_digits: bool = False
 ) -> None:
-    """Rows under their headings; `groups_digits` is for numbers that nobody copies.
+    """Prints rows under their headings; `groups_digits` separates thousands by commas.
 
-    A terminal gets them when all are there, a pipe as they come.
+    A terminal gets all rows at once, a pipe gets each row as it is read.
     """
     if sys.stdout.isatty():
         with working("Reading"):
@@ -41,7 +40,7 @@ def print_table(
         Console().print(table_of(columns, all_rows, groups_digits=groups_digits))
         return
     left = iter(rows)
-    # A broker that refuses leaves nothing in the pipe.
+    # If the broker refuses, the pipe gets no headings.
     first = next(left, None)
     print_columns(columns)
     for row in left if first is None else chain([first], left):
@@ -49,7 +48,7 @@ def print_table(
 
 
 def print_fields(fields: Mapping[str, Cell]) -> None:
-    """Names and values: a table on a terminal, `name : value` lines in a pipe."""
+    """Prints names and values: a table on a terminal, `name : value` lines in a pipe."""
     if sys.stdout.isatty():
         Console().print(table_of(("field", "value"), [[*field] for field in fields.items()]))
         return
@@ -60,7 +59,7 @@ def print_fields(fields: Mapping[str, Cell]) -> None:
 def table_of(
     columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, groups_digits: bool = False
 ) -> Table:
-    """What a terminal gets of some rows."""
+    """Returns the table of rows for a terminal."""
     table = Table()
     for index, column in enumerate(columns):
         is_number = any(isinstance(row[index], int) for row in rows)
@@ -71,46 +70,46 @@ def table_of(
 
 
 def working(what: str) -> AbstractContextManager[object]:
-    """Says on standard error that something takes its time, where that is a terminal."""
+    """Returns a context that shows a spinner on standard error if that is a terminal."""
     console = Console(stderr=True)
     return console.status(f"{what} …") if console.is_terminal else nullcontext()
 
 
 def print_columns(cells: Sequence[Cell]) -> None:
-    """One line of a list that has no end: aligned by nothing but a terminal's blanks."""
+    """Prints a line of a list without an end; its columns are not aligned."""
     separator = "  " if sys.stdout.isatty() else "\t"
     typer.echo(separator.join(_cell(cell, groups_digits=False) for cell in cells))
 
 
 def print_json(value: object) -> None:
-    """One line; a terminal or file that is not UTF-8 gets escapes."""
+    """Prints a value as a line of JSON, with escapes if the output is not Unicode."""
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     line = json.dumps(value, ensure_ascii=not is_unicode)
     if not line.isprintable():
-        # JSON escapes only the first control characters; a terminal acts on others, too.
+        # JSON escapes only ASCII control characters; a terminal interprets more.
         line = "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
     typer.echo(line)
 
 
 def flush() -> None:
-    """Shows what is printed so far. Raises BrokenPipeError."""
+    """Flushes standard output. Raises BrokenPipeError."""
     sys.stdout.flush()
 
 
 def drop() -> None:
-    """Sends what is printed, and what is still buffered, nowhere: nobody reads it any more."""
+    """Redirects standard output to /dev/null, after its reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def is_abandoned(wait_ms_max: float = 0) -> bool:
-    """True if standard output is a pipe that nobody reads any more, now or within that time."""
+    """True if the reader of the output pipe has closed it, or does so within `wait_ms_max`."""
     poll = select.poll()
     poll.register(sys.stdout, 0)
     return any(events & select.POLLERR for _, events in poll.poll(wait_ms_max))
 
 
 def printable(text: str) -> str:
-    """On one line, control characters as their escapes."""
+    """Returns a text on one line, with escapes for control characters."""
     if text.isprintable():
         return text
     return "".join(
@@ -120,7 +119,7 @@ def printable(text: str) -> str:
 
 
 def shortened(text: str, characters_max: int) -> str:
-    """Returns the begin of a long text, which says so."""
+    """Returns the start of a long text, with its length."""
     if len(text) <= characters_max:
         return text
     return f"{text[:characters_max]}… ({len(text)} characters)"

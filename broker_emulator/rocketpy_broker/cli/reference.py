@@ -1,8 +1,9 @@
-"""The parts of docs/commands.md that list every command, and the names of mqadmin's.
+"""Generator of the lists of commands in docs/commands.md.
 
     python -m rocketpy_broker.cli.reference docs/commands.md
 
-writes them anew, between their marks; a test fails while they are others. Holds no state.
+It rewrites the lists of commands and of mqadmin's aliases between their marks. A test fails if the
+document is out of date.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ _BLANKS = re.compile(r"\s+")
 
 
 def text() -> str:
-    """Returns the commands, as Markdown."""
+    """Returns the commands as Markdown."""
     return "\n".join(line for command in leaves() for line in command.lines()).strip()
 
 
 def mqadmin_text() -> str:
-    """Returns the names of mqadmin's and what they stand for, as Markdown."""
+    """Returns mqadmin's commands and their counterparts as Markdown."""
     rows = []
     for name, verb in VERBS.items():
         options = [f"`-{each}`" for each in dict.fromkeys([*verb.arguments, *verb.options])]
@@ -45,7 +46,7 @@ def mqadmin_text() -> str:
 
 
 def renewed(document: str) -> str:
-    """Returns the document with both parts as they are now. Raises ValueError where a mark is missing."""
+    """Returns the document with both lists up to date. Raises ValueError for a missing mark."""
     for mark, part in (("mqadmin", mqadmin_text()), ("commands", text())):
         before, begin, rest = document.partition(f"<!-- {mark} begin -->")
         _, end, after = rest.partition(f"<!-- {mark} end -->")
@@ -56,7 +57,7 @@ def renewed(document: str) -> str:
 
 
 def leaves(group: typer.Typer = app, words: tuple[str, ...] = (PROGRAM,)) -> Iterator[Command]:
-    """Yields every command that is not hidden, and not a group of others."""
+    """Yields every command that is neither hidden nor a group."""
     for each in group.registered_commands:
         if each.callback is not None and not each.hidden:
             name = each.name or each.callback.__name__.replace("_", "-")
@@ -68,20 +69,20 @@ def leaves(group: typer.Typer = app, words: tuple[str, ...] = (PROGRAM,)) -> Ite
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command: its words, and the function that carries it out."""
+    """A command: its words, and the function that runs it."""
 
     words: Sequence[str]
     callback: Callable[..., Any]
 
     @property
     def help(self) -> str:
-        """What it does."""
+        """The help text."""
         return inspect.getdoc(self.callback) or ""
 
     def parameters(self) -> list[Parameter]:
-        """Arguments and options that are not hidden, in their order."""
+        """Returns the visible arguments and options, in their order."""
         found = []
-        # Of Python 3.10, `get_type_hints` would hide what is annotated where None is the default.
+        # Python 3.10's `get_type_hints` hides Annotated if the default is None.
         for name, parameter in inspect.signature(self.callback, eval_str=True).parameters.items():
             kind, info = get_args(parameter.annotation)[:2]
             if not info.hidden:
@@ -89,7 +90,7 @@ class Command:
         return found
 
     def lines(self) -> Iterator[str]:
-        """Yields a heading, what it does, and a table."""
+        """Yields the lines of a heading, the help text and a table of options."""
         parameters = self.parameters()
         usage = " ".join([*self.words, *(each.usage for each in parameters if each.is_argument)])
         yield from (f"### `{usage}`", "", _prose(self.help), "")
@@ -100,7 +101,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """An argument or an option: its name in Python, its type, what Typer knows, its default."""
+    """An argument or option: its name in Python, type, Typer's information and default."""
 
     name: str
     kind: Any
@@ -109,30 +110,30 @@ class Parameter:
 
     @property
     def is_argument(self) -> bool:
-        """True if it is told by its place."""
+        """True if the parameter is positional."""
         return isinstance(self.info, ArgumentInfo)
 
     @property
     def is_required(self) -> bool:
-        """True if it has no default."""
+        """True if the parameter has no default."""
         return self.default is inspect.Parameter.empty
 
     @property
     def usage(self) -> str:
-        """An argument as a command line has it."""
+        """The argument as the usage line shows it."""
         name = self.info.metavar or self.name.upper()
         more = "..." if self._is_list else ""
         return f"{name}{more}" if self.is_required else f"[{name}]{more}"
 
     @property
     def names(self) -> str:
-        """With what stands for its value."""
+        """The option's names with a placeholder for its value."""
         if self.is_argument:
             return f"`{self.usage}`"
         kebab = self.name.replace("_", "-")
         is_flag = self._type is bool
         default = f"--{kebab}/--no-{kebab}" if is_flag else f"--{kebab}"
-        # Within Annotated, the first declaration has the place of a default.
+        # Within Annotated, Typer stores the first declaration as the default.
         given = (self.info.default, *(self.info.param_decls or ()))
         declared = [each for each in given if isinstance(each, str) and each.startswith("-")]
         names = [part for each in declared or [default] for part in each.split("/")]
@@ -141,7 +142,7 @@ class Parameter:
 
     @property
     def meaning(self) -> str:
-        """What it is for, whether it is required, and what it is without."""
+        """The help text with the default, or with `Required.`, and the environment variable."""
         notes = [_prose(self.info.help or "")]
         if self.is_required:
             notes += [] if self.is_argument else ["Required."]
@@ -161,7 +162,7 @@ class Parameter:
 
     @property
     def _type(self) -> Any:
-        """Of one value."""
+        """The type of a single value."""
         first = self._types[0]
         return get_args(first)[0] if get_origin(first) is list else first
 
@@ -173,7 +174,7 @@ class Parameter:
 
 
 def _prose(text: str) -> str:
-    """On one line of a table."""
+    """Returns a text for one line of a table."""
     return _escaped(_BLANKS.sub(" ", text).strip())
 
 
@@ -182,7 +183,7 @@ def _escaped(text: str) -> str:
 
 
 def main() -> None:
-    """Writes the parts of the document that is named anew."""
+    """Rewrites the lists in the document that the command line names."""
     path = Path(sys.argv[1])
     path.write_text(renewed(path.read_text(encoding="utf-8")), encoding="utf-8")
 

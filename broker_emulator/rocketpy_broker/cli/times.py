@@ -1,4 +1,4 @@
-"""Times as commands and files take them. Holds no state."""
+"""Parsing of times in options and files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _UTC = re.compile(r"[zZ]$")
 
 
 def parsed_time(text: str) -> datetime:
-    """Returns a time in ISO 8601 with its zone. Raises ValueError with what is wrong."""
+    """Returns a time in ISO 8601 with a time zone. Raises ValueError with the fault."""
     try:
-        # Python 3.10 does not know the letter.
+        # Python 3.10 does not parse the letter Z.
         time = datetime.fromisoformat(_UTC.sub("+00:00", text))
     except ValueError as error:
         raise ValueError(f"{text!r} is no time; write it like 2026-05-01T08:00:00Z") from error
@@ -23,7 +23,7 @@ def parsed_time(text: str) -> datetime:
 
 
 def time_option(text: str, option: str) -> datetime:
-    """Returns the time that an option has. Raises typer.BadParameter."""
+    """Returns the time of an option. Raises typer.BadParameter."""
     try:
         return parsed_time(text)
     except ValueError as error:

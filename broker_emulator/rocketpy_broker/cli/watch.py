@@ -1,7 +1,7 @@
-"""Showing the same once, or again and again until somebody has seen enough. Holds no state.
+"""Display of a table once, or repeatedly until interrupted.
 
-A terminal sees a table that changes in place. A pipe gets a block for each look, or JSON lines with
-the time; it ends quietly when nobody reads it any more.
+A terminal shows a table that changes in place. A pipe gets a block or JSON lines with the time at
+each interval. The command ends silently when the reader closes the pipe.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Interval = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What one look has found: a table, the same as JSON objects, and lines for people."""
+    """The result of one query: a table, the same as JSON objects, and notes."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[output.Cell]]
@@ -42,7 +42,7 @@ class Frame:
 
 
 def show(frame: Frame, *, as_json: bool) -> None:
-    """Prints it once."""
+    """Prints a frame once."""
     if as_json:
         for each in frame.objects:
             output.print_json(each)
@@ -53,7 +53,7 @@ def show(frame: Frame, *, as_json: bool) -> None:
 
 
 def watch(look: Callable[[], Frame], seconds: float, *, as_json: bool) -> None:
-    """Looks and show for ever. Ends with the errors of `look`, and with KeyboardInterrupt."""
+    """Shows frames until interrupted. Raises the errors of `look` and KeyboardInterrupt."""
     if sys.stdout.isatty() and not as_json:
         _watch_in_place(look, seconds)
     while True:

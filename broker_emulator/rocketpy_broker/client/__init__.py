@@ -1,4 +1,4 @@
-"""A client without Spark: topics, sending, reading and lag, over rocketpy.v1's stubs.
+"""Client without Spark over rocketpy.v1's stubs.
 
-The command line and `LocalBroker` stand on it. Holds no state.
+The command line and `LocalBroker` use it.
 """

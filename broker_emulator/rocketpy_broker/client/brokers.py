@@ -1,4 +1,4 @@
-"""What broker this is, and how it does. Holds no state."""
+"""Information about a broker, its status, and a backup of its store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 
 def broker_info(connection: BrokerConnection) -> admin_pb2.GetBrokerInfoResponse:
-    """Version, names and limits. Raises UnreachableError, RefusedError."""
+    """Returns version, names and limits. Raises UnreachableError, RefusedError."""
     request = admin_pb2.GetBrokerInfoRequest()
     response: admin_pb2.GetBrokerInfoResponse = connection.ask(
         lambda: connection.admin.GetBrokerInfo(request, timeout=REQUEST_SECONDS_MAX)
@@ -18,7 +18,10 @@ def broker_info(connection: BrokerConnection) -> admin_pb2.GetBrokerInfoResponse
 
 
 def backup_store(connection: BrokerConnection) -> Iterator[admin_pb2.BackupStoreResponse]:
-    """Yields a copy of its store, in parts. Raises UnreachableError, CallFailedError, RefusedError."""
+    """Yields a copy of the broker's store in parts.
+
+    Raises UnreachableError, CallFailedError, RefusedError.
+    """
     call = connection.admin.BackupStore(admin_pb2.BackupStoreRequest())
     try:
         with connection.faults():
@@ -30,7 +33,10 @@ def backup_store(connection: BrokerConnection) -> Iterator[admin_pb2.BackupStore
 
 
 def broker_status(connection: BrokerConnection) -> admin_pb2.GetBrokerStatusResponse:
-    """Returns its directory, what waits, who is connected. Raises UnreachableError, RefusedError."""
+    """Returns directories, disk space, counts of pending work, and connections.
+
+    Raises UnreachableError, RefusedError.
+    """
     request = admin_pb2.GetBrokerStatusRequest()
     response: admin_pb2.GetBrokerStatusResponse = connection.ask(
         lambda: connection.admin.GetBrokerStatus(request, timeout=REQUEST_SECONDS_MAX)

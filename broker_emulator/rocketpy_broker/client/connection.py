@@ -1,4 +1,4 @@
-"""One channel to one broker, and calls whose failures are declared. Holds no state on disk."""
+"""A gRPC channel to a broker, and calls with declared errors."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ from rocketpy_proto.rocketpy.v1 import (
 REQUEST_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 1.0
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
-# As large as a broker's largest answer: one message and what is around it.
+# The size of a broker's largest answer: one message and its frame.
 ANSWER_BYTES_MAX = 64 << 20
 _UNREACHABLE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _CHANNEL_OPTIONS = [
     ("grpc.max_receive_message_length", ANSWER_BYTES_MAX),
     ("grpc.max_send_message_length", ANSWER_BYTES_MAX),
-    # gRPC would take in some MiB of each pull ahead, and a reader has many open.
+    # gRPC would read some MiB of each pull ahead, and a reader has many pulls open.
     ("grpc.http2.bdp_probe", 0),
-    # A broker that took another's port is another broker.
+    # A broker that reuses another broker's port needs a new connection.
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
 
 class Answer(Protocol):
-    """Every response has a status."""
+    """A response with a status."""
 
     @property
     def status(self) -> common_pb2.Status:
@@ -64,7 +64,7 @@ PlaceT = TypeVar("PlaceT", int, str)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a broker takes, in bytes. No block exceeds `segment_bytes` of its log; 0: unknown."""
+    """A broker's limits in bytes. No block exceeds `segment_bytes` of its log; 0: unknown."""
 
     body_bytes_max: int
     request_bytes_max: int
@@ -72,7 +72,7 @@ class Limits:
 
 
 class BrokerConnection:
-    """A broker's services. Calls are synchronous; close it when done."""
+    """A connection to a broker's services with synchronous calls; close it after use."""
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -84,7 +84,7 @@ class BrokerConnection:
         self.transactions = transactions_pb2_grpc.TransactionsStub(self._channel)
         self.retry = retry_pb2_grpc.RetryStub(self._channel)
         self.testing = testing_pb2_grpc.TestingStub(self._channel)
-        # Not the stub's, because its responses would be copied once more.
+        # The stub would copy each response once more.
         self._pull = self._channel.unary_stream(
             PULL_METHOD,
             request_serializer=broker_pb2.PullRequest.SerializeToString,
@@ -94,8 +94,8 @@ class BrokerConnection:
     def close(self) -> None:
         """Closes the channel.
 
-        gRPC waits for calls that have begun, for ever where KeyboardInterrupt came at the moment
-        when one began. The time for that is bounded; the thread ends with the process.
+        gRPC waits for started calls. It never returns if KeyboardInterrupt came just when a call
+        started. So a daemon thread closes the channel. This method waits CLOSE_SECONDS_MAX for it.
         """
         closing = threading.Thread(target=self._channel.close, daemon=True)
         closing.start()
@@ -113,7 +113,7 @@ class BrokerConnection:
         self.close()
 
     def ask(self, call: Callable[[], AnswerT]) -> AnswerT:
-        """Returns the answer of `call`. Raises UnreachableError, RefusedError."""
+        """Returns the broker's answer to `call`. Raises UnreachableError, RefusedError."""
         with self.faults():
             answer = call()
         check(answer.status)
@@ -121,7 +121,7 @@ class BrokerConnection:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Declares transport faults. Raises UnreachableError, CallFailedError."""
+        """Turns gRPC errors of its block into UnreachableError and CallFailedError."""
         try:
             yield
         except grpc.RpcError as error:
@@ -132,7 +132,7 @@ class BrokerConnection:
 
     @cached_property
     def limits(self) -> Limits:
-        """The broker's limits, asked for once.
+        """The broker's limits, requested once.
 
         Raises UnreachableError, RefusedError, UnreadableError.
         """
@@ -145,7 +145,10 @@ class BrokerConnection:
         return Limits(info.body_bytes_max, info.request_bytes_max, info.commit_log_segment_bytes)
 
     def health(self, seconds_max: float) -> health_pb2.HealthCheckResponse.ServingStatus:
-        """True if the broker serves, as its health service says. Raises UnreachableError."""
+        """Returns the status of the broker's health service.
+
+        Raises UnreachableError, CallFailedError.
+        """
         stub = health_pb2_grpc.HealthStub(self._channel)
         with self.faults():
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=seconds_max)
@@ -154,7 +157,7 @@ class BrokerConnection:
     def pull(
         self, request: broker_pb2.PullRequest, seconds_max: float
     ) -> Iterator[PullResponseParts]:
-        """Yields one Pull call's responses; its faults are for the caller."""
+        """Yields the responses of a Pull call. Raises grpc.RpcError."""
         call = self._pull(request, timeout=seconds_max)
         try:
             yield from call
@@ -165,9 +168,9 @@ class BrokerConnection:
 def pages(
     page_after: Callable[[PlaceT], T], begin: PlaceT, next_place: Callable[[T], PlaceT | None]
 ) -> Iterator[T]:
-    """Yields the pages of a list; `next_place` is where the next one begins, None for the last.
+    """Yields the pages of a list; `next_place` is the start of the next page, None after the last.
 
-    Raises UnreadableError for a page that does not lead on.
+    Raises UnreadableError for a page that makes no progress.
     """
     place = begin
     while True:
@@ -185,20 +188,20 @@ def pages(
 
 
 def last_name(names: Sequence[str], *, has_more: bool) -> str | None:
-    """Returns the name behind which the next page begins; None where there is none."""
+    """Returns the name after which the next page starts; None if there is no next page."""
     if not has_more:
         return None
     return names[-1] if names else ""
 
 
 def only(answers: Sequence[T], of: str) -> T:
-    """Returns the one answer about the one thing asked for. Raises UnreadableError."""
+    """Returns the only answer to a request about `of`. Raises UnreadableError."""
     if len(answers) != 1:
         raise UnreadableError(f"the broker has {len(answers)} answers about {of!r}, 1 is wanted")
     return answers[0]
 
 
 def check(status: common_pb2.Status) -> None:
-    """Raises RefusedError for any status but success."""
+    """Raises RefusedError unless the status is success."""
     if status.code:
         raise RefusedError(status.code, status.remark)

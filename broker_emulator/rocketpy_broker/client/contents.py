@@ -1,4 +1,4 @@
-"""Removing what is in a broker: all of it, or what has come since. Holds no state."""
+"""Removal of a broker's contents: all, or all but some."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ OF_GROUPS = (topics.RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """Names of topics and groups, those of retries and dead letters too; ids of transactions."""
+    """Names of topics and groups, and ids of open transactions.
+
+    The topics include the groups' retry topics and dead letter topics.
+    """
 
     topics: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
@@ -23,7 +26,7 @@ class Contents:
 
 
 def contents(connection: BrokerConnection) -> Contents:
-    """Returns what is there now. Raises UnreachableError, RefusedError."""
+    """Returns the broker's contents. Raises UnreachableError, RefusedError."""
     return Contents(
         frozenset(_topics(connection)),
         frozenset(each.group for each in group_admin.list_groups(connection)),
@@ -51,7 +54,7 @@ def _topics(connection: BrokerConnection) -> list[str]:
 
 
 def _roll_back(connection: BrokerConnection, kept: frozenset[str]) -> None:
-    """Ends open transactions, of which an answer lists some. Those that end meanwhile are over."""
+    """Rolls back open transactions, page by page; skips transactions that have ended meanwhile."""
     ended: set[str] = set()
     while True:
         found = [each.transaction for each in transactions.list_open(connection)]

@@ -1,13 +1,13 @@
-"""Errors of the client. Holds no state.
+"""Errors of the client.
 
 BrokerError
 └── ClientError
-    ├── UnreachableError          nobody answers at the endpoint, or not in time
-    ├── CallFailedError           somebody answers, but not as a rocketpy broker does
-    ├── RefusedError              the broker's own words, with its code
-    ├── MessageIllegalError       a message that cannot be sent: its number; nothing was sent
-    ├── SendError                 the broker took only some of the messages: sent_count
-    └── UnreadableError           an answer that holds no messages
+    ├── UnreachableError          no answer from the endpoint in time
+    ├── CallFailedError           a failed call, or an endpoint of another service
+    ├── RefusedError              the broker's remark and code
+    ├── MessageIllegalError       a message that cannot be sent, with its number
+    ├── SendError                 only `sent_count` messages were sent
+    └── UnreadableError           an invalid broker answer
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from rocketpy_proto import proxies
 
 
 class ClientError(BrokerError):
-    """Base of what a client meets."""
+    """Base of the client's errors."""
 
 
 class UnreachableError(ClientError):
-    """No broker at the endpoint, or none that answers in time."""
+    """No broker answers at the endpoint in time."""
 
     def __init__(self, endpoint: str, fault: str) -> None:
         place = f"{endpoint}{proxies.way_to(endpoint)}"
@@ -31,7 +31,7 @@ class UnreachableError(ClientError):
 
 
 class CallFailedError(ClientError):
-    """The call itself failed: an answer that is too large, or another service at the endpoint."""
+    """The call failed: the answer is too large, or the endpoint is another service's."""
 
     def __init__(self, endpoint: str, fault: str, details: str) -> None:
         place = f"{endpoint}{proxies.way_to(endpoint)}"
@@ -43,7 +43,7 @@ class CallFailedError(ClientError):
 
 
 class RefusedError(ClientError):
-    """The broker said no."""
+    """The broker refused a request."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(f"{remark} (code {code})")
@@ -56,7 +56,7 @@ class RefusedError(ClientError):
 
 
 class MessageIllegalError(ClientError):
-    """A message that the broker would not take. `number` counts from 0."""
+    """A message is illegal for the broker. `number` counts from 0."""
 
     def __init__(self, number: int, reason: str) -> None:
         super().__init__(f"message {number}: {reason}")
@@ -65,7 +65,7 @@ class MessageIllegalError(ClientError):
 
 
 class SendError(ClientError):
-    """Not everything was sent; `sent_count` messages were acknowledged."""
+    """A send failed; `sent_count` messages were acknowledged before."""
 
     def __init__(self, reason: ClientError, sent_count: int) -> None:
         super().__init__(f"{reason.remark}; {sent_count} messages were sent")
@@ -73,4 +73,4 @@ class SendError(ClientError):
 
 
 class UnreadableError(ClientError):
-    """An answer whose bytes are no messages."""
+    """A broker answer is invalid."""

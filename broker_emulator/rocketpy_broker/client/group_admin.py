@@ -1,4 +1,4 @@
-"""Consumer groups for operators: list, describe, create, change, reset and delete. No state."""
+"""Administration of consumer groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rocketpy_broker.client.connection import (
 from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
-# Each queue may have to be searched by time, or a topic's files removed.
+# The broker may have to search each queue by time, or remove a topic's files.
 CHANGE_SECONDS_MAX = 120.0
 FIELDS = tuple(
     each.name
@@ -28,10 +28,10 @@ FIELDS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A consumer group: members, how they consume, its topics and how far it is behind in them.
+    """A consumer group with its members, topics and lag.
 
-    `consume_type` and `message_model` are RocketMQ's names, None where it has no members. `topics`
-    are the first of `topic_count`, by name. `is_configured` is false for a group that only has
+    `consume_type` and `message_model` are RocketMQ's names, None without members. `topics` are the
+    first of `topic_count` topics, by name. `is_configured` is False for a group that has only
     progress.
     """
 
@@ -47,9 +47,10 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails:
-    """A consumer group by itself; `settings` by RocketMQ's field names, None if not configured.
+    """A consumer group's settings and counts.
 
-    `retry_message_count` are messages that it is to consume again, and has not yet.
+    `settings` have RocketMQ's field names, and are None if the group is not configured.
+    `retry_message_count` counts messages that the group still has to consume again.
     """
 
     group: str
@@ -62,7 +63,7 @@ class GroupDetails:
 
 @dataclass(frozen=True, slots=True)
 class GroupTopic:
-    """A topic in which a group has progress or to which it subscribes."""
+    """A topic in which a group has progress, or to which the group subscribes."""
 
     topic: str
     is_subscribed: bool
@@ -73,7 +74,7 @@ class GroupTopic:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A client in one group, and where and when its last heartbeat came; ms since 1970."""
+    """A client in a group, with address and time (ms since 1970) of its last heartbeat."""
 
     group: str
     client_id: str
@@ -83,7 +84,7 @@ class Membership:
 
 
 class ResetTo(str, Enum):
-    """Where a group can be set to by name."""
+    """A named target of a reset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -95,7 +96,7 @@ ResetTarget = ResetTo | datetime | int
 
 @dataclass(frozen=True, slots=True)
 class ResetQueue:
-    """A queue, the group's next offset in it before (None: nothing committed) and now."""
+    """The group's next offset in a queue before a reset (None: not committed) and after it."""
 
     queue_id: int
     old_offset: int | None
@@ -104,7 +105,7 @@ class ResetQueue:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What to reset; without `queue_id` all queues. `force`: although the group has members."""
+    """A reset of offsets; without `queue_id` of all queues. `force`: also with members online."""
 
     group: str
     topic: str
@@ -116,7 +117,7 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What to set of a group, by the names of SubscriptionGroupConfig in snake case."""
+    """Settings of a group by the names of SubscriptionGroupConfig in snake case."""
 
     fields: Mapping[str, bool | int] = field(default_factory=dict)
 
@@ -138,7 +139,7 @@ def list_groups(
 
 
 def get_group(connection: BrokerConnection, group: str) -> GroupDetails:
-    """Returns one group. Raises UnreachableError, RefusedError also where there is none."""
+    """Returns a group. Raises UnreachableError, RefusedError also for a missing group."""
     request = groups_pb2.GetGroupRequest(consumer_group=group)
     response: groups_pb2.GetGroupResponse = connection.ask(
         lambda: connection.groups.GetGroup(request, timeout=REQUEST_SECONDS_MAX)
@@ -176,25 +177,28 @@ def group_topics(connection: BrokerConnection, group: str) -> Iterator[GroupTopi
 
 
 def create_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
-    """Makes a group. Raises UnreachableError, RefusedError also for one that is there."""
+    """Creates a group. Raises UnreachableError, RefusedError also for an existing group."""
     return _update(connection, group, settings, create_only=True)
 
 
 def update_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
-    """Changes a group; what it is now. Raises UnreachableError, RefusedError also for none."""
+    """Changes a group and returns it.
+
+    Raises UnreachableError, RefusedError also for a missing group.
+    """
     get_group(connection, group)
     return _update(connection, group, settings, create_only=False)
 
 
 def set_group(connection: BrokerConnection, group: str, settings: GroupSettings) -> GroupDetails:
-    """Changes a group, or make it; what it is now. Raises UnreachableError, RefusedError."""
+    """Changes or creates a group and returns it. Raises UnreachableError, RefusedError."""
     return _update(connection, group, settings, create_only=False)
 
 
 def delete_group(
     connection: BrokerConnection, group: str, *, keep_topics: bool = False, force: bool = False
 ) -> list[str]:
-    """Removes a group with its progress and its own topics; the topics that are gone.
+    """Deletes a group with its progress and its own topics; returns the deleted topics.
 
     Raises UnreachableError, RefusedError also while it has members, unless `force`.
     """
@@ -208,7 +212,7 @@ def delete_group(
 
 
 def reset_offsets(connection: BrokerConnection, reset: Reset) -> list[ResetQueue]:
-    """Sets a group to other places of a topic; each queue with its place before and now.
+    """Resets a group's offsets in a topic; returns each queue's old and new offset.
 
     Raises UnreachableError, RefusedError also while the group has members, unless `force`.
     """
@@ -233,7 +237,7 @@ def reset_offsets(connection: BrokerConnection, reset: Reset) -> list[ResetQueue
 
 
 def list_memberships(connection: BrokerConnection) -> Iterator[Membership]:
-    """Yields every client in every group, by client id. Raises UnreachableError, RefusedError."""
+    """Yields all clients of all groups, by client id. Raises UnreachableError, RefusedError."""
 
     def page_after(after: str) -> groups_pb2.ListClientsResponse:
         return _client_page(connection, groups_pb2.ListClientsRequest(after=after))
@@ -310,6 +314,6 @@ def _settings(config: groups_pb2.GroupConfig) -> dict[str, bool | int]:
 
 
 def camel(name: str) -> str:
-    """RocketMQ's way to write a field's name."""
+    """Returns a field's name in camel case, as RocketMQ writes it."""
     first, *rest = name.split("_")
     return first + "".join(map(str.title, rest))

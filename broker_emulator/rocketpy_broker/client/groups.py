@@ -1,7 +1,7 @@
-"""Clients in groups: heartbeats, members, queue locks, and the broker's notices.
+"""Clients in groups: heartbeats, members, queue locks and the broker's notices.
 
-State: none but an open stream of notices. The broker forgets a client 120 seconds after its last
-heartbeat, and at once when its stream ends.
+State: an open stream of notices. The broker removes a client 120 seconds after its last heartbeat,
+and at once when its stream ends.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EVERYTHING = "*"
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A topic and which of its messages: tags between `||`, or with SQL92 a condition."""
+    """A topic and a filter expression: tags between `||`, or a condition of SQL92."""
 
     topic: str
     expression: str = EVERYTHING
@@ -30,7 +30,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A consumer group as its client describes it; the defaults are a push consumer's."""
+    """A consumer group as its client describes it, with a push consumer's defaults."""
 
     group: str
     subscriptions: Sequence[Subscription] = ()
@@ -41,7 +41,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """A client of a group, and where and when its last heartbeat came; ms since 1970."""
+    """A client of a group, with address and time (ms since 1970) of its last heartbeat."""
 
     client_id: str
     address: str
@@ -50,7 +50,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The clients of a group's name, by id: who consumes and who produces."""
+    """Consumers and producers with the same group name, by client id."""
 
     consumers: Sequence[Client]
     producers: Sequence[Client]
@@ -58,9 +58,9 @@ class Clients:
 
 @dataclass(frozen=True, slots=True)
 class Connections:
-    """A consumer group's clients, and how they consume as the last heartbeat said.
+    """A consumer group's clients, and the consumer data of their last heartbeat.
 
-    RocketMQ's names; None where the group has no clients.
+    The names are RocketMQ's; they are None for a group without clients.
     """
 
     consumers: Sequence[Client]
@@ -85,7 +85,7 @@ def heartbeat(
     consumers: Sequence[Consumer] = (),
     producer_groups: Sequence[str] = (),
 ) -> None:
-    """Joins groups, or stay in them. Raises UnreachableError, RefusedError."""
+    """Joins groups or renews memberships. Raises UnreachableError, RefusedError."""
     request = groups_pb2.HeartbeatRequest(
         client_id=client_id,
         producer_groups=producer_groups,
@@ -101,7 +101,7 @@ def unregister(
     consumer_group: str = "",
     producer_group: str = "",
 ) -> None:
-    """Leaves groups; all of them where none is named. Raises UnreachableError, RefusedError."""
+    """Leaves the named groups, or else all groups. Raises UnreachableError, RefusedError."""
     request = groups_pb2.UnregisterRequest(
         client_id=client_id, consumer_group=consumer_group, producer_group=producer_group
     )
@@ -109,9 +109,9 @@ def unregister(
 
 
 def list_members(connection: BrokerConnection, group: str) -> list[str]:
-    """Ids of the clients of a consumer group, in order.
+    """Returns the ids of a consumer group's clients, in order.
 
-    Raises UnreachableError, and RefusedError also where there are none.
+    Raises UnreachableError, and RefusedError also for a group without clients.
     """
     request = groups_pb2.ListMembersRequest(consumer_group=group)
     response: groups_pb2.ListMembersResponse = connection.ask(
@@ -121,7 +121,7 @@ def list_members(connection: BrokerConnection, group: str) -> list[str]:
 
 
 def list_connections(connection: BrokerConnection, group: str) -> Connections:
-    """Who consumes with a group, and how. Raises UnreachableError, RefusedError."""
+    """Returns a group's consumers and subscriptions. Raises UnreachableError, RefusedError."""
     request = groups_pb2.ConnectionsRequest(consumer_group=group)
     response: groups_pb2.ConnectionsResponse = connection.ask(
         lambda: connection.groups.Connections(request, timeout=REQUEST_SECONDS_MAX)
@@ -144,7 +144,7 @@ def list_connections(connection: BrokerConnection, group: str) -> Connections:
 
 
 def list_clients(connection: BrokerConnection, group: str) -> Clients:
-    """Who consumes and who produces with that group. Raises UnreachableError, RefusedError."""
+    """Returns a group's consumers and producers. Raises UnreachableError, RefusedError."""
     request = groups_pb2.ConnectionsRequest(consumer_group=group, producer_group=group)
     response: groups_pb2.ConnectionsResponse = connection.ask(
         lambda: connection.groups.Connections(request, timeout=REQUEST_SECONDS_MAX)
@@ -155,7 +155,7 @@ def list_clients(connection: BrokerConnection, group: str) -> Clients:
 def lock_queues(
     connection: BrokerConnection, client_id: str, group: str, queues: Sequence[Queue]
 ) -> list[Queue]:
-    """Locks queues for 60 seconds, or renew; return those that the client has now.
+    """Locks queues for 60 seconds or renews the locks; returns the queues that the client holds.
 
     Raises UnreachableError, RefusedError.
     """
@@ -171,7 +171,7 @@ def lock_queues(
 def unlock_queues(
     connection: BrokerConnection, client_id: str, group: str, queues: Sequence[Queue]
 ) -> None:
-    """Gives locks back. Raises UnreachableError, RefusedError."""
+    """Releases locks of queues. Raises UnreachableError, RefusedError."""
     request = groups_pb2.UnlockQueuesRequest(
         consumer_group=group, client_id=client_id, queues=_queue_messages(queues)
     )
@@ -182,14 +182,15 @@ def unlock_queues(
 def listening(
     connection: BrokerConnection, client_id: str
 ) -> Iterator[Iterator[groups_pb2.Notice]]:
-    """Yields the broker's notices to a client, from now on; when the block ends, the client has gone.
+    """Yields an iterator over the broker's notices to a client.
 
-    They end when the broker stops. Raises UnreachableError, CallFailedError, RefusedError.
+    The notices end when the broker stops. The broker removes the client when the block ends.
+    Raises UnreachableError, CallFailedError, RefusedError.
     """
     with connection.faults():
         call = connection.groups.Notices(groups_pb2.NoticesRequest(client_id=client_id))
         try:
-            # Comes when the broker listens, and is empty also where there is none.
+            # Returns when the broker has the stream; it also returns, empty, if the call failed.
             call.initial_metadata()
             if not call.is_active() and call.code() is not grpc.StatusCode.OK:
                 raise call

@@ -1,4 +1,4 @@
-"""Where queues begin and end, and how far a consumer group is behind. Holds no state."""
+"""Offsets of queues and lag of consumer groups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """Messages [min_offset, max_offset) of a queue are there."""
+    """The range [min_offset, max_offset) of a queue's messages."""
 
     queue_id: int
     min_offset: int
@@ -31,9 +31,9 @@ class QueueBounds:
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """How far a group is in one queue; `committed_offset` is what it reads next.
+    """A group's progress in a queue with messages [min_offset, max_offset).
 
-    None stands for nothing committed. Messages from `min_offset` to below `max_offset` are there.
+    The group reads `committed_offset` next; None: not committed.
     """
 
     queue_id: int
@@ -43,15 +43,15 @@ class QueueLag:
 
     @property
     def lag(self) -> int:
-        """Messages that are there and not consumed."""
+        """The number of messages in the queue that are not consumed."""
         return max(self.max_offset - max(self.committed_offset or 0, self.min_offset), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """A consumer group's progress in a topic: `total` messages are left, and by queue.
+    """A consumer group's progress in a topic, in all and by queue.
 
-    `is_known` is false for a group that the broker has never heard of.
+    `is_known` is False for a group that the broker does not know.
     """
 
     topic: str
@@ -61,7 +61,7 @@ class GroupLag:
 
     @property
     def total(self) -> int:
-        """Messages of all queues that are there and not consumed."""
+        """The number of messages in all queues that are not consumed."""
         return sum(queue.lag for queue in self.queues)
 
 
@@ -72,10 +72,10 @@ def query_bounds(
     known: Mapping[int, int] | None = None,
     wait_ms_max: int = 0,
 ) -> list[QueueBounds]:
-    """Bounds of all queues of a topic, by queue id.
+    """Returns the bounds of a topic's queues, by queue id.
 
-    With `known` maxima by queue id, the broker holds the answer until one is another, but not
-    longer than `wait_ms_max`. Raises UnreachableError, RefusedError.
+    With `known` maximum offsets by queue id, the broker holds the call until one of them changes.
+    It holds the call for at most `wait_ms_max`. Raises UnreachableError, RefusedError.
     """
     request = broker_pb2.QueryOffsetsRequest(
         topics=[topic],
@@ -92,7 +92,7 @@ def query_bounds(
 
 
 def query_lag(connection: BrokerConnection, topic: str, group: str) -> GroupLag:
-    """How far `group` is behind in `topic`. Raises UnreachableError, RefusedError."""
+    """Returns the lag of `group` in `topic`. Raises UnreachableError, RefusedError."""
     request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
     response = _query(connection, request)
     queues = tuple(
@@ -104,7 +104,7 @@ def query_lag(connection: BrokerConnection, topic: str, group: str) -> GroupLag:
         )
         for queue in _queues(response)
     )
-    # A table of offsets from elsewhere can name a group that no table of groups has.
+    # An imported table of offsets can name a group that the table of groups lacks.
     has_progress = any(queue.committed_offset is not None for queue in queues)
     return GroupLag(topic, group, response.consumer_group_exists or has_progress, queues)
 
@@ -114,7 +114,8 @@ def offsets_at(
 ) -> dict[int, int]:
     """Returns the offset of each queue's first message that was stored at `time` or later.
 
-    A queue without such a message has its maximum. Raises UnreachableError, RefusedError.
+    For a queue without such a message it is the maximum offset.
+    Raises UnreachableError, RefusedError.
     """
     found: dict[int, int] = {}
     while len(found) < len(queue_ids):
@@ -133,7 +134,7 @@ def offsets_at(
 def _searched(
     connection: BrokerConnection, request: broker_pb2.SearchOffsetsRequest
 ) -> Sequence[broker_pb2.FoundOffset]:
-    """Returns the answers to the first searches. Raises UnreadableError where there is none."""
+    """Returns the answers to the first searches. Raises UnreadableError if there are none."""
     response: broker_pb2.SearchOffsetsResponse = connection.ask(
         lambda: connection.broker.SearchOffsets(request, timeout=REQUEST_SECONDS_MAX)
     )
@@ -143,8 +144,9 @@ def _searched(
 
 
 def topic_groups(connection: BrokerConnection, topic: str) -> Iterator[str]:
-    """Groups that have committed offsets in `topic`, by name. Raises UnreachableError,
-    RefusedError.
+    """Yields the groups with committed offsets in `topic`, by name.
+
+    Raises UnreachableError, RefusedError.
     """
 
     def page_after(after: str) -> admin_pb2.ListTopicGroupsResponse:
@@ -177,7 +179,7 @@ def _query(
 
 
 def _queues(response: broker_pb2.QueryOffsetsResponse) -> Sequence[broker_pb2.QueueOffsets]:
-    """Of the one topic that was asked about. Raises RefusedError, UnreadableError."""
+    """Returns the queues of the requested topic. Raises RefusedError, UnreadableError."""
     topic = only(response.topics, "a topic")
     check(topic.status)
     return topic.queues

@@ -1,4 +1,4 @@
-"""What topics and groups put, got and sent back; RocketMQ's statistics of a broker. No state."""
+"""RocketMQ's statistics of a broker: messages put, got and sent back."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 @dataclass(frozen=True, slots=True)
 class StatisticsWindow:
-    """What was added within a minute, an hour or a day: `sum`, in a second `tps`, at a time
-    `avgpt`.
+    """A statistic's additions in a minute, an hour or a day.
+
+    `sum` is their sum, `tps` the rate a second, `avgpt` the average of one addition.
     """
 
     sum: int
@@ -27,12 +28,12 @@ class StatisticsWindow:
 
 @dataclass(frozen=True, slots=True)
 class Statistic:
-    """One of RocketMQ's statistics, such as TOPIC_PUT_NUMS, of one key.
+    """A statistic of RocketMQ, such as TOPIC_PUT_NUMS, for one key.
 
     The key is a topic, topic@group, topic@queueId, topic@queueId@group, or the cluster. `value` is
-    what was added in all, and `times` how often, since the key was first seen.
-    GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME, of queueId@topic@group, are values of the moment:
-    `value` is what the last pull has found, and the windows are zeros.
+    the sum and `times` the number of all additions since the key's first one.
+    GROUP_GET_FALL_SIZE and GROUP_GET_FALL_TIME have the key queueId@topic@group. Their `value` is
+    the last pull's, and their windows are zeros.
     """
 
     name: str
@@ -52,7 +53,7 @@ def list_statistics(
     group: str = "",
     include_system: bool = False,
 ) -> list[Statistic]:
-    """Those with the names, of the topic and the group; nothing stands for all. By key and name.
+    """Returns statistics by key and name; empty `names`, `topic` and `group` mean all.
 
     Raises UnreachableError, RefusedError.
     """
@@ -75,7 +76,7 @@ def list_statistics(
 def store_statistics(
     connection: BrokerConnection, *, include_system: bool = False
 ) -> admin_pb2.GetStoreStatisticsResponse:
-    """What the store has counted, with all topics. Raises UnreachableError, RefusedError."""
+    """Returns the store's counters with all topics. Raises UnreachableError, RefusedError."""
 
     def page_after(after: str) -> admin_pb2.GetStoreStatisticsResponse:
         return _store_page(connection, after, include_system=include_system)
@@ -90,7 +91,10 @@ def store_statistics(
 
 
 def store_counters(connection: BrokerConnection) -> admin_pb2.GetStoreStatisticsResponse:
-    """Returns the same with some topics only. Raises UnreachableError, RefusedError."""
+    """Returns the store's counters with the first page of topics.
+
+    Raises UnreachableError, RefusedError.
+    """
     return _store_page(connection, "", include_system=False)
 
 

@@ -1,4 +1,4 @@
-"""What only brokers offer that were started for tests. Holds no state."""
+"""Calls that only a broker for tests serves."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.runtime.time_format import EPOCH
 from rocketpy_proto.rocketpy.v1 import testing_pb2
 
-# Everything that became due is done before the answer.
+# The broker does all work that became due before it answers.
 ADVANCE_SECONDS_MAX = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerTime:
-    """The broker's time, and how far it is ahead of the machine's."""
+    """The broker's time, and its lead over the machine's clock."""
 
     now: datetime
     ahead_ms: int
@@ -31,7 +31,7 @@ def advance_clock(connection: BrokerConnection, advance_ms: int) -> BrokerTime:
 
 
 def forget_writers(connection: BrokerConnection) -> None:
-    """Forgets writers of batches, and given up transactions.
+    """Removes the state of batch writers and transactions that were given up.
 
     Raises UnreachableError, RefusedError.
     """

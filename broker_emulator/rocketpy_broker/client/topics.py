@@ -1,4 +1,4 @@
-"""Topics of a broker: list, create, change, delete. Holds no state."""
+"""Administration of topics."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from rocketpy_broker.client.errors import RefusedError
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 QUEUES_DEFAULT = 8
-# Topics that are asked for at a time.
+# Topics of one call.
 PAGE_COUNT = 1_000
 MESSAGE_TYPE = "message.type"
-# Of the topics that consumer groups have for messages to be consumed again.
+# Prefix of the groups' retry topics.
 RETRY_PREFIX = "%RETRY%"
 
 
@@ -38,15 +38,15 @@ class Topic:
 
     @property
     def message_type(self) -> str | None:
-        """The type of message that the topic takes; None for any."""
+        """The message type that the topic accepts; None for any."""
         return self.attributes.get(MESSAGE_TYPE)
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """What to set of a topic; None is left as it is, or is the default of a new topic.
+    """Settings of a topic; None keeps a value, or is the default of a new topic.
 
-    `attributes` are set, `removed_attributes` removed; those that neither names stay.
+    `attributes` are set and `removed_attributes` are removed; all other attributes stay.
     """
 
     read_queue_nums: int | None = None
@@ -94,7 +94,7 @@ def _page(
 
 @dataclass(frozen=True, slots=True)
 class TopicQueue:
-    """A queue, and when its last message was stored, in ms since 1970; None: it has none."""
+    """A queue with the store time of its last message in ms since 1970, or None."""
 
     queue_id: int
     min_offset: int
@@ -103,12 +103,12 @@ class TopicQueue:
 
     @property
     def message_count(self) -> int:
-        """Messages that are there, if none was lost."""
+        """The number of messages between the offsets."""
         return self.max_offset - self.min_offset
 
 
 def topic_queues(connection: BrokerConnection, topic: str) -> list[TopicQueue]:
-    """Returns the queues to read of a topic. Raises UnreachableError, RefusedError."""
+    """Returns the read queues of a topic. Raises UnreachableError, RefusedError."""
     found: list[TopicQueue] = []
 
     def page_after(first: int) -> admin_pb2.ListTopicQueuesResponse:
@@ -136,7 +136,7 @@ def _queue_page(
 
 
 def get_topic(connection: BrokerConnection, topic: str) -> Topic:
-    """Returns the topic of that name. Raises UnreachableError, RefusedError."""
+    """Returns the topic with this name. Raises UnreachableError, RefusedError."""
     return only(list_topics(connection, [topic]), topic)
 
 
@@ -154,7 +154,7 @@ def _topic(config: admin_pb2.TopicConfig) -> Topic:
 
 
 def topic_exists(connection: BrokerConnection, topic: str) -> bool:
-    """True if there is such a topic. Raises UnreachableError, RefusedError."""
+    """True if the topic exists. Raises UnreachableError, RefusedError."""
     try:
         get_topic(connection, topic)
     except RefusedError as error:
@@ -167,9 +167,9 @@ def topic_exists(connection: BrokerConnection, topic: str) -> bool:
 def create_topic(
     connection: BrokerConnection, topic: str, queues: int, settings: TopicSettings | None = None
 ) -> None:
-    """Creates `topic`. Raises UnreachableError, RefusedError, also for one that exists.
+    """Creates `topic` with `queues` to read and write, unless `settings` has other numbers.
 
-    `settings` may say something else than so many `queues`, to read and to write.
+    Raises UnreachableError, RefusedError, also for an existing topic.
     """
     settings = settings or TopicSettings()
     if settings.read_queue_nums is None:
@@ -180,9 +180,9 @@ def create_topic(
 
 
 def update_topic(connection: BrokerConnection, topic: str, settings: TopicSettings) -> Topic:
-    """Changes `topic`; return what it is now.
+    """Changes `topic` and returns it.
 
-    Raises UnreachableError, RefusedError, also for one that is not there.
+    Raises UnreachableError, RefusedError, also for a missing topic.
     """
     get_topic(connection, topic)
     _update(connection, topic, settings, create_only=False)
@@ -190,7 +190,7 @@ def update_topic(connection: BrokerConnection, topic: str, settings: TopicSettin
 
 
 def set_topic(connection: BrokerConnection, topic: str, settings: TopicSettings) -> Topic:
-    """Changes `topic`, or make it; return what it is now. Raises UnreachableError, RefusedError."""
+    """Changes or creates `topic` and returns it. Raises UnreachableError, RefusedError."""
     _update(connection, topic, settings, create_only=False)
     return get_topic(connection, topic)
 

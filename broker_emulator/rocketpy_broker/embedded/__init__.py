@@ -1,1 +1,1 @@
-"""LocalBroker's calls by subject, and their way out of a forked process. Holds no state."""
+"""LocalBroker, its calls by subject, and calls of forked processes."""

@@ -1,4 +1,4 @@
-"""The base of LocalBroker's calls: a connection, and the way out of a forked process."""
+"""Base of LocalBroker's calls: a connection, and calls of forked processes."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ MethodT = TypeVar("MethodT", bound=Callable[..., Any])
 
 
 class BrokerCalls(ABC):
-    """Methods that call a broker."""
+    """Base of classes with methods that call a broker."""
 
     _helper: Helper | None = None
 
     @abstractmethod
     def _connection(self) -> AbstractContextManager[BrokerConnection]:
-        """To the running broker. Raises LocalBrokerError for what the client meets, too."""
+        """Connects to the running broker. Raises LocalBrokerError, also for client errors."""
 
     @abstractmethod
     def _check_running(self) -> None:
-        """Raises LocalBrokerError where there is no broker to call."""
+        """Raises LocalBrokerError if the broker does not run."""
 
     def _helper_process(self) -> Helper:
-        """Returns the helper of this forked process. Raises LocalBrokerError."""
+        """Returns the helper of this forked process; starts it first if needed.
+
+        Raises LocalBrokerError.
+        """
         self._check_running()
         if self._helper is None or not self._helper.is_usable:
             self._helper = Helper(self)
@@ -36,7 +39,7 @@ class BrokerCalls(ABC):
 
 
 def call(method: MethodT) -> MethodT:
-    """Lets a method of BrokerCalls run in a helper process, where this one was forked."""
+    """Decorates a method of BrokerCalls: a forked process runs it in its helper process."""
 
     @wraps(method)
     def calling(broker: BrokerCalls, *args: Any, **options: Any) -> object:

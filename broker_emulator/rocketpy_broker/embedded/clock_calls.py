@@ -1,4 +1,7 @@
-"""LocalBroker's clock, which a test moves. State: how far it is ahead, for the next start."""
+"""LocalBroker's clock, which tests move.
+
+State: how far the clock is ahead, for the next start.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,20 @@ from rocketpy_broker.embedded.process import LocalBrokerError
 
 
 class ClockCalls(BrokerCalls):
-    """Moves the broker's clock."""
+    """Calls that read and move the broker's clock."""
 
     _clock_ahead_ms = 0
 
     def now(self) -> datetime:
-        """Returns the broker's time: the machine's, and what `advance_clock` has added; UTC."""
+        """Returns the broker's time in UTC: the machine's, plus all calls of `advance_clock`."""
         return self._moved(0).now
 
     def advance_clock(self, seconds: float | timedelta) -> datetime:
-        """Moves the broker's clock forward by so many seconds; return its time.
+        """Moves the broker's clock forward by `seconds` and returns its new time.
 
-        What became due meanwhile has been done on return: delayed messages and retries are
-        delivered, open transactions are asked after or given up, and what expired is gone. It is
-        one jump, so what repeats at intervals comes once. Time-outs of calls stay as they are.
+        All work that became due is done on return. Delayed messages and retries are delivered.
+        Open transactions are checked or given up. Expired data is removed. The clock jumps once,
+        so periodic work runs once. Timeouts of calls do not change.
         """
         moved = self._moved(_milliseconds(seconds))
         self._clock_ahead_ms = moved.ahead_ms
@@ -37,7 +40,7 @@ class ClockCalls(BrokerCalls):
 
 
 def _milliseconds(seconds: float | timedelta) -> int:
-    """Rounded up. Raises LocalBrokerError."""
+    """Returns the milliseconds, rounded up. Raises LocalBrokerError."""
     try:
         given = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
     except (TypeError, ValueError, OverflowError) as error:

@@ -1,8 +1,8 @@
 """Calls of a forked process, made by a helper process.
 
-gRPC's threads are gone in a forked process, and a call there may wait until it is killed. So a
-forked process starts a fresh Python once, and passes each call to it over pipes. The helper ends
-with the process that has started it, since its input ends then. State: the helper.
+A forked process has lost gRPC's threads, so a call there may hang. Such a process starts a new
+Python process once and passes each call to it over pipes. The helper ends with the process that
+started it, because its input ends. State: the helper.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _is_forked = False
 
 
 def is_forked() -> bool:
-    """True if this process was forked from one that has had gRPC."""
+    """True if this process was forked after this module was imported."""
     return _is_forked
 
 
 class Helper:
-    """A process that makes the calls of one LocalBroker for the process that has started it."""
+    """A process that makes one LocalBroker's calls for the process that started it."""
 
     def __init__(self, broker: object) -> None:
-        """Raises LocalBrokerError."""
+        """Starts the helper process. Raises LocalBrokerError."""
         self._pid = os.getpid()
         self._lock = threading.Lock()
         try:
@@ -48,16 +48,19 @@ class Helper:
 
     @property
     def is_usable(self) -> bool:
-        """True if it runs, and belongs to this process."""
+        """True if the helper runs and belongs to this process."""
         return self._pid == os.getpid() and self._process.poll() is None
 
     def call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> object:
-        """Returns the answer of a method of the broker. Raises LocalBrokerError, TypeError, ValueError."""
+        """Returns the result of a method of the broker.
+
+        Raises LocalBrokerError, TypeError, ValueError.
+        """
         with self._lock:
             try:
                 self._write((name, args, options))
                 assert self._process.stdout is not None
-                # The helper is this program, and the pipe is nobody else's.
+                # The helper is this program, and no other process has the pipe.
                 answer, error = pickle.load(self._process.stdout)  # noqa: S301
             except (OSError, EOFError) as fault:
                 self.close()
@@ -66,7 +69,7 @@ class Helper:
                     "its standard error says why"
                 ) from fault
             except BaseException:
-                # An interrupted answer would be taken for the next call's.
+                # The next call would read the rest of an interrupted answer.
                 self.close()
                 raise
         if error is not None:
@@ -96,13 +99,16 @@ class Helper:
             _close(pipe)
 
     def release(self) -> None:
-        """Closes the copies of the pipes in a forked process: the helper ends by its input's end."""
+        """Closes this process's copies of the pipes after a fork.
+
+        The helper ends only when all copies of its input are closed.
+        """
         self._close_pipes()
 
 
 def _close(pipe: IO[bytes] | None) -> None:
     if pipe is not None:
-        # What is left of an interrupted call is nothing for the helper.
+        # The rest of an interrupted call need not reach the helper.
         with contextlib.suppress(OSError):
             pipe.close()
 

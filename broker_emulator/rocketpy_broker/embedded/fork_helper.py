@@ -1,7 +1,7 @@
-"""The program that makes the calls of a forked process; see `forked`.
+"""Helper program that makes the calls of a forked process.
 
-It reads a LocalBroker and then calls from its input, and writes an answer for each to its output.
-Holds no state.
+It reads a pickled LocalBroker and then calls from its input. It writes one answer for each call to
+its output. `fork_calls` starts it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from rocketpy_broker.embedded.process import LocalBrokerError
 
 def main() -> None:
     """Answers calls until the input ends."""
-    # What a library prints is no answer.
+    # Output of libraries goes to standard error, so that it is not read as an answer.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     serve(sys.stdin.buffer, answers)
 
 
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:
-    """Answers each call on the broker that comes first."""
+    """Reads a broker, then answers calls of its methods until the input ends."""
     try:
         broker = pickle.load(calls)  # noqa: S301 (from the process that has started this one)
         while True:
@@ -36,7 +36,7 @@ def serve(calls: BinaryIO, answers: BinaryIO) -> None:
             pickle.dump(answer, answers)
             answers.flush()
     except EOFError:
-        # The process that has asked needs no more answers.
+        # The calling process has ended.
         return
 
 

@@ -1,4 +1,4 @@
-"""LocalBroker's calls about consumer groups. Holds no state."""
+"""LocalBroker's calls about consumer groups."""
 
 from __future__ import annotations
 
@@ -20,39 +20,40 @@ from rocketpy_broker.embedded.process import LocalBrokerError
 
 
 class GroupCalls(BrokerCalls):
-    """Creates, changes, resets and deletes consumer groups."""
+    """Calls that create, change, reset and delete consumer groups."""
 
     @call
     def create_group(self, group: str, **settings: bool | int) -> GroupDetails:
-        """Creates a consumer group; one that exists is refused. Groups also come by their first use.
+        """Creates a consumer group. Raises LocalBrokerError if it exists.
 
-        `settings` are those of RocketMQ's SubscriptionGroupConfig in snake case, such as
-        `retry_max_times=2` or `consume_enable=False`.
+        The broker also creates a group at its first use. `settings` are the fields of RocketMQ's
+        SubscriptionGroupConfig in snake case, such as `retry_max_times=2` or
+        `consume_enable=False`.
         """
         with self._connection() as connection:
             return group_admin.create_group(connection, group, _settings(settings))
 
     @call
     def update_group(self, group: str, **settings: bool | int) -> GroupDetails:
-        """Changes what is named of a group, as `create_group` names it, and leave the rest."""
+        """Changes the named settings of a group. `settings` are as in `create_group`."""
         with self._connection() as connection:
             return group_admin.update_group(connection, group, _settings(settings))
 
     @call
     def group(self, group: str) -> GroupDetails:
-        """Returns the group with its settings, and how many messages wait for it to be consumed again."""
+        """Returns the group with its settings and its counts of retries and dead letters."""
         with self._connection() as connection:
             return group_admin.get_group(connection, group)
 
     @call
     def groups(self) -> list[str]:
-        """Names of all groups that have settings or progress, but for the broker's own."""
+        """Returns the names of all groups with settings or progress, but the broker's own."""
         with self._connection() as connection:
             return [found.group for found in group_admin.list_groups(connection)]
 
     @call
     def delete_group(self, group: str) -> None:
-        """Deletes a group with its settings, its progress, its retries and its dead letters."""
+        """Deletes a group with its settings, progress, retries and dead letters."""
         with self._connection() as connection:
             group_admin.delete_group(connection, group, force=True)
 
@@ -60,10 +61,10 @@ class GroupCalls(BrokerCalls):
     def reset_group(
         self, topic: str, group: str, to: str | datetime | int, *, queue_id: int | None = None
     ) -> list[ResetQueue]:
-        """Sets a group to other places of a topic; return each queue with its place before and now.
+        """Resets a group's offsets in a topic and returns the old and new offset of each queue.
 
-        `to` is `earliest`, `latest`, an offset, or a time with a time zone: then the first message
-        that was stored at it or later. Without `queue_id` all queues are set.
+        `to` is `earliest`, `latest`, an offset, or a time with a time zone. A time means the first
+        message that was stored then or later. Without `queue_id` all queues are reset.
         """
         reset = Reset(group, topic, _target(to), queue_id, force=True)
         with self._connection() as connection:

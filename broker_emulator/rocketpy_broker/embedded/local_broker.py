@@ -1,8 +1,8 @@
-"""LocalBroker: a real broker in a process of its own, for tests, notebooks and demos.
+"""LocalBroker: a broker in its own process for tests, notebooks and demos.
 
-The store lies in the given directory, or in a temporary one that goes with the broker. `kill`
-leaves the directory as a crash does; `restart` recovers it. A program that dies, however, takes
-broker and temporary store with it.
+The store is in the given directory, or in a temporary one that is removed with the broker. `kill`
+leaves the directory as a crash does; `restart` recovers it. If the program dies, the broker stops
+and removes the temporary store.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LOG_NAME = "broker.log"
 
 
 class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCalls):
-    """A broker in a process of its own, on a free port of 127.0.0.1.
+    """A broker in its own process, on a free port of 127.0.0.1.
 
         with LocalBroker() as broker:
             broker.create_topic("orders", queues=4)
@@ -56,23 +56,23 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             assert [message.text for message in broker.messages("orders")] == ["a first order"]
             spark.readStream.format("rocketpy").option("endpoints", broker.endpoint)
 
-    - `data`: the directory of its store, which stays. Without it the store is temporary. A relative
-      one is below the program's directory of now, also when that changes later.
-    - `port`: 0 takes a free one.
-    - `flush`: what an acknowledgement means. `SYNC_FLUSH`, on disk, is the default with `data`,
-      `ASYNC_FLUSH`, in the page cache, the one without.
-    - `commit_log_segment_bytes`: size of the log's files; as the store was made with, and 64 MiB
-      of a new one.
-    - `start_seconds_max`: how long a start may take on an idle machine, as after a crash; 60 s.
-    - `http_port`: serves `/metrics` and `/healthz` at `http_endpoint`; 0 takes a free port, and
-      without it there is no HTTP.
-    - `message_delay_level`: RocketMQ's messageDelayLevel, such as `1s 5s 1m`: how long messages of
-      level 1, 2, ... wait. Without it they are RocketMQ's 18.
+    - `data`: the directory of the store, which is kept. Without it the store is temporary. A
+      relative path is resolved at once, against the current directory.
+    - `port`: the gRPC port; 0 takes a free one.
+    - `flush`: the meaning of an acknowledgement. `SYNC_FLUSH` (on disk) is the default with `data`,
+      `ASYNC_FLUSH` (in the page cache) without.
+    - `commit_log_segment_bytes`: the size of the log's files. The default is the existing store's
+      size, or 64 MiB for a new store.
+    - `start_seconds_max`: the time limit for a start on an idle machine, also after a crash; 60 s.
+    - `http_port`: the port of `/metrics` and `/healthz`; 0 takes a free one. Without it there is no
+      HTTP.
+    - `message_delay_level`: RocketMQ's messageDelayLevel, such as `1s 5s 1m`: the delays of levels
+      1, 2 and so on. The default is RocketMQ's 18 levels.
 
-    `advance_clock` moves the broker's clock, so that tests of what waits do not wait.
+    `advance_clock` moves the broker's clock, so that tests of delays need not wait.
 
-    All methods raise LocalBrokerError, with the broker's words. A process that is forked from the
-    program, or gets the broker pickled, can call it too; it neither starts nor stops it.
+    All methods raise LocalBrokerError with the broker's answer. A forked process, or one that
+    received the broker pickled, can call it, but can neither start nor stop it.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         http_port: int | None = None,
         message_delay_level: str | None = None,
     ) -> None:
-        """An unknown `flush` or `message_delay_level` raises ParameterIllegalError."""
+        """Raises ParameterIllegalError for an unknown `flush` or `message_delay_level`."""
         if message_delay_level is not None:
             DelayLevels.parse(message_delay_level)
         self._message_delay_level = message_delay_level
@@ -101,14 +101,14 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         self._process: BrokerProcess | None = None
         self._has_served = False
         self._pid = 0
-        # Another process may have a copy: of a fork, or unpickled. It does not end the broker.
+        # Another process may have a copy by a fork or by pickling. A copy never ends the broker.
         self._owner_pid = os.getpid()
         self._is_handle = False
         self._turn = 0
 
     @property
     def data(self) -> Path:
-        """Directory of the store; a temporary one is made by `start`."""
+        """The directory of the store; `start` creates a temporary one."""
         if self._given_data is not None:
             return self._given_data
         if self._temporary is None:
@@ -117,14 +117,17 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
 
     @property
     def endpoint(self) -> str:
-        """The address for clients, host:port; it stays the same over restarts."""
+        """The address for clients, host:port; a restart keeps it."""
         if not self._has_served:
             raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
         return f"127.0.0.1:{self._port}"
 
     @property
     def http_endpoint(self) -> str:
-        """host:port of HTTP, where it was asked for; stays the same over restarts."""
+        """The HTTP address, host:port; a restart keeps it.
+
+        Raises LocalBrokerError without `http_port`.
+        """
         if self._http_port is None:
             raise LocalBrokerError("the broker has no HTTP; give LocalBroker an http_port")
         if not self._has_served:
@@ -133,19 +136,19 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
 
     @property
     def pid(self) -> int:
-        """The id of the broker's process."""
+        """The process id of the broker."""
         self._check_running()
         return self._pid
 
     def log_text(self) -> str:
-        """What the broker has logged so far."""
+        """Returns the text that the broker has logged so far."""
         try:
             return (self.data / LOG_NAME).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError as error:
             raise LocalBrokerError(f"the broker has logged nothing; {_START_FIRST}") from error
 
     def _check_running(self) -> None:
-        """Raises LocalBrokerError if the broker does not run. Only its owner knows."""
+        """Raises LocalBrokerError if the broker does not run; a copy cannot check that."""
         process = self._process
         if self._has_served and not self._is_owner:
             return
@@ -162,7 +165,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         return not self._is_handle and self._owner_pid == os.getpid()
 
     def _check_owner(self) -> None:
-        """Raises LocalBrokerError in a process that got a copy of a broker that runs."""
+        """Raises LocalBrokerError if this process has only a copy of a started broker."""
         if self._has_served and not self._is_owner:
             raise LocalBrokerError(
                 f"the broker belongs to process {self._owner_pid}, which alone starts and stops "
@@ -170,7 +173,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             )
 
     def __getstate__(self) -> dict[str, object]:
-        """What a copy has: a handle on the broker that runs, or a broker to be started."""
+        """Returns the state of a copy: a handle on the started broker, or a broker to start."""
         state = self.__dict__ | {"_process": None, "_temporary": None, "_helper": None}
         if self._has_served:
             state["_is_handle"] = True
@@ -181,7 +184,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     # --- The process ---
 
     def start(self) -> LocalBroker:
-        """Starts the process and wait until it serves; a `with` statement does it, too."""
+        """Starts the process and waits until it serves; a `with` statement does the same."""
         self._check_owner()
         if self._process is not None:
             if self._process.exit_code is None:
@@ -201,7 +204,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         try:
             self._process = BrokerProcess(self._command(), self.data / LOG_NAME, self._start_times)
         except BaseException:
-            # A store that has served before may be started again.
+            # The store of an earlier start is kept, for another start.
             if not self._has_served:
                 self._end()
             raise
@@ -216,7 +219,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         options += ["--new-segment-bytes", str(TEST_SEGMENT_BYTES)]
         if self._commit_log_segment_bytes is not None:
             options += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
-        # Tests and notebooks run on machines whose disks are none of this broker's business.
+        # A test or notebook may run on a machine with a full disk.
         options += ["--disk-full-ratio", "1"]
         options += ["--clock-ahead-ms", str(self._clock_ahead_ms)]
         if self._message_delay_level is not None:
@@ -228,21 +231,21 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         return broker_command(*options)
 
     def stop(self) -> None:
-        """Stops cleanly, as SIGTERM does, within 15 s; `start` goes on with the store."""
+        """Stops the broker cleanly with SIGTERM, within 15 s; `start` reuses the store."""
         self._check_owner()
         process, self._process = self._process, None
         if process is not None:
             process.stop()
 
     def kill(self) -> None:
-        """Ends the process at once, as a crash does."""
+        """Kills the process, as a crash does."""
         self._check_owner()
         process, self._process = self._process, None
         if process is not None:
             process.kill()
 
     def restart(self) -> None:
-        """Stops if running, and start again on the same port and directory."""
+        """Stops the broker if it runs and starts it again on the same port and directory."""
         self.stop()
         self.start()
 
@@ -263,9 +266,9 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             self._end()
 
     def _end(self) -> None:
-        """Leaves nothing: no process, no temporary store.
+        """Kills the process and removes the temporary store.
 
-        A forked process has inherited this, and leaves both to the program that started them.
+        A forked process has inherited this exit handler; it does nothing there.
         """
         if not self._is_owner:
             return
@@ -289,15 +292,15 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         delay_level: int = 0,
         deliver_at: datetime | None = None,
     ) -> list[SentMessage]:
-        """Sends a message, or one for each body; return ids and places, in order.
+        """Sends a message for each body and returns their ids and places, in order.
 
-        Texts are sent in UTF-8. Without `queue_id` messages are spread over the queues in turn,
-        beginning with queue 0. They come when `delay_level` is over (1 is 1 s, 18 is 2 h), or at
-        `deliver_at`, which has a time zone; no property lets them wait. All bodies are checked
-        before the first is sent.
+        Texts are encoded in UTF-8. Without `queue_id` the messages are spread over the queues,
+        starting at queue 0. `delay_level` (1 is 1 s, 18 is 2 h) delays the messages, and so does
+        `deliver_at`, a time with a time zone. Properties that delay a message are refused. All
+        bodies are checked before the first is sent.
         """
         check_delay(delay_level, deliver_at)
-        # A mapping's items are its keys, which nobody means.
+        # Iteration over a mapping would send its keys.
         is_single = isinstance(body, str | BYTES | Mapping) or not isinstance(body, Iterable)
         bodies = [body] if is_single else body
         messages = [
@@ -317,10 +320,11 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
 
     @call
     def send_back(self, message: Message | str, group: str, *, delay_level: int = 0) -> str:
-        """Let `group` have a message once more; return `retry`, `deadLetter` or `dropped`.
+        """Sends a message back to `group`; returns `retry`, `deadLetter` or `dropped`.
 
-        `message` is one that was read, or its `offset_msg_id`. Level 0 waits by its failures, 1 is
-        1 s, 18 is 2 h; below 0 the message becomes a dead letter, in `%DLQ%` + group.
+        `message` is a message that was read, or its `offset_msg_id`. Level 0 takes the delay from
+        the number of failures; 1 is 1 s, 18 is 2 h. A level below 0 makes the message a dead
+        letter, in `%DLQ%` + group.
         """
         offset_msg_id = message if isinstance(message, str) else message.offset_msg_id
         with self._connection() as connection:
@@ -330,7 +334,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     def messages(self, topic: str, *, since: datetime | None = None) -> list[Message]:
         """Returns all messages of `topic`, in the order in which they were stored.
 
-        With `since`, a time with a time zone, those that were stored then or later.
+        `since` is a time with a time zone; it leaves out messages stored before it.
         """
         if since is not None and since.tzinfo is None:
             raise LocalBrokerError(f"the time {since.isoformat()} has no time zone; give one")
@@ -341,9 +345,10 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     def pull(
         self, topic: str, group: str, count: int | None = None, *, commit: bool = True
     ) -> list[Message]:
-        """What `group` has not consumed of `topic`, at most `count` messages, queue by queue.
+        """Returns messages of `topic` that `group` has not consumed, queue by queue.
 
-        Its progress is committed, and the next call goes on there; with `commit` False it stays.
+        `count` limits them. The group's progress is committed, and the next call continues there.
+        With `commit` False the progress stays.
         """
         with self._connection() as connection:
             reader = GroupReader(connection, topic, group, is_committing=commit)
@@ -351,7 +356,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
 
     @contextmanager
     def _connection(self) -> Iterator[BrokerConnection]:
-        """To the running broker. Raises LocalBrokerError for what the client meets, too."""
+        """Connects to the running broker. Raises LocalBrokerError, also for client errors."""
         self._check_running()
         with BrokerConnection(self.endpoint) as connection:
             try:
@@ -368,7 +373,7 @@ _START_FIRST = "call start(), or use it in a with statement"
 
 
 def _absolute(data: Path | str) -> Path:
-    """Returns the same directory, also when the program has gone to another one."""
+    """Returns the absolute path; the program may change its directory later."""
     try:
         return Path(data).absolute()
     except OSError as error:

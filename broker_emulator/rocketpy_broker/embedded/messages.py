@@ -1,4 +1,4 @@
-"""Messages as a program gives them to LocalBroker: checked, before one is sent. Holds no state."""
+"""Checks of the messages that a program gives to LocalBroker."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Body: TypeAlias = str | bytes | bytearray | memoryview
 def outgoing(
     bodies: Iterable[object], tags: object, keys: object, properties: object, queue_id: object
 ) -> list[OutgoingMessage]:
-    """Messages of these bodies.
+    """Returns a message for each body.
 
-    Raises LocalBrokerError for a value of another type, and for properties that ask for a wait.
+    Raises LocalBrokerError for a value of a wrong type and for properties that delay a message.
     """
     key_list = [keys] if isinstance(keys, str) else keys
     if not isinstance(key_list, Sequence) or not all(isinstance(key, str) for key in key_list):
@@ -44,7 +44,7 @@ def outgoing(
 
 
 def check_delay(delay_level: object, deliver_at: object) -> None:
-    """Raises LocalBrokerError for a value of another type."""
+    """Raises LocalBrokerError for a value of a wrong type."""
     if not isinstance(delay_level, int):
         raise _wrong("delay_level", delay_level, "an int")
     if not (deliver_at is None or isinstance(deliver_at, datetime)):

@@ -1,6 +1,6 @@
-"""The process of a LocalBroker: started, waited for, and quoted when it fails.
+"""Broker process of a LocalBroker: start, stop, and last log lines.
 
-State: the process; it ends with the program that started it, for its input ends then.
+State: the process. It ends with the program that started it, because its input ends.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ logger = logging.getLogger(__name__)
 START_SECONDS_MAX = 60.0
 STILL_STARTING_SECONDS = 5.0
 STOP_SECONDS_MAX = 15.0
-# A process that does nothing for so long is not waited for any longer, when its time is over.
+# After its time limit, a process without progress for STANDSTILL_SECONDS is given up.
 STANDSTILL_SECONDS = 15.0
-# However it gets on, it is waited for so many times as long as it may take.
+# Even with progress, a process is given up after STRETCH_MAX times its time limit.
 STRETCH_MAX = 10
 _PORT = re.compile(r":([0-9]+) ")
 _HTTP = re.compile(r" http=\S*:([0-9]+)$")
@@ -36,22 +36,25 @@ QUOTED_BYTES_MAX = 8 << 10
 
 
 class LocalBrokerError(BrokerError):
-    """The broker process did not start, did not stop, does not run, or refused an order."""
+    """Error for a broker process that did not start or stop, does not run, or refused a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What tells that a process gets on: its processor time, and how much it has logged."""
+    """Measures of a process's progress: its processor time and the bytes that it has logged."""
 
     processor_seconds: float = 0.0
     logged_bytes: int = 0
 
 
 class Patience:
-    """Whether a process is still to be waited for.
+    """The time limit for a process, which is extended while the process makes progress.
 
-    A busy machine gives it little processor time. So it has its time and, while it gets on, as much
-    again and again: until it has had so much of the processor, stands still, or `STRETCH_MAX`.
+    A busy machine gives a process little processor time. So a process has `seconds_max` of wall
+    time, and more while it makes progress. The wait ends when one of these is reached:
+    - the process has used `seconds_max` of processor time;
+    - it has made no progress for STANDSTILL_SECONDS, or `seconds_max` if that is less;
+    - STRETCH_MAX times `seconds_max` is over.
     """
 
     def __init__(self, seconds_max: float, begin: Progress) -> None:
@@ -60,7 +63,7 @@ class Patience:
         self._moved_seconds = 0.0
 
     def is_over(self, waited_seconds: float, progress: Progress) -> bool:
-        """True if it has had its time, so long after it was begun to wait."""
+        """True if the process's time is over, `waited_seconds` after the wait began."""
         if progress != self._last:
             self._last, self._moved_seconds = progress, waited_seconds
         if waited_seconds < self._seconds_max:
@@ -76,27 +79,30 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class StartTimes:
-    """How long a start may take on an idle machine, and after which times it is said to go on."""
+    """Time limit of a start on an idle machine, and the interval of `still starting` warnings."""
 
     seconds_max: float = START_SECONDS_MAX
     still_starting_seconds: float = STILL_STARTING_SECONDS
 
     def next_pause(self, waited_seconds: float) -> float:
-        """How long to wait until something is to be said, or looked at."""
+        """Returns the seconds until the next warning or check of the time limit."""
         left = self.seconds_max - waited_seconds
         return min(self.still_starting_seconds, left if left > 0 else self.seconds_max)
 
 
 class BrokerProcess:
-    """A running broker; `port` is where it serves, `http_port` where it serves HTTP, if it does."""
+    """A running broker with its gRPC `port`, and its `http_port` or None."""
 
     def __init__(self, command: Sequence[str], log_path: Path, times: StartTimes) -> None:
-        """Starts and wait until it serves. Raises LocalBrokerError with the process's words."""
+        """Starts the process and waits until it serves.
+
+        Raises LocalBrokerError with the last lines of its log.
+        """
         self._log_path = log_path
         try:
             with open(log_path, "a", encoding="utf-8", opener=open_private) as log:
                 self._log_begin = log.tell()
-                # In a session of its own: Ctrl-C at a terminal interrupts the program alone.
+                # The broker has its own session: Ctrl-C at a terminal interrupts only the program.
                 self._process = subprocess.Popen(
                     command,
                     stdin=subprocess.PIPE,
@@ -116,16 +122,16 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """What it ended with; None while it runs."""
+        """The exit code; None while the process runs."""
         return self._process.poll()
 
     def last_words(self) -> str:
-        """Returns the last lines that it has logged."""
+        """Returns the last lines of the log."""
         try:
             with self._log_path.open("rb") as log:
                 end = log.seek(0, 2)
@@ -136,7 +142,7 @@ class BrokerProcess:
         return "\n".join(lines[-QUOTED_LINES_MAX:]) or "it has logged nothing"
 
     def _progress(self) -> Progress:
-        """How far it has come. A log that is gone has no bytes."""
+        """Returns the progress of the process. A missing log counts as empty."""
         try:
             logged_bytes = self._log_path.stat().st_size - self._log_begin
         except OSError:
@@ -144,7 +150,10 @@ class BrokerProcess:
         return Progress(processor_seconds(self.pid), logged_bytes)
 
     def _wait_ready(self, times: StartTimes) -> tuple[int, int | None]:
-        """Returns the ports of the line that says so, of gRPC and HTTP. Raises LocalBrokerError."""
+        """Waits for the line that says the broker is ready; returns the gRPC and the HTTP port.
+
+        Raises LocalBrokerError.
+        """
         assert self._process.stdout is not None
         clock = SystemClock()
         begin_ms = clock.monotonic_ms()
@@ -169,9 +178,9 @@ class BrokerProcess:
         return int(_PORT.findall(line)[0]), None if http is None else int(http[1])
 
     def stop(self) -> None:
-        """Stops cleanly, as SIGTERM does. Raises LocalBrokerError if that takes too long.
+        """Stops the process cleanly with SIGTERM. Raises LocalBrokerError if that takes too long.
 
-        The process has ended afterwards, whatever is raised.
+        The process has ended afterwards in any case.
         """
         try:
             self._process.terminate()
@@ -195,13 +204,16 @@ class BrokerProcess:
                     ) from error
 
     def kill(self) -> None:
-        """Ends it at once, as a crash does."""
+        """Kills the process, as a crash does."""
         self._process.kill()
         self._process.wait()
         self._close_pipes()
 
     def release(self) -> None:
-        """In a forked process: close its copies of the pipes, whose end the broker waits for."""
+        """Closes this process's copies of the pipes after a fork.
+
+        The broker stops only when all copies of its input are closed.
+        """
         self._close_pipes()
 
     def _close_pipes(self) -> None:
@@ -211,12 +223,12 @@ class BrokerProcess:
 
 
 def processor_seconds(pid: int) -> float:
-    """What a process has had of the processor; 0 where nothing tells, or it is gone."""
+    """Returns the processor time of a process; 0 without /proc, or if the process has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
         return 0.0
-    # The name before the last bracket may hold anything; utime and stime are fields 14 and 15.
+    # The process name before the last bracket may hold any byte; utime and stime are fields 14, 15.
     fields = stat.rpartition(b")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -233,5 +245,8 @@ os.register_at_fork(after_in_child=_let_all_go)
 
 
 def broker_command(*options: str) -> list[str]:
-    """`rocketpy broker` with the interpreter of this program; its input ends with this process."""
+    """Returns the command that starts a broker with this program's Python interpreter.
+
+    The broker stops when its input ends, which it does with this process.
+    """
     return [sys.executable, "-m", "rocketpy_broker", "broker", *options, "--stop-at-eof"]

@@ -1,10 +1,10 @@
-"""A directory that a LocalBroker made for its store, and that goes with it.
+"""Temporary directory of a LocalBroker's store, removed with the broker.
 
-A file in it holds a token, which only the two processes know that may remove the directory: the
-program that made it, and the broker that it started. The broker removes it when its input ends,
-as when the program was killed. Without its token in place a directory is left alone, so a wrong
-path, or another's directory of the same name, loses nothing. What is killed before the broker
-runs leaves an empty directory.
+A file in it holds a token. Only two processes know the token and may remove the directory: the
+program that created it and the broker that it started. The broker removes the directory when its
+input ends, for instance because the program was killed. A directory without the token is never
+removed, so a wrong path loses nothing. A program that is killed before its broker runs leaves an
+empty directory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TOKEN_BYTES = 16
 
 
 class TemporaryStoreError(BrokerError):
-    """A directory that is not the temporary one of this token; it was left alone."""
+    """Error for a directory without this token; it was not removed."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"{path} is not the temporary store of this broker; it was left alone")
@@ -30,7 +30,7 @@ class TemporaryStoreError(BrokerError):
 
 
 class TemporaryStore:
-    """A directory and the token that lies in it."""
+    """A directory and the token in it."""
 
     def __init__(self, path: Path, token: str) -> None:
         """Raises TemporaryStoreError for a directory without the token."""
@@ -42,14 +42,14 @@ class TemporaryStore:
 
     @classmethod
     def make(cls) -> TemporaryStore:
-        """Returns a new directory. Raises OSError."""
+        """Creates a new directory with its token. Raises OSError."""
         path = Path(tempfile.mkdtemp(prefix=PREFIX)).absolute()
         token = secrets.token_hex(TOKEN_BYTES)
         (path / OWNER_FILE).write_text(token, encoding="ascii")
         return cls(path, token)
 
     def remove(self) -> None:
-        """Removes the directory, if it is still the same; files that resist stay."""
+        """Removes the directory if it is still the same; skips files that cannot be removed."""
         if self._is_ours() and _identity(self.path) == self._identity:
             shutil.rmtree(self.path, ignore_errors=True)
 

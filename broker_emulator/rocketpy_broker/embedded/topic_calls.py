@@ -1,4 +1,4 @@
-"""LocalBroker's calls about topics. Holds no state."""
+"""LocalBroker's calls about topics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rocketpy_broker.embedded.calls import BrokerCalls, call
 
 
 class TopicCalls(BrokerCalls):
-    """Creates, changes and deletes topics."""
+    """Calls that create, change and delete topics."""
 
     @call
     def create_topic(
@@ -21,10 +21,10 @@ class TopicCalls(BrokerCalls):
         exist_ok: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> None:
-        """Creates `topic` with so many queues to read and to write, 8 by default.
+        """Creates `topic` with `queues` queues to read and to write, 8 by default.
 
-        One that exists is refused, or with `exist_ok` left as it is. `attributes` are RocketMQ's,
-        such as `{"message.type": "FIFO"}`.
+        Raises LocalBrokerError if it exists; with `exist_ok` the existing topic stays as it is.
+        `attributes` are RocketMQ's, such as `{"message.type": "FIFO"}`.
         """
         settings = topics.TopicSettings(attributes=attributes or {})
         with self._connection() as connection:
@@ -42,7 +42,7 @@ class TopicCalls(BrokerCalls):
         attributes: Mapping[str, str] | None = None,
         removed_attributes: Sequence[str] = (),
     ) -> Topic:
-        """Changes what is named of `topic`, and leave the rest; return what it is now.
+        """Changes the named settings of `topic` and returns the topic.
 
         `perm`: 4 is reading, 2 writing, 6 both. `attributes` are set, `removed_attributes` removed.
         """
@@ -66,17 +66,21 @@ class TopicCalls(BrokerCalls):
 
     @call
     def topics(self) -> list[str]:
-        """Names of all topics but the broker's own and the retry topics of groups."""
+        """Returns the names of all topics but the broker's own and the groups' retry topics."""
         with self._connection() as connection:
             return [found.topic for found in topics.list_topics(connection)]
 
     @call
     def reset(self) -> None:
-        """Removes everything; the broker runs on.
+        """Removes all contents of the broker, which keeps running.
 
-        That is all topics with their messages, those that wait for a time among them; all consumer
-        groups with settings, progress, retries and dead letters; open transactions and those that
-        were given up; and what the broker knows of exactly-once writers. The clock stays.
+        The contents are:
+        - all topics with their messages, delayed ones included;
+        - all consumer groups with settings, progress, retries and dead letters;
+        - open transactions and transactions that were given up;
+        - the state of exactly-once writers.
+
+        The clock stays.
         """
         with self._connection() as connection:
             contents.clear(connection, contents.Contents())
@@ -88,6 +92,6 @@ class TopicCalls(BrokerCalls):
 
     @call
     def _clear(self, kept: contents.Contents) -> None:
-        """Removes what has come since `kept` was there."""
+        """Removes all contents but `kept`."""
         with self._connection() as connection:
             contents.clear(connection, kept)

@@ -1,4 +1,4 @@
-"""LocalBroker's calls about transactions. Holds no state."""
+"""LocalBroker's calls about transactions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rocketpy_broker.runtime.time_format import ms_of_time
 
 
 class TransactionCalls(BrokerCalls):
-    """Sends half messages, and commits them or rolls them back."""
+    """Calls that send half messages, commit them and roll them back."""
 
     def send_transaction(
         self,
@@ -27,9 +27,9 @@ class TransactionCalls(BrokerCalls):
         properties: Mapping[str, str] | None = None,
         queue_id: int | None = None,
     ) -> Transaction:
-        """Sends a half message of the producer group `group`: no consumer sees it.
+        """Sends a half message of the producer group `group`.
 
-        `commit` lets it be a message like any other, `rollback` ends it.
+        No consumer sees it before `commit`. `rollback` discards it.
         """
         [message] = outgoing([body], tags, keys, properties or {}, queue_id)
         return self._send_transaction(topic, group, message)
@@ -37,24 +37,27 @@ class TransactionCalls(BrokerCalls):
     @call
     def _send_transaction(self, topic: str, group: str, message: OutgoingMessage) -> Transaction:
         with self._connection() as connection:
-            # The broker's clock may be far ahead, and it counts a transaction's age from its birth.
+            # The broker's clock may be ahead, and it counts a transaction's age from this time.
             born_ms = ms_of_time(test_calls.advance_clock(connection, 0).now)
             return transactions.prepare(connection, topic, group, message, born_ms)
 
     @call
     def commit(self, transaction: Transaction) -> None:
-        """Commits a transaction; the same decision may be made again."""
+        """Commits a transaction; the call may be repeated."""
         with self._connection() as connection:
             transactions.end(connection, transaction, commit=True)
 
     @call
     def rollback(self, transaction: Transaction) -> None:
-        """Rolls a transaction back; the same decision may be made again."""
+        """Rolls a transaction back; the call may be repeated."""
         with self._connection() as connection:
             transactions.end(connection, transaction, commit=False)
 
     @call
     def transactions(self, group: str = "") -> list[OpenTransaction]:
-        """Opens transactions, oldest first: of one producer group, or all; 1,000 at most."""
+        """Returns open transactions of one producer group, or of all, oldest first.
+
+        The limit is 1,000.
+        """
         with self._connection() as connection:
             return transactions.list_open(connection, group)

@@ -1,1 +1,1 @@
-"""Clocks, the scheduler, tasks and other foundations; no service and no file of a store."""
+"""Clocks, the scheduler, tasks and other foundations of the broker."""

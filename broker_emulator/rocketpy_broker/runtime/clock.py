@@ -1,7 +1,6 @@
-"""The one clock of the broker: wall time for stamps, monotonic time for waits. Holds no state.
+"""The broker's clock: wall time for stamps, monotonic time for waits.
 
-Nothing else in the broker asks the system for the time. Tests put a `ManualClock` here and
-move time by hand.
+No other module reads the system's time. Tests use a `ManualClock` and move its time themselves.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from typing import Protocol
 
 
 class Timer(Protocol):
-    """A callback that is due later."""
+    """A callback with a due time."""
 
     def cancel(self) -> None:
-        """Makes sure that the callback is never called."""
+        """Prevents any later call of the callback."""
 
 
 class Clock(Protocol):
-    """What the broker needs to know of time."""
+    """A source of wall time, monotonic time and timers."""
 
     def now_ms(self) -> int:
-        """Wall time, milliseconds since 1970; may jump."""
+        """Returns wall time in milliseconds since 1970; it may jump."""
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since some moment; never jumps, never falls."""
+        """Returns milliseconds since a fixed moment; the value never jumps and never falls."""
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Calls `callback` once in the running loop, `delay_ms` of monotonic time from now."""
+        """Calls `callback` once in the running loop after `delay_ms` of monotonic time."""
 
 
 def resolve(future: asyncio.Future[None]) -> None:
-    """Let whoever waits for `future` go on, if nobody has yet."""
+    """Sets the result of `future`, unless it is done."""
     if not future.done():
         future.set_result(None)
 
@@ -51,7 +50,7 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
 
 
 def release_gil_briefly(seconds: float) -> None:
-    """Blocks the loop for a moment, so that another thread gets the interpreter lock."""
+    """Blocks the event loop for `seconds`, so that another thread gets the interpreter lock."""
     time.sleep(seconds)
 
 
@@ -59,15 +58,15 @@ class SystemClock:
     """The machine's time."""
 
     def now_ms(self) -> int:
-        """Wall time, milliseconds since 1970."""
+        """Returns wall time in milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since the machine was started."""
+        """Returns milliseconds since the machine was started."""
         return time.monotonic_ns() / 1_000_000
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Calls `callback` from the running event loop, which counts monotonic time."""
+        """Calls `callback` from the running event loop after `delay_ms` of monotonic time."""
         return asyncio.get_running_loop().call_later(delay_ms / 1000, callback)
 
 
@@ -88,7 +87,7 @@ class ManualTimer:
 
 
 class ManualClock:
-    """A clock that stands still until a test moves it. It never moves by itself."""
+    """A clock that only a test moves."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._now_ms = now_ms
@@ -101,7 +100,7 @@ class ManualClock:
         return self._now_ms
 
     def monotonic_ms(self) -> float:
-        """What `advance` has added up to."""
+        """Returns the sum of all `advance` calls."""
         return self._monotonic_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> ManualTimer:
@@ -111,12 +110,12 @@ class ManualClock:
         return timer
 
     def advance(self, delta_ms: int) -> None:
-        """Moves time forward and call what has become due, in order of time."""
+        """Moves time forward and calls the due callbacks in order of time."""
         self._now_ms += delta_ms
         self._monotonic_ms += delta_ms
         while self._timers and self._timers[0][0] <= self._monotonic_ms:
             heapq.heappop(self._timers)[2].fire()
 
     def jump(self, delta_ms: int) -> None:
-        """Sets the wall clock, forward or back, as an administrator would; waits do not notice."""
+        """Sets the wall clock forward or back; monotonic time and timers do not change."""
         self._now_ms += delta_ms

@@ -1,8 +1,8 @@
-"""The event loop of a broker's process: all that gRPC has ready is taken up in one pass.
+"""The broker's event loop: one pass handles all wake-ups of gRPC.
 
-gRPC wakes a loop by a byte in a socket for each step of a call that is done, and takes one byte in
-a pass. What it has ready it takes up at the first of them; the passes that follow find nothing, and
-cost a tenth of a send each. So the bytes that have come are taken together. Lives in memory.
+gRPC writes one byte to a socket for each completed step of a call. It reads one byte per pass of
+the loop, but handles all completed steps in the first pass. Each later pass finds nothing and costs
+a tenth of a send. This loop therefore reads all waiting bytes but one in the first pass.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 from rocketpy_broker.runtime.clock import Clock, sleep
 
-# Of gRPC's steps, that many are ready at most while the loop is at work.
+# An upper bound of gRPC's completed steps in one pass.
 WAKE_UPS_MAX = 4096
 WATCH_INTERVAL_MS = 500
 
 
 class BrokerEventLoop(asyncio.SelectorEventLoop):
-    """asyncio's loop, but for how it is woken."""
+    """asyncio's selector loop with merged wake-ups of gRPC."""
 
     def add_reader(  # type: ignore[override]
         self, fd: Any, callback: Callable[..., Any], *args: Any
     ) -> None:
-        """Calls back when `fd` can be read. Only gRPC gives a socket of this family."""
+        """Registers `callback` for reads of `fd`; only gRPC registers an AF_UNIX socket object."""
         if isinstance(fd, socket.socket) and fd.family is socket.AF_UNIX:
             super().add_reader(fd, _once_for_all(fd, callback), *args)
         else:
@@ -33,7 +33,7 @@ class BrokerEventLoop(asyncio.SelectorEventLoop):
 
 
 def _once_for_all(wake_ups: socket.socket, callback: Callable[..., Any]) -> Callable[..., Any]:
-    """Leaves one byte to read, since `callback` waits for one."""
+    """Returns `callback` with a read before it that leaves one byte: `callback` reads one."""
 
     def call_back(*args: Any) -> None:
         count = len(wake_ups.recv(WAKE_UPS_MAX, socket.MSG_PEEK))
@@ -45,7 +45,10 @@ def _once_for_all(wake_ups: socket.socket, callback: Callable[..., Any]) -> Call
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """As `asyncio.run`, in such a loop; asyncio's own way to say so is newer than Python 3.10."""
+    """Runs `work` as `asyncio.run` does, in a BrokerEventLoop.
+
+    Python 3.10's `asyncio.run` takes no loop.
+    """
     loop = BrokerEventLoop()
     asyncio.set_event_loop(loop)
     try:
@@ -62,7 +65,7 @@ def run(work: Coroutine[Any, Any, None]) -> None:
 
 
 async def watch_loop(clock: Clock, on_late: Callable[[float], None]) -> None:
-    """Calls `on_late` twice a second with the ms by which a callback came late, until cancelled."""
+    """Calls `on_late` twice a second with a callback's delay in ms, until cancelled."""
     while True:
         begin_ms = clock.monotonic_ms()
         await sleep(clock, WATCH_INTERVAL_MS)

@@ -1,10 +1,10 @@
-"""Which readings of the wall clock are believed, so that one that is wrong does no lasting harm.
+"""A wall clock that ignores sudden jumps forward.
 
-Readings *agree* when wall time and monotonic time go on in step. A reading that is far ahead of
-those before it is believed when others have agreed with it for a while; until then the time is what
-the readings before it have led to. A clock that is behind is believed at once: who gives store
-times sees to it that they do not fall. Memory only: the first reading after a start is believed,
-for there is nothing to compare it with.
+Readings *agree* when wall time and monotonic time advance by the same amount. A reading more than
+AHEAD_MS_MAX ahead of the previous ones is accepted after readings have agreed with it for
+CONFIRM_MS. Until then the clock continues from the accepted readings. A jump back is accepted at
+once: the store times have their own guard against falling. State is in memory only: the first
+reading after a start is accepted, because there is none to compare it with.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from rocketpy_broker.runtime.clock import Clock, Timer
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
-# Wall and monotonic time may drift apart by this much between readings that agree.
+# The largest drift between wall and monotonic time of readings that agree.
 STEP_MS_MAX = 60_000
-# Ahead by no more than this counts as a clock that was set, not as one that is wrong.
+# The largest jump that counts as a correction of the clock.
 AHEAD_MS_MAX = 3_600_000
-# For so long readings have to agree before they are believed.
+# The time for which readings must agree before a larger jump is accepted.
 CONFIRM_MS = 60_000
 
 
 class StabilityTimer:
-    """For how long the readings of a wall clock have agreed."""
+    """A measure of the time for which wall clock readings have agreed."""
 
     def __init__(self) -> None:
-        # Wall time less monotonic time of the readings that agree, and since when.
+        # Wall time minus monotonic time of the readings that agree, and their first time.
         self.step_ms: float | None = None
         self._since_ms = 0.0
 
     def read(self, now_ms: float, monotonic_ms: float) -> float:
-        """For how long readings have agreed with this one, in ms; 0 where it is the first."""
+        """Returns the ms for which readings have agreed with this one; 0 for the first one."""
         step_ms = now_ms - monotonic_ms
         if self.step_ms is None or abs(step_ms - self.step_ms) > STEP_MS_MAX:
             self.step_ms, self._since_ms = step_ms, monotonic_ms
         return monotonic_ms - self._since_ms
 
     def forget(self) -> None:
-        """Let the next reading be the first."""
+        """Treats the next reading as the first."""
         self.step_ms = None
 
 
 class GuardedClock:
-    """Another clock, but for readings that are far ahead and not believed yet."""
+    """A clock without the unconfirmed jumps forward of the clock that it wraps."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -54,7 +54,7 @@ class GuardedClock:
         self._seldom = LogThrottle(clock)
 
     def now_ms(self) -> int:
-        """Wall time, milliseconds since 1970, as far as it is believed."""
+        """Returns the accepted wall time in milliseconds since 1970."""
         now_ms, monotonic_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         step_ms = now_ms - monotonic_ms
         believed_ms = self._step_ms
@@ -79,9 +79,9 @@ class GuardedClock:
             )
 
     def monotonic_ms(self) -> float:
-        """Returns the other clock's."""
+        """Returns the wrapped clock's monotonic time."""
         return self._clock.monotonic_ms()
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Returns the other clock's."""
+        """Returns a timer of the wrapped clock."""
         return self._clock.call_later(delay_ms, callback)

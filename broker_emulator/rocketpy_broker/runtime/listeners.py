@@ -1,4 +1,4 @@
-"""Listeners of an event. State: the functions that were added."""
+"""Listeners of an event."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Listeners(Generic[P]):
         self._functions: list[Callable[P, object]] = []
 
     def add(self, function: Callable[P, object]) -> None:
-        """Calls `function` at each event from now on."""
+        """Registers `function` for each later event."""
         self._functions.append(function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:

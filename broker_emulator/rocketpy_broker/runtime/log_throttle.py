@@ -1,4 +1,4 @@
-"""Lines of a log that have a reason again and again. Lives in memory."""
+"""A throttle for repeated log lines."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ INTERVAL_MS = 60_000
 
 
 class LogThrottle:
-    """Lets a line into the log once a minute, however often there is a reason for it."""
+    """A permit for one log line in INTERVAL_MS."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._next_ms = -float("inf")
 
     def may_say(self) -> bool:
-        """True if a minute has gone by since this was last true."""
+        """True if INTERVAL_MS have passed since the last True."""
         now_ms = self._clock.monotonic_ms()
         if now_ms < self._next_ms:
             return False

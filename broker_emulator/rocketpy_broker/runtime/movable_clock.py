@@ -1,7 +1,8 @@
-"""A clock that a test moves forward; between moves it goes on as another clock does.
+"""A clock that a test moves forward.
 
-`advance` is a jump, as of a machine that slept: each timer that is due fires once. It returns when
-every task that has waited for this clock waits for it again: what was due is done. Lives in memory.
+Between moves it follows another clock. `advance` is a jump, as after a machine's sleep: each due
+timer fires once. `advance` returns when every task that ever waited for this clock waits again. All
+due work is then done.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from rocketpy_broker.runtime.clock import Clock, Timer, resolve
 
 
 class MovableTimer:
-    """A timer of `MovableClock`. `owner` is the task that waits for it."""
+    """A timer of `MovableClock`; `owner` is the task that created it."""
 
     def __init__(
         self, due_ms: float, callback: Callable[[], None], end: Callable[[MovableTimer], None]
@@ -26,7 +27,7 @@ class MovableTimer:
         self._timer: Timer | None = None
 
     def arm(self, clock: Clock, delay_ms: float) -> None:
-        """Waits for so long from now, in place of the time before."""
+        """Restarts the timer with `delay_ms` from now."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = clock.call_later(max(delay_ms, 0), self._fire)
@@ -36,34 +37,34 @@ class MovableTimer:
         self._callback()
 
     def cancel(self) -> None:
-        """Makes sure that the callback is never called."""
+        """Prevents any later call of the callback."""
         if self._timer is not None:
             self._timer.cancel()
         self._end(self)
 
 
 class MovableClock:
-    """Another clock, and how far this one is ahead of it."""
+    """A clock that is `ahead_ms` ahead of another one."""
 
     def __init__(self, clock: Clock, ahead_ms: int) -> None:
         self._clock = clock
         self.ahead_ms = ahead_ms
-        # In the order in which they were made.
+        # In order of creation.
         self._timers: dict[MovableTimer, None] = {}
         self._tasks: WeakSet[asyncio.Task[object]] = WeakSet()
-        # Callers of `advance`, and the monotonic time that they have moved to.
+        # The monotonic time after the move, by caller of `advance`.
         self._callers: dict[asyncio.Future[None], float] = {}
 
     def now_ms(self) -> int:
-        """Wall time, milliseconds since 1970."""
+        """Returns wall time in milliseconds since 1970."""
         return self._clock.now_ms() + self.ahead_ms
 
     def monotonic_ms(self) -> float:
-        """Milliseconds since some moment, with all moves."""
+        """Returns milliseconds since a fixed moment, all moves included."""
         return self._clock.monotonic_ms() + self.ahead_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> MovableTimer:
-        """Calls `callback` once in the running loop, `delay_ms` from now by this clock."""
+        """Calls `callback` once in the running loop after `delay_ms` of this clock."""
         timer = MovableTimer(self.monotonic_ms() + delay_ms, callback, self._end)
         timer.arm(self._clock, delay_ms)
         self._timers[timer] = None
@@ -77,7 +78,7 @@ class MovableClock:
         self._timers.pop(timer, None)
 
     async def advance(self, delta_ms: int) -> None:
-        """Moves forward, and wait until the tasks that this wakes have done their work."""
+        """Moves time forward and waits until the woken tasks have done their work."""
         self.ahead_ms += delta_ms
         now_ms = self.monotonic_ms()
         for timer in sorted(self._timers, key=lambda timer: timer.due_ms):
@@ -96,6 +97,6 @@ class MovableClock:
                 resolve(done)
 
     def _is_settled(self, moved_ms: float) -> bool:
-        """True if every task waits for a time that is still to come."""
+        """True if every task waits for a time after `moved_ms`."""
         waiting = {timer.owner for timer in self._timers if timer.due_ms > moved_ms}
         return all(task.done() or task in waiting for task in self._tasks)

@@ -1,4 +1,4 @@
-"""Settings of the whole process that serves a broker. Holds no state on disk."""
+"""Process-wide settings of a broker: descriptors, malloc, thread switches, garbage collection."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ import sys
 # From malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 32 << 20
-# A thread that wants to go on, such as the event loop's, waits so long for one that computes.
+# The wait of a ready thread, such as the event loop's, for a thread that computes.
 SWITCH_INTERVAL_SECONDS = 0.0005
-# How many new objects bring a collection about, how many of those one of what they left, and so on.
-# By THRESHOLDS a full one comes for each 25,000 objects that stay, and visits these: some 10 ms.
+# Thresholds of gc.set_threshold. With THRESHOLDS a full collection runs for each 25,000 objects
+# that stay; it visits them in about 10 ms.
 THRESHOLDS, START_THRESHOLDS = (700, 5, 5), (50_000, 10, 1_000_000)
-# After so many full collections, it is looked at how many objects are passed over by them.
+# Full collections between two checks of the frozen objects, and their growth that matters.
 LOOK_EACH, PASSED_OVER_MORE = 1_000, 1_000_000
 FULL = 2
-# How the first line of output begins, once clients may come.
+# The prefix of the first output line, printed when the broker accepts clients.
 READY_PREFIX = "rocketpy broker ready on "
 
 
 def raise_descriptor_limit() -> None:
-    """Uses all descriptors that the system grants: each file of the store takes two."""
+    """Raises the descriptor limit to the hard limit: each file of the store takes two."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def keep_freed_memory() -> None:
-    """Let malloc keep the buffers of blocks and pulls for the next ones, up to KEPT_BYTES.
+    """Makes malloc keep freed buffers of blocks and pulls, up to KEPT_BYTES.
 
-    By default glibc gives buffers of this size back to the system at once, and fetching their
-    pages again costs several times what filling them does. Other C libraries are left alone.
+    By default glibc returns buffers of this size to the system at once. To fetch their pages
+    again costs several times as much as to fill them. Other C libraries keep their defaults.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
@@ -41,24 +41,24 @@ def keep_freed_memory() -> None:
 
 
 def switch_threads_often() -> None:
-    """Let the event loop go on soon while other threads compute, and they while it does.
+    """Shortens the switch interval between the event loop and threads that compute.
 
-    By default each handover may take 5 ms, and an answer to a call takes several of them.
+    By default each switch may take 5 ms, and the answer to a call takes several switches.
     """
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
 
 
 def collect_new_objects_only() -> None:
-    """Let garbage collections of the start pass over what is not new.
+    """Restricts garbage collections during the start to new objects.
 
-    What a start makes is much, and stays: a full collection, as the default has one for every
-    quarter that comes, visits all of it for nothing.
+    A start creates many objects that stay. By default a full collection runs for each growth of
+    their number by a quarter. It visits all of them in vain.
     """
     gc.set_threshold(*START_THRESHOLDS)
 
 
 def tune() -> None:
-    """All of the above, as a broker wants it."""
+    """Applies all settings of a starting broker."""
     raise_descriptor_limit()
     keep_freed_memory()
     switch_threads_often()
@@ -66,10 +66,10 @@ def tune() -> None:
 
 
 def leave_start_uncollected() -> None:
-    """The start is over: let later garbage collections pass over all objects that are there now.
+    """Excludes all present objects from later garbage collections; called after the start.
 
-    A full one holds every thread up while it visits every object, and those of modules and of the
-    loaded store are many and stay.
+    A full collection stops every thread while it visits every object. The objects of modules and
+    of the loaded store are many and stay.
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
@@ -77,21 +77,21 @@ def leave_start_uncollected() -> None:
 
 
 class GcTuner:
-    """Lets garbage collections also pass over what has survived a full one.
+    """A garbage collection callback that freezes the survivors of each full collection.
 
-    A held call is a hundred objects, a registered client ten: ten thousand calls of one client made
-    each full collection take half a second. What they hold is freed when it is given up, in its
-    turn; only what is then held by a cycle stays. Once that may be much all of it is visited again.
+    A held call is a hundred objects, a registered client ten. Ten thousand calls of one client
+    made each full collection take half a second. Reference counts still free frozen objects; only
+    cycles stay. When the frozen objects may be many, one full collection visits all of them again.
     """
 
     def __init__(self, passed_over: int) -> None:
-        # How many objects are passed over, when that was looked at last.
+        # The number of frozen objects after the last thorough collection.
         self._passed_over = passed_over
         self._collections = 0
         self._is_thorough = False
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        """A collection begins, or is over."""
+        """Freezes the survivors when a full collection stops."""
         if phase != "stop" or info["generation"] < FULL:
             return
         gc.freeze()
@@ -99,7 +99,7 @@ class GcTuner:
         if self._is_thorough:
             self._is_thorough, self._passed_over = False, gc.get_freeze_count()
         elif self._collections % LOOK_EACH == 0 and self._are_many():
-            # The next one visits them.
+            # The next full collection visits them.
             self._is_thorough = True
             gc.unfreeze()
 

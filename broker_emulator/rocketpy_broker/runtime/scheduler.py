@@ -1,19 +1,19 @@
-"""Turns of an event loop: work that comes in steps goes on one step at a time, whoever does it.
+"""The scheduler: slots of event loop time for bulk work.
 
-Small calls never ask for a turn: they are answered as they come. Whoever has more to do than a few
-milliseconds does it in steps, and waits for a turn before each. One step is let go, then the loop
-looks for what has come meanwhile, PASSES times, and then the next one is let go: so a small call
-waits for one step of bulk at a time, however many others work in bulk. Turns go round by connection
-and kind, so that no connection gets more of them by asking more often. Nothing is held: a turn is
-over with the step, so a caller that is cancelled, or whose client is gone, takes nothing along.
+Small calls take no slot: they are answered as they come. A task splits work of more than a few
+milliseconds into steps and takes a slot before each step. The scheduler grants one slot, lets the
+loop handle other events PASSES times, and then grants the next slot. So small calls wait for at
+most one scheduler slot of bulk work; bulk work is never starved.
 
-While a thread does what calls wait for, such as a flush, the loop lets go of Python's lock for a
-moment before each step. A thread that comes back from the disk has to have that lock. Every call
-that releases it for an instant, each look for new calls among them, wakes the thread in vain and
-lets its wait begin anew; so behind short steps it would wait for tens of milliseconds, whatever the
-switch interval.
+Slots go round by connection and kind: a connection gets no more slots by more requests. A slot ends
+with its step and holds nothing, so a cancelled caller or a lost client needs no cleanup.
 
-The loop's time is what is shared, so there is one queue for each loop. Lives in memory.
+Calls may wait for work on a thread, such as a flush. The scheduler then releases Python's lock for
+a moment before each step. The thread needs the lock when it returns from the disk. Every brief
+release of the lock, such as a poll for events, wakes it in vain and restarts its wait. With short
+steps it would wait for tens of milliseconds, at any switch interval.
+
+There is one scheduler for each event loop, because the loop's time is shared.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from weakref import WeakKeyDictionary
 
 from rocketpy_broker.runtime.clock import release_gil_briefly
 
-# The connection that the running task works for; the broker's own tasks have none.
+# The connection of the running task; the broker's own tasks have none.
 connection: ContextVar[str] = ContextVar("connection", default="")
-# How often the loop looks for something else between two turns.
+# Passes of the event loop between two slots.
 PASSES = 4
-# A thread that waits for Python's lock wakes in less.
+# Longer than a thread that waits for Python's lock takes to wake.
 HANDOVER_SECONDS = 0.00005
 
 
 class Scheduler:
-    """The queue of one loop."""
+    """The queue of tasks that wait for a slot of one event loop."""
 
     def __init__(self) -> None:
-        # Who was let go last is at the end.
+        # The connection and kind that was woken last is at the end.
         self._waiting: OrderedDict[tuple[str, str], deque[asyncio.Future[None]]] = OrderedDict()
         self._passes = 0
         self._is_running = False
@@ -49,7 +49,7 @@ class Scheduler:
         return sum(map(len, self._waiting.values()))
 
     async def next(self, kind: str) -> None:
-        """Returns when the caller may take a step."""
+        """Waits for a slot; returns when the caller may take one step."""
         key = (connection.get(), kind)
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
@@ -65,7 +65,7 @@ class Scheduler:
 
     @contextmanager
     def thread_at_work(self) -> Iterator[None]:
-        """While the block lasts, a thread does what somebody waits for."""
+        """Marks the block as a time in which a thread does work that calls wait for."""
         self._threads_at_work += 1
         try:
             yield
@@ -105,7 +105,7 @@ _schedulers: WeakKeyDictionary[asyncio.AbstractEventLoop, Scheduler] = WeakKeyDi
 
 
 def running_scheduler() -> Scheduler:
-    """Returns the queue of the running loop."""
+    """Returns the scheduler of the running event loop."""
     loop = asyncio.get_running_loop()
     found = _schedulers.get(loop)
     if found is None:
@@ -114,5 +114,5 @@ def running_scheduler() -> Scheduler:
 
 
 async def take_slot(kind: str = "") -> None:
-    """Returns when the running task may take a step of work that may be long."""
+    """Waits for a slot; returns when the running task may take one step of bulk work."""
     await running_scheduler().next(kind)

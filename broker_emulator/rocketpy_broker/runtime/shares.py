@@ -1,4 +1,4 @@
-"""Shares of connections in something that is bounded in all, such as a table. Lives in memory."""
+"""Shares of connections in a bounded resource, such as a table."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter
 
 
 class Shares:
-    """The sizes that connections take, by connection and in all.
+    """The sizes that connections take, by connection and in total.
 
-    The broker's own work has no connection, and no limit.
+    The broker's own work has no connection and no limit.
     """
 
     def __init__(self, connection_max: int) -> None:
@@ -21,11 +21,11 @@ class Shares:
         return self._by_connection[connection]
 
     def has_room(self, connection: str, size: int = 1) -> bool:
-        """True if the connection may take so much more."""
+        """True if the connection may take `size` more."""
         return not connection or self.of(connection) + size <= self.connection_max
 
     def change(self, connection: str, size: int) -> None:
-        """Adds to what the connection takes; a negative size gives back."""
+        """Adds `size`, which may be negative, to the connection's share."""
         self.total += size
         self._by_connection[connection] += size
         if not self._by_connection[connection]:

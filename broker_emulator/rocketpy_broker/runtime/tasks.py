@@ -1,6 +1,6 @@
-"""The one place that starts asyncio tasks: each task has an owner and ends with it.
+"""Owners of asyncio tasks: each task ends with its owner.
 
-Holds no state on disk.
+No other module starts asyncio tasks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 async def run_shielded(work: Awaitable[T]) -> T:
-    """Waits for `work` until it ends, and only then be cancelled."""
+    """Runs `work` to completion; delivers a cancellation afterwards."""
     running = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(running)
@@ -26,10 +26,10 @@ async def run_shielded(work: Awaitable[T]) -> T:
 
 
 class TaskScope:
-    """Owns tasks for the time of an `async with` block.
+    """An owner of tasks for the time of an `async with` block.
 
-    A task that fails cancels the block; its error leaves the block. Tasks still running when
-    the block ends are cancelled and awaited, so none outlives its owner.
+    A failed task cancels the block; its error leaves the block. Tasks that still run when the
+    block ends are cancelled and awaited, so none outlives its owner.
     """
 
     def __init__(self) -> None:
@@ -48,9 +48,9 @@ class TaskScope:
         task.add_done_callback(self._ended)
 
     async def finish(self, work: Coroutine[object, object, T]) -> T:
-        """Runs `work` beside the block, and return or raise what it does.
+        """Runs `work` beside the block; returns its result or raises its error.
 
-        It goes on to its end when the caller is cancelled, and its errors end nothing else.
+        A cancelled caller does not cancel `work`, and an error of `work` does not end the block.
         """
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)

@@ -1,4 +1,4 @@
-"""Times and durations as people read them, in errors and on terminals. Holds no state."""
+"""Readable times and durations for errors and terminals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def time_text(time: datetime) -> str:
 
 
 def time_of_ms(time_ms: int) -> str:
-    """Returns the same of ms since 1970; what no calendar holds stays a number."""
+    """Returns a time in UTC for ms since 1970; a number where no calendar holds it."""
     try:
         return time_text(EPOCH + timedelta(milliseconds=time_ms))
     except OverflowError:
@@ -22,12 +22,12 @@ def time_of_ms(time_ms: int) -> str:
 
 
 def ms_of_time(time: datetime) -> int:
-    """Returns ms since 1970, rounded up; 0 for times before."""
+    """Returns ms since 1970, rounded up; 0 for earlier times."""
     return max(-((EPOCH - time) // timedelta(milliseconds=1)), 0)
 
 
 def duration_of_ms(duration_ms: int) -> str:
-    """In the largest unit of which it is a whole number."""
+    """Returns a duration in the largest unit of which it is a whole number."""
     for name, unit_ms in _UNITS:
         count, rest_ms = divmod(duration_ms, unit_ms)
         if count and not rest_ms:

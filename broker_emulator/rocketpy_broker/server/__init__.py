@@ -1,1 +1,1 @@
-"""gRPC servicers: translate, check, call a service, map the result. Holds no state."""
+"""The gRPC and HTTP servers, and the servicers of the rocketpy.v1 protocol."""

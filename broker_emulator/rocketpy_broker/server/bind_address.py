@@ -1,7 +1,7 @@
-"""Whether the address to listen on can be bound, and may be one that others reach. No state.
+"""Checks of the address that the broker listens on.
 
-The broker has no credentials and no encryption: whoever reaches its port can read, write and
-delete everything. So an address beyond this machine takes an explicit consent.
+The broker has no credentials and no encryption: any client that reaches its port can read, write
+and delete everything. So an address beyond this machine needs the operator's explicit consent.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class PublicBindError(BrokerError):
-    """The address can be reached by others, and nobody has consented to that."""
+    """An address that other machines may reach, without the option `insecure`."""
 
     def __init__(self, host: str) -> None:
         super().__init__(
@@ -32,7 +32,7 @@ class PublicBindError(BrokerError):
 
 
 class PortInUseError(BrokerError):
-    """The address cannot be bound."""
+    """An address that cannot be bound."""
 
     def __init__(
         self, host: str, port: int, option: str = "--port", error: OSError | None = None
@@ -66,8 +66,8 @@ def check_host(config: BrokerConfig) -> None:
 def check_port(config: BrokerConfig) -> None:
     """Raises PortInUseError where the address cannot be bound now.
 
-    It is asked before the store is opened, which may take long. gRPC would find it out last, and
-    write a line of its own.
+    The broker calls it before it opens the store, which may take long. gRPC would bind the port
+    last, and log a failure itself.
     """
     host, port = config.host, config.port
     if port == 0:
@@ -85,13 +85,13 @@ def check_port(config: BrokerConfig) -> None:
 
 
 def _reason(error: OSError) -> str:
-    """In the system's words; asyncio puts longer ones in their place."""
+    """Returns the system's text of an error; asyncio replaces it with a longer one."""
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
 def _is_loopback(host: str) -> bool:
-    """By its name alone, which the system could resolve to anything but for `localhost`."""
+    """True if the address is a loopback one or `localhost`; no other name is resolved."""
     try:
         return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""What a broker does: topics, offsets, appends, pulls. Knows nothing of gRPC.
+"""Broker services: topics, offsets, appends and pulls, without gRPC.
 
-Configuration files are written here; messages are left to the store.
+Services write the configuration files; the store writes the messages.
 """

@@ -1,9 +1,10 @@
-"""Memory that calls keep of their requests, bounded for each connection and in all.
+"""Memory limits for the requests of running calls.
 
-A call is charged where its request is decoded, and until the call ends. A handler that keeps less
-than the request reports that. A connection beyond its limit gets SYSTEM_BUSY; its running calls go
-on. Each connection has a share that others cannot take, and one request of any size. Lives in
-memory.
+Limits are per connection and in total. A call is charged from the decoding of its request to its
+end. A handler that keeps less than the request reports that. A connection above its limit gets
+SYSTEM_BUSY; its running calls continue. Each connection has a share that other connections cannot
+take. A connection without charged calls may keep one request of any size. State: charges, in memory
+only.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from rocketpy_broker.runtime.shares import Shares
 
 MIB = 1 << 20
 CONNECTION_BYTES_MAX, TOTAL_BYTES_MAX = 64 * MIB, 256 * MIB
-# A connection may keep so much when the total is reached: more than one request takes.
+# Limit per connection when the total is reached: more than one request takes.
 SHARE_BYTES = 16 * MIB
-# Parts of a request take so many times their bytes when they are decoded. A larger request has
-# few parts: its bytes are records.
+# Memory of the decoded parts of a request, as a multiple of their bytes. A larger request has few
+# parts: its bytes are records.
 PARTS_FACTOR = 8
 PARTS_BYTES_MAX = MIB
 
 
 class KeptBytesError(BrokerError):
-    """The running calls of a connection keep as much memory as they may."""
+    """A call refused, since running calls of its connection keep the memory limit."""
 
     code = ResponseCode.SYSTEM_BUSY
 
@@ -39,12 +40,12 @@ class KeptBytesError(BrokerError):
 
 
 def decoded_bytes(size: int) -> int:
-    """Returns the memory of a request with so many bytes, at most."""
+    """Returns the maximum memory of a decoded request of `size` bytes."""
     return size + (PARTS_FACTOR - 1) * min(size, PARTS_BYTES_MAX)
 
 
 class CallMemory:
-    """The charges of all calls."""
+    """The charges of all running calls."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class CallMemory:
         self._share = share
 
     def change(self, connection: str, size: int) -> None:
-        """Adds to the charge of a connection. Raises KeptBytesError."""
+        """Adds `size` bytes to the charge of a connection. Raises KeptBytesError."""
         mine = self.shares.of(connection)
         bytes_max = self.shares.connection_max
         if self.shares.total + size > self._total_max:
@@ -68,7 +69,7 @@ class CallMemory:
 
     @contextmanager
     def call(self, connection: str) -> Iterator[Charge]:
-        """Charges a call until the block ends; the call's task finds the charge."""
+        """Charges a call until the block ends; `keep` finds the charge in the call's task."""
         charge = Charge(self, connection)
         token = _running.set(charge)
         try:
@@ -89,7 +90,7 @@ class Charge:
         self.size = 0
 
     def set(self, size: int) -> None:
-        """Charges so many bytes in place of those before. Raises KeptBytesError."""
+        """Replaces the charged bytes by `size`. Raises KeptBytesError."""
         if size != self.size:
             self._memory.change(self._connection, size - self.size)
             self.size = size
@@ -99,9 +100,9 @@ _running: ContextVar[Charge | None] = ContextVar("charge", default=None)
 
 
 def keep(size: int) -> None:
-    """Reports that the running call keeps so many bytes from now on. Raises KeptBytesError.
+    """Charges the running call `size` bytes from now on. Raises KeptBytesError.
 
-    The broker's own tasks are charged nowhere.
+    The broker's own tasks are not charged.
     """
     charge = _running.get()
     if charge is not None:

@@ -1,6 +1,6 @@
-"""What every room of services stands on, and what rooms want done as the broker starts and stops.
+"""Context of all services, and their steps at broker start and stop.
 
-A room's `build` takes the ground and the rooms below it. Holds no state on disk.
+Each `build` of a wiring takes the context and the wirings of lower layers.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ Step: TypeAlias = Callable[[], None]
 
 
 class SavedTable(Protocol):
-    """A table that lives in memory and is saved now and then, in a thread."""
+    """A table in memory, saved at intervals by a thread."""
 
     @property
     def name(self) -> str:
-        """What the log calls it."""
+        """The table's name in the log."""
 
     async def save(self) -> None:
-        """Saves what has changed. Raises OSError; it is then tried again at the next call."""
+        """Saves what has changed. Raises OSError; the next call tries again."""
 
     def close(self) -> None:
-        """Waits for a save that is under way, and end the thread."""
+        """Waits for a running save and ends the thread."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """Steps of a broker's life; each list is run in the order of the floors, lowest first.
+    """Steps of a broker's life; each list runs in the order of the layers, lowest first.
 
-    `loads` run when the store is open. `starts` begin the rooms' tasks and return before clients
-    may come. `tables` are saved at intervals and at a clean stop, and closed after any end. `stops`
-    release held calls before the server stops. `closes` run after any end, in reverse;
-    `clean_closes` after a clean stop.
+    `loads` run when the store is open. `starts` start the services' tasks and return before
+    clients may connect. `tables` are saved at intervals and at a clean stop, and closed after any
+    end. `stops` release held calls before the server stops. `closes` run after any end, in
+    reverse; `clean_closes` run after a clean stop.
     """
 
     loads: list[Step] = field(default_factory=list)
@@ -51,11 +51,11 @@ class Lifecycle:
 
 @dataclass(frozen=True, slots=True)
 class BrokerContext:
-    """Configuration, time and store of one broker, and its lifecycle to register with.
+    """Configuration, time and store of one broker, and the lifecycle for its steps.
 
-    `clock` is the time of messages, groups and batches. `call_clock` is that of calls and the disk,
-    which no test moves. `tasks` owns what goes on beside the requests, from the start to the end of
-    serving.
+    `clock` is the time of messages, groups and batches. `call_clock` is the time of calls and the
+    disk; no test moves it. `tasks` owns the tasks that run beside the requests, from the start to
+    the end of serving.
     """
 
     config: BrokerConfig

@@ -1,8 +1,8 @@
-"""Calls whose work grows with the request: how many entries they take, and how long they work.
+"""Limits of entries and work time for calls with large requests.
 
-Such a call answers for the first entries of its request, and its caller asks for the rest. So a
-deadline never ends a call that would have to begin anew, and again, for ever. Work is done an entry
-or a stretch at a time, with a turn for everybody else in between. Holds no state but one time.
+Such a call answers for the first entries of its request, and its caller requests the rest. So a
+deadline never ends a call that would start over with each attempt. The work is done an entry or a
+queue slice at a time, with a scheduler slot in between.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from rocketpy_proto.call_limits import ENTRIES_MAX, WORK_MS_MAX
 
 
 def check_count(name: str, entries: Sized, count_max: int = ENTRIES_MAX) -> None:
-    """Raises ParameterIllegalError where a call has too many of something."""
+    """Raises ParameterIllegalError if a call has more than `count_max` entries."""
     if len(entries) > count_max:
         raise ParameterIllegalError(f"number of {name}", len(entries), f"{count_max} or fewer")
 
 
 class WorkTime:
-    """The time of one call, from now on. What is begun by its end is done."""
+    """The work time of one call, from now on; an entry started in it is finished."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,5 +29,5 @@ class WorkTime:
 
     @property
     def is_over(self) -> bool:
-        """True if the call is to answer what it has."""
+        """True if the call must now return the entries that are done."""
         return self._clock.monotonic_ms() >= self._end_ms

@@ -1,4 +1,5 @@
-"""Commit log, consume queues and recovery. Knows nothing of topics' configuration or gRPC.
+"""The store: commit log, consume queues, index and recovery.
 
-Everything that must survive a crash lies in files that this room writes.
+It has no access to the configuration of topics, nor to gRPC. Every file that must survive a crash
+is written by this layer.
 """

@@ -1,9 +1,12 @@
-"""Cleaning: which of the oldest log segments go, by age, by hour, and by what the disk has left.
+"""Selection of log segments to delete, by age, hour and disk usage.
 
-Decides only; the store removes. Ages are counted by wall time, which may jump: a segment goes for
-its age only when two readings of the clock, `confirm_ms` of monotonic time apart and in step with
-it, both say so. So a clock that is set forward by 100 days deletes nothing at once. Memory only:
-after a restart the first reading counts as the first again. `waits` says what keeps the others.
+The cleaner only decides; the store removes the files. Age is measured by wall time, which may jump.
+A segment expires only after two clock readings confirm its age. The readings are `confirm_ms` of
+monotonic time apart, and wall time has advanced by the same amount between them. A clock that is
+set forward by 100 days therefore deletes nothing at once.
+
+State is in memory only: after a restart, the first reading is again the first. `waits` reports the
+reasons for which segments stay.
 Source: CleanCommitLogService, docs/design/storage.md section 10.5.
 """
 
@@ -27,10 +30,10 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class CleanPolicy:
-    """When to clean. Ratios are of the used share of the disk.
+    """Settings of the cleaner, with RocketMQ's defaults. Ratios are of the used share of the disk.
 
-    RocketMQ's defaults, but for `clean_file_forcibly_enable`: unless told so, a full disk stops
-    sends and takes no message before its time.
+    Only `clean_file_forcibly_enable` differs from RocketMQ: by default, a full disk stops sends and
+    no message is removed before its time.
     """
 
     reserved_ms: int = 72 * HOUR_MS
@@ -45,7 +48,7 @@ class CleanPolicy:
 
 @dataclass(frozen=True, slots=True)
 class CleanDecision:
-    """How many of the oldest segments go now, and whether the disk is too full to take sends."""
+    """The number of oldest segments to delete now, and whether the disk is too full for sends."""
 
     segment_count: int
     disk_full: bool
@@ -63,7 +66,10 @@ class WaitReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentWait:
-    """Some segments that stay; `until_ms` is when the first of them may go, None if not known."""
+    """Segments that stay.
+
+    `until_ms` is the time from which the first may be deleted, None if unknown.
+    """
 
     reason: WaitReason
     segment_count: int
@@ -71,7 +77,7 @@ class SegmentWait:
 
 
 def used_ratio(folder: Path) -> float:
-    """Returns the used share of the disk that `folder` lies on, as df counts it."""
+    """Returns the used share of the disk of `folder`, computed as df does."""
     status = os.statvfs(folder)
     used = status.f_blocks - status.f_bfree
     total = used + status.f_bavail
@@ -79,7 +85,7 @@ def used_ratio(folder: Path) -> float:
 
 
 class Cleaner:
-    """Decides about one store. `disk_used_ratio` tells how full its disk is."""
+    """The cleaner of one store. `disk_used_ratio` returns the used share of its disk."""
 
     def __init__(
         self, policy: CleanPolicy, clock: Clock, disk_used_ratio: Callable[[], float]
@@ -90,9 +96,9 @@ class Cleaner:
         self._agreement = StabilityTimer()
 
     def decide(self, changed_ms: Sequence[float], *, manual: bool) -> CleanDecision:
-        """For segments, oldest first, that were last written at `changed_ms`; the last one stays.
+        """Returns the decision for segments, oldest first, last written at `changed_ms`.
 
-        `manual` cleans what has expired whatever the hour.
+        The last segment always stays. `manual` deletes expired segments at any hour.
         """
         policy = self._policy
         ratio = self._disk_used_ratio()
@@ -117,16 +123,17 @@ class Cleaner:
         return CleanDecision(count, disk_full)
 
     def _expired_count(self, changed_ms: Sequence[float], now_ms: int) -> int:
-        """How many of the oldest segments are as old as they have to be."""
+        """Returns the number of oldest segments that have reached the required age."""
         expired = [now_ms - changed >= self._policy.reserved_ms for changed in changed_ms]
         return expired.index(False) if False in expired else len(expired)
 
     def waits(
         self, changed_ms: Sequence[float], safe_count: int, *, manual: bool
     ) -> list[SegmentWait]:
-        """What keeps the segments that stay, as `decide` would see them now; the last one apart.
+        """Returns the reasons for which segments stay, as `decide` would see them now.
 
-        `safe_count`: how many of the oldest ones nothing needs any more.
+        The last segment is not included. `safe_count` is the number of oldest segments that are no
+        longer needed.
         """
         policy, now_ms = self._policy, self._clock.now_ms()
         candidates = changed_ms[:-1]
@@ -151,7 +158,7 @@ class Cleaner:
         return [wait for wait in found if wait.segment_count > 0]
 
     def _reading_agrees(self, now_ms: int) -> bool:
-        """True if this reading and one of at least `confirm_ms` ago are in step."""
+        """True if this reading agrees with one made at least `confirm_ms` ago."""
         before_ms = self._agreement.step_ms
         agreed_ms = self._agreement.read(now_ms, self._clock.monotonic_ms())
         step_ms = self._agreement.step_ms
@@ -164,7 +171,7 @@ class Cleaner:
         return hour in self._policy.delete_when_hours
 
     def _next_hour_ms(self, now_ms: int) -> int | None:
-        """When the next hour of cleaning begins, by local time; None where there is none."""
+        """Returns the start of the next cleaning hour, by local time; None if there is none."""
         hour = (
             datetime.fromtimestamp(now_ms / 1000)
             .astimezone()

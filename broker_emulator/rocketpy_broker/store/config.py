@@ -1,4 +1,4 @@
-"""What can be set on a store, with RocketMQ's defaults. Holds no state."""
+"""Settings of a store, with RocketMQ's defaults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rocketpy_broker.store.delay_levels import DelayLevels
 
 
 class FlushDiskType(str, Enum):
-    """What an acknowledgement of a send means."""
+    """The durability of a record when its send is acknowledged."""
 
     # The record is on disk.
     SYNC_FLUSH = "SYNC_FLUSH"
@@ -22,11 +22,12 @@ class FlushDiskType(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class FlushTimes:
-    """How often is flushed, in ms; RocketMQ's defaults (spec 9) but for `least_bytes`.
+    """Intervals of flushes, in ms: RocketMQ's defaults but for `least_bytes`.
 
-    `flush_interval_ms` is of ASYNC_FLUSH: less than `least_bytes` of dirty data is left alone then,
-    but not for longer than `thorough_interval_ms`. RocketMQ leaves four pages; here nothing waits
-    unless told so. Derived files are queues, index, checksums and checkpoint.
+    `flush_interval_ms` applies to ASYNC_FLUSH: dirty data of less than `least_bytes` is not flushed
+    then. `thorough_interval_ms` limits this delay. RocketMQ leaves four pages unflushed; the
+    default here leaves none. Derived files are queues, index, checksums and checkpoint.
+    Source: docs/design/storage.md section 9.
     """
 
     flush_interval_ms: int = 500
@@ -42,11 +43,12 @@ def _memory_bytes() -> int:
 
 @dataclass(frozen=True, slots=True)
 class StoreConfig:
-    """Where and how to store; sizes in bytes (spec section 1).
+    """Location, format and limits of a store; sizes in bytes.
 
-    `memory_ratio` is the share of the machine's memory that data behind the log's end may take and
-    still count as being in memory. `unflushed_bytes_max` bounds what waits for a slow disk, and
-    `staging_bytes_max` what batches that are not committed take.
+    The newest data of the log counts as in memory, up to `memory_ratio` of the machine's memory.
+    `unflushed_bytes_max` limits the data that waits for a slow disk. `staging_bytes_max` limits the
+    space of uncommitted batches.
+    Source: docs/design/storage.md section 1.
     """
 
     folder: Path
@@ -65,5 +67,5 @@ class StoreConfig:
 
     @property
     def hot_bytes(self) -> int:
-        """How far behind the log's end data counts as being in memory."""
+        """The distance from the log's end, in bytes, within which data counts as in memory."""
         return int(self.memory_bytes * self.memory_ratio)

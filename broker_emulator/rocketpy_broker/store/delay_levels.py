@@ -1,7 +1,8 @@
-"""Delay levels: how long messages wait in SCHEDULE_TOPIC_XXXX, and when one is due.
+"""Delay levels: waiting times of messages in SCHEDULE_TOPIC_XXXX.
 
-A record there has its delivery time in its unit's tags code, computed when it is dispatched. Holds
-no state. Source: docs/design/storage.md sections 4.2 and 13.1.
+A record's delivery time is in the tags code of its unit. It is computed when the record is
+dispatched.
+Source: docs/design/storage.md sections 4.2 and 13.1.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from rocketpy_proto.record import RecordBlock, property_column
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DELAY = "DELAY"
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
-# The schedule topic has so many queues in RocketMQ, whatever the number of levels.
+# RocketMQ's schedule topic has this number of queues, whatever the number of levels.
 LEVELS_MAX = 18
 _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _ITEM = re.compile(r"([1-9][0-9]{0,5})([smhd])")
@@ -26,13 +27,13 @@ _ITEM = re.compile(r"([1-9][0-9]{0,5})([smhd])")
 
 @dataclass(frozen=True, slots=True)
 class DelayLevels:
-    """`delays_ms` of levels 1, 2, ... in ms."""
+    """The delays of levels 1, 2, ... in ms."""
 
     delays_ms: tuple[int, ...]
 
     @classmethod
     def parse(cls, text: str = DEFAULT_LEVELS) -> DelayLevels:
-        """RocketMQ's messageDelayLevel, such as `1s 5s 1m`. Raises ParameterIllegalError."""
+        """Parses RocketMQ's messageDelayLevel, such as `1s 5s 1m`. Raises ParameterIllegalError."""
         items = [_ITEM.fullmatch(item) for item in text.split()]
         if not 1 <= len(items) <= LEVELS_MAX or None in items:
             raise ParameterIllegalError(
@@ -48,7 +49,7 @@ class DelayLevels:
         return len(self.delays_ms)
 
     def of(self, block: RecordBlock) -> NDArray[np.int64]:
-        """Returns the level of each record; 0 for none, or for what is no number."""
+        """Returns the level of each record; 0 for none, or if it is not a number."""
         texts = property_column(block, DELAY)
         if texts.null_count == len(block):
             return np.zeros(len(block), np.int64)
@@ -63,11 +64,11 @@ class DelayLevels:
         return delays
 
     def longest(self, levels: NDArray[np.int64]) -> int:
-        """Of some levels the one that is over last."""
+        """Returns the level with the longest delay."""
         return int(levels[np.argmax(self._delays(levels))])
 
     def due_codes(self, block: RecordBlock, tags_codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of each record its delivery time in ms, or its tags code where it has no level."""
+        """Returns the delivery time of each record in ms, or its tags code if it has no level."""
         levels = self.of(block)
         due = block.header["store_timestamp"].astype(np.int64)
         due = due + self._delays(levels)

@@ -1,7 +1,7 @@
-"""What can be rebuilt from the log: queues, index and checksums are flushed and vouched for.
+"""Derived files: flushes of queues, index and checksums, and their manifest.
 
-Holds whether a flush has failed. A crash amid a flush costs the next start a read of the log.
-Used by `MessageStore` only.
+All of them can be rebuilt from the log. The state is whether a flush has failed. After a crash
+during a flush, the next start reads the log. Only `MessageStore` uses this module.
 Source: docs/design/storage.md section 8.4.
 """
 
@@ -18,7 +18,7 @@ from rocketpy_broker.store.times import StoreTimes
 
 
 class DerivedFiles:
-    """The derived files of one store. `is_sealed` once a flush has failed."""
+    """The derived files of one store. `is_sealed` is set once a flush has failed."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class DerivedFiles:
         self.is_sealed = False
 
     def plan_manifest(self, end_max: int | None = None) -> ManifestPlan:
-        """Returns the manifest of what has been dispatched until now, below `end_max` in the log."""
+        """Returns the manifest of everything dispatched so far, below `end_max` in the log."""
         index, progress = self._parts.index, self._dispatcher.progress
         index.drain()
-        # Keys of a block come with the last of its queues.
+        # The keys of a block are entered with the last of its queues.
         end = index.entered_end(progress.whole_end)
         if end_max is None:
             self._manifest_end = end
@@ -53,30 +53,31 @@ class DerivedFiles:
 
     @property
     def is_manifest_old(self) -> bool:
-        """True if a segment's worth of records has come since the last manifest."""
+        """True if a segment size of records has been dispatched since the last manifest."""
         behind = self._dispatcher.end - self._manifest_end
         return behind >= self._config.commit_log_segment_bytes
 
     def save_manifest(self, plan: ManifestPlan) -> None:
-        """Flushes the files that `plan` tells of, and save it. Blocks. Raises OSError.
+        """Flushes the files of `plan` and saves it. Blocks. Raises OSError.
 
-        No file may go meanwhile. What may not be on the disk is never vouched for.
+        The caller must prevent the removal of files meanwhile. A manifest never covers data that
+        may not be on disk.
         """
         self.flush()
         if not self.is_sealed:
             self._directory.save(plan.make())
 
     def flush(self) -> None:
-        """Makes queues, index and checksums durable, and the checkpoint after them. Blocks.
+        """Makes queues, index and checksums durable, and then the checkpoint. Blocks.
 
-        Raises OSError, and then does nothing any more: they can all be rebuilt from the log, and
-        the next start does so. But where descriptors are lacking, the next call does it.
+        Raises OSError, and seals the files: later calls do nothing, and the next start rebuilds
+        them from the log. After a lack of descriptors, the next call tries again.
         """
         if self.is_sealed:
             return
         parts, checkpoint = self._parts, self._checkpoint
         progress = self._dispatcher.progress
-        # A power cut may take records that are not flushed, though their units are.
+        # A power cut may remove unflushed records even if their units are flushed.
         logics_end = min(progress.end, parts.log.flushed)
         try:
             self._directory.check()

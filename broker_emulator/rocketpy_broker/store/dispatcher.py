@@ -1,8 +1,8 @@
-"""Dispatching: what was appended goes on to its consume queue and the index, in the log's order.
+"""Dispatch of appended records to consume queues and index, in log order.
 
-A queue that cannot grow, though it had room when the message came, waits by itself: its messages
-are tried again, in their order, and those of other queues go on. Holds what waits, in memory; what
-a crash leaves undispatched, recovery dispatches from the log.
+A queue may fail to grow even if it had space when the message was received. Its messages then wait
+and are retried in order; other queues continue. The waiting messages are kept in memory. After a
+crash, recovery dispatches them from the log.
 Source: docs/design/storage.md section 10.4.
 """
 
@@ -21,9 +21,10 @@ from rocketpy_broker.store.values import QueueKey
 
 
 class Progress(NamedTuple):
-    """`end` is the physical offset up to which everything is visible, `timestamp_ms` its time.
+    """Positions of dispatch: `end` is the physical offset up to which all records are visible.
 
-    `whole_end` is where the last append ends of which all queues, and the index, have their part.
+    `timestamp_ms` is the store timestamp at `end`. `whole_end` is the end of the last append that
+    is complete in all its queues and in the index.
     """
 
     end: int
@@ -33,14 +34,17 @@ class Progress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What waits for its queue, and how far everything was before it."""
+    """A part of an append that waits for its queue, and the progress before it."""
 
     written: Written
     before: Progress
 
 
 class Dispatcher:
-    """`progress` is how far all queues are. `listener` gets to know of each that has new units."""
+    """The dispatcher of one store. `progress` is the position that all queues have reached.
+
+    `listener` is notified of each queue that has new units.
+    """
 
     def __init__(
         self, queues: ConsumeQueueTable, index: IndexDispatch, growth: QueueAllocator
@@ -50,31 +54,31 @@ class Dispatcher:
         self._growth = growth
         self._waiting: deque[Written] = deque()
         self._held: dict[QueueKey, deque[_Held]] = {}
-        # How far those queues are that hold nothing up.
+        # The progress of all queues that hold nothing back.
         self._passed = self.progress = Progress(0, 0, 0)
         self.listener: Callable[[QueueKey], None] = lambda _queue: None
 
     def started(self, end: int, timestamp_ms: int) -> None:
-        """Everything up to `end` has been dispatched."""
+        """Starts with everything up to `end` dispatched."""
         self._passed = self.progress = Progress(end, end, timestamp_ms)
 
     @property
     def end(self) -> int:
-        """Physical offset up to which everything is visible."""
+        """The physical offset up to which all records are visible."""
         return self.progress.end
 
     @property
     def is_behind(self) -> bool:
-        """True if something waits."""
+        """True if any part of an append waits."""
         return bool(self._waiting or self._held)
 
     @property
     def waiting_count(self) -> int:
-        """How many parts of appends wait, each for one queue."""
+        """The number of parts of appends that wait, each for one queue."""
         return len(self._waiting)
 
     def add(self, requests: Sequence[DispatchRequest], end: int, store_timestamp_ms: int) -> None:
-        """An append that ends at `end` in the log, which waits until its turn has come."""
+        """Adds an append that ends at `end` in the log. It waits for `dispatch`."""
         for request in requests[:-1]:
             last = request.units[-1]
             end_of_run = int(last["physical_offset"]) + int(last["size"])
@@ -82,7 +86,7 @@ class Dispatcher:
         self._waiting.append(Written(end, store_timestamp_ms, requests[-1]))
 
     def dispatch(self, end: int) -> None:
-        """Dispatches appends up to `end`. One that fails waits, and those behind it in its queue."""
+        """Dispatches appends up to `end`. A failed one and the later ones of its queue wait."""
         while self._waiting and self._waiting[0].end <= end:
             written, before = self._waiting.popleft(), self._passed
             request = written.request
@@ -96,7 +100,7 @@ class Dispatcher:
                 self.progress = self._passed
 
     def _append(self, written: Written) -> bool:
-        """True if its queue has got the units."""
+        """Appends the units to their queue; returns False after an error."""
         request = written.request
         if len(request.units) == 0:
             return True
@@ -111,7 +115,7 @@ class Dispatcher:
         return True
 
     def retry(self) -> None:
-        """Tries some of the queues again that hold something up."""
+        """Retries some of the queues that hold appends back."""
         for key in list(self._held)[:RETRIES_MAX]:
             held = self._held.pop(key)
             while held and self._append(held[0].written):
@@ -132,7 +136,7 @@ class Dispatcher:
         )
 
     def drop_topic(self, topic: str) -> None:
-        """Nothing of a topic that is deleted goes on."""
+        """Drops all waiting appends of a deleted topic."""
         self._waiting = deque(one for one in self._waiting if one.request.queue.topic != topic)
         for key in [key for key in self._held if key.topic == topic]:
             del self._held[key]

@@ -1,13 +1,14 @@
-"""The message store: commit log, consume queues, index, and the order in which they change.
+"""The message store, and the order of changes to its files.
 
-On disk below the data directory: RocketMQ's `commitlog/`, `consumequeue/`, `index/`, `checkpoint`,
-`lock` and `abort`, and in `rocketpy/` what is ours. One thread calls it (the broker's event loop);
-only what says that it blocks runs elsewhere.
+The data directory holds RocketMQ's `commitlog/`, `consumequeue/`, `index/`, `checkpoint`, `lock`
+and `abort`. Files that RocketMQ does not have are in `rocketpy/`. One thread, the broker's event
+loop, calls the store. Only functions documented as blocking run on other threads.
 
-An append goes through three stages: *written* (in the log, page cache), *flushed* (on disk), and
-*dispatched* (in its consume queue and the index, visible to readers). With SYNC_FLUSH dispatch
-follows the flush, so nobody reads what a power cut can take back. A crash leaves `abort` behind;
-the next start then completes queues and index from the log, see `recovery`.
+An append passes three stages: *written* (in the log, page cache), *flushed* (on disk), and
+*dispatched*. A dispatched record is in its consume queue and the index, and visible to readers.
+With SYNC_FLUSH, dispatch follows the flush, so a power cut never removes a record that a reader has
+seen. A crash leaves `abort` in place; the next start then completes queues and index from the log,
+see `recovery`.
 Source: docs/design/storage.md sections 1, 8, 9 and 10.
 """
 
@@ -60,14 +61,15 @@ NOTHING_NEEDED = 1 << 62
 
 
 class MessageStore:
-    """The store of one broker. Call `open` once before anything else, `close` at the end."""
+    """The store of one broker. Call `open` before any other method, and `close` at the end."""
 
     def __init__(self, config: StoreConfig, clock: Clock, store_host: Host) -> None:
         self.config = config
         self._clock = clock
-        # The address that new records carry; a server with port 0 knows its own only late.
+        # The address written into new records. A server with port 0 sets it after the port is
+        # known.
         self.store_host = store_host
-        self.store_id = ""  # Known when the store is open.
+        self.store_id = ""  # Set by `open`.
         self.statistics = StoreStatistics()
         self._directory = StoreDirectory(config.folder)
         self.recoveries = self._directory.recoveries
@@ -95,15 +97,15 @@ class MessageStore:
         self.staging = StagingArea(
             config.folder / "rocketpy" / "staging",
             config.staging_bytes_max,
-            # Records that wait grow by less than they have.
+            # Delayed records grow by less than their own size.
             min(FRAME_BYTES, (config.commit_log_segment_bytes - BLANK_BYTES) // 2),
         )
         self.deletions = TopicDeletions(self._parts, self._appending.settle, self._forget_topic)
-        # Cleaning leaves records alone from these physical offsets on.
+        # Cleaning keeps records from these physical offsets on.
         self.needed_from = self.waiting_from = NOTHING_NEEDED
         self.open_from: Callable[[], int] = lambda: NOTHING_NEEDED
         self.backup_from = self.open_from
-        # How often topics were deleted since the start.
+        # The number of deletions of each topic since the start.
         self.deletion_counts: Counter[str] = Counter()
         self._refusal: str | None = "the store is not open"
         self._disk_full = False
@@ -112,9 +114,9 @@ class MessageStore:
     # --- Start and stop ---
 
     def open(self) -> RecoveryResult:
-        """Locks the directory, load and recover.
+        """Locks the directory, loads the files and recovers them.
 
-        Raises StoreLockedError, StoreDirectoryError, and OSError, as when the disk is full.
+        Raises StoreLockedError and StoreDirectoryError, and OSError, for example for a full disk.
         """
         self._directory.acquire()
         try:
@@ -131,7 +133,7 @@ class MessageStore:
         except BaseException:
             self._release()
             raise
-        # Units of damaged records stay, so what was read up to the last of them is compared again.
+        # Units of damaged records remain, so data up to the last of them is compared again.
         damaged_ends = [damage.offset + damage.length for damage in result.damages]
         self._reader.checked_from = max(result.begin, *damaged_ends, 0)
         self._reader.written_from = result.end
@@ -139,17 +141,17 @@ class MessageStore:
         return result
 
     def check_id(self, store_id: str) -> None:
-        """Raises OtherStoreError for what is meant for another store; an empty id is for any."""
+        """Raises OtherStoreError for the id of another store; an empty id fits any store."""
         if store_id not in {"", self.store_id}:
             raise OtherStoreError(store_id, self.store_id)
 
     @property
     def is_manifest_old(self) -> bool:
-        """True if a segment's worth of records has come since the last manifest."""
+        """True if a segment size of records has been dispatched since the last manifest."""
         return self._derived.is_manifest_old
 
     def close(self) -> None:
-        """Flushes all and leave a cleanly stopped store. Raises OSError; `abort` then stays."""
+        """Flushes everything and marks a clean stop. Raises OSError; `abort` then remains."""
         if not self._directory.is_held:
             return
         self._appending.settle()
@@ -166,7 +168,7 @@ class MessageStore:
                 is_behind = self._dispatcher.is_behind or self.index.is_behind
                 if not (is_behind or self._derived.is_sealed):
                     self._log.drop_ahead()
-                    # Only now: what a read met may have been an error of memory, and pass.
+                    # Only now: damage that a read has met may have been a temporary memory error.
                     met, at_ms = self._damaged.records.values(), plan.store_timestamp_ms
                     fill_met(self._log, self._queues, met, at_ms)
                     self._directory.stopped(self.plan_manifest().make())
@@ -182,12 +184,12 @@ class MessageStore:
     # --- Writing ---
 
     def on_dispatch(self, listener: Callable[[QueueKey], None]) -> None:
-        """Calls `listener` with each queue that has got new units."""
+        """Calls `listener` with each queue that has new units."""
         self._dispatcher.listener = listener
 
     @property
     def refusal(self) -> str | None:
-        """Why the store takes no writes; None while it takes them."""
+        """The reason for which the store refuses writes; None while it accepts them."""
         if self._refusal is None and self._disk_full:
             ratio = self.config.clean_policy.warning_level_ratio
             return f"the disk is used to more than {ratio:.0%}; free space, or raise that ratio"
@@ -196,10 +198,10 @@ class MessageStore:
     def append(
         self, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
     ) -> AppendResult:
-        """Writes a block of records, of one queue or of their OWN_QUEUES. Its buffer is patched.
+        """Writes a block of records, of one queue or of their OWN_QUEUES. Patches its buffer.
 
-        The records are neither durable nor visible yet: see `plan_flush` and `flushed`. `known`
-        spares a look into their properties, and numbers them.
+        The records are neither durable nor visible yet: see `plan_flush` and `flushed`. The append
+        hints in `known` save parsing of the records' properties, and number the records.
         Raises StoreClosedError, StoreBusyError, RecordIllegalError; then nothing is stored.
         """
         return self.begin_append(queue, block, known).finish()
@@ -207,9 +209,9 @@ class MessageStore:
     def begin_append(
         self, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN
     ) -> AppendUnderWay:
-        """As `append`, for a large block whose bytes another thread writes. Raises as `append`.
+        """Starts an append of a large block, written by another thread. Raises as `append` does.
 
-        It is stored when it is finished, which whoever appends next makes sure of.
+        The block is stored once the append is finished. The next append finishes it if necessary.
         """
         try:
             self.check_writable()
@@ -220,14 +222,14 @@ class MessageStore:
             raise
 
     def check_open(self) -> None:
-        """Raises StoreClosedError where the store takes no writes."""
+        """Raises StoreClosedError if the store refuses writes."""
         self.check_directory()
         refusal = self.refusal
         if refusal is not None:
             raise StoreClosedError(refusal)
 
     def check_writable(self) -> None:
-        """Raises StoreClosedError, StoreBusyError where the store takes nothing now."""
+        """Raises StoreClosedError, or StoreBusyError if the store accepts nothing now."""
         self.check_open()
         if self.is_busy:
             raise StoreBusyError(self.unflushed_bytes, self.config.unflushed_bytes_max)
@@ -239,7 +241,7 @@ class MessageStore:
     # --- Flushing and dispatching ---
 
     def plan_flush(self) -> FlushPlan:
-        """What has to be flushed to make everything appended so far durable."""
+        """Returns the flush that makes everything appended so far durable."""
         return FlushPlan(
             self._log.unflushed_segments(),
             self._log.end,
@@ -248,15 +250,15 @@ class MessageStore:
         )
 
     def flushed(self, plan: FlushPlan) -> None:
-        """`plan` has been run: its records are durable, and now visible. Raises OSError."""
-        # The mark first: a start lets go of damaged records above it.
+        """Marks the records of the finished flush `plan` as durable and visible. Raises OSError."""
+        # The mark is written first: a start drops damaged records above it.
         self._directory.flushed(max(self._log.flushed, plan.end))
         self._log.flushed = max(self._log.flushed, plan.end)
         self._checkpoint.physic_msg_timestamp_ms = plan.store_timestamp_ms
         self._dispatcher.dispatch(plan.end)
 
     def flush_failed(self, error: OSError) -> None:
-        """A flush failed: take no more writes, and never flush again what may be half on disk."""
+        """Seals the store after a failed flush: the data may be partly on disk."""
         self._refusal = (
             f"flushing the commit log failed ({error.strerror}): the broker is read-only; "
             "see to the disk and restart it"
@@ -265,7 +267,7 @@ class MessageStore:
             self._refusal = f"the broker is read-only: {error.strerror}"
 
     def check_directory(self) -> None:
-        """Seals the store where its directory is not held any more: see `StoreDirectory.check`."""
+        """Seals the store if its directory is no longer held: see `StoreDirectory.check`."""
         if self._refusal is None:
             try:
                 self._directory.check()
@@ -275,12 +277,12 @@ class MessageStore:
 
     @property
     def is_lost(self) -> bool:
-        """True if another broker may have the directory."""
+        """True if another broker may hold the directory."""
         return self._directory.is_lost
 
     @property
     def is_sealed(self) -> bool:
-        """True if nothing may be written or flushed any more until a restart."""
+        """True if nothing may be written or flushed until a restart."""
         return self._refusal is not None
 
     @property
@@ -290,17 +292,20 @@ class MessageStore:
 
     @property
     def is_busy(self) -> bool:
-        """True if too much waits for the disk. With ASYNC_FLUSH the system slows writers itself."""
+        """True if `unflushed_bytes_max` is exceeded with SYNC_FLUSH.
+
+        With ASYNC_FLUSH the operating system slows writers down itself.
+        """
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         return is_sync and self.unflushed_bytes > self.config.unflushed_bytes_max
 
     @property
     def flushed_end(self) -> int:
-        """Physical offset below which every record is durable."""
+        """The physical offset below which every record is durable."""
         return self._log.flushed
 
     def dispatch(self) -> None:
-        """Dispatches what waits: index keys, and what a full disk held up."""
+        """Dispatches waiting index keys, and units that a full disk has held back."""
         self.growth.retry()
         self._dispatcher.retry()
         is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
@@ -313,13 +318,13 @@ class MessageStore:
 
     @property
     def undispatched_count(self) -> int:
-        """How many parts of appends, each for one queue, readers do not see yet."""
+        """The number of parts of appends, each for one queue, that readers do not see yet."""
         return self._dispatcher.waiting_count
 
     def preallocate(self) -> None:
-        """Makes the next log segment ready once the last one is half full. Blocks. Raises OSError.
+        """Creates the next log segment once the last one is half full. Blocks. Raises OSError.
 
-        May run on another thread than everything else.
+        May run on another thread than the other methods.
         """
         if self._log.is_half_full:
             self._log.preallocate()
@@ -327,7 +332,7 @@ class MessageStore:
     # --- Reading ---
 
     def positions(self) -> LogPositions:
-        """How far the log reaches, and what has caught up with it."""
+        """Returns the start and end of the log, and the positions of flush and dispatch."""
         return LogPositions(self._log.begin, self._log.end, self._log.flushed, self._dispatcher.end)
 
     def queues(self) -> list[QueueKey]:
@@ -336,11 +341,11 @@ class MessageStore:
 
     @property
     def queue_count(self) -> int:
-        """How many queues have had a message."""
+        """The number of queues that have had a message."""
         return len(self._queues.keys())
 
     def range_of(self, queue: QueueKey) -> QueueRange:
-        """Minimum and maximum offset of what readers can see."""
+        """Returns the minimum and maximum offset that readers can see."""
         return self._queues.range_of(queue)
 
     def get_message(
@@ -357,41 +362,41 @@ class MessageStore:
         return result
 
     def _keep_apart(self, damage: Damage) -> None:
-        """A read met a damaged record."""
+        """Records a damaged record that a read has met."""
         self.statistics.corrupt_record_count += self._damaged.meet(damage)
 
     # --- Removing ---
 
     def _forget_topic(self, topic: str) -> None:
-        """Let a topic that is marked have no messages."""
+        """Removes all messages of a topic that is marked as deleted."""
         self._dispatcher.drop_topic(topic)
         self.deletion_counts[topic] += 1
         self._queues.forget_topic(topic)
         self._appending.forget_topic(topic)
 
     def expired_segment_count(self, *, manual: bool) -> int:
-        """How many of the oldest log segments should go now; see `Cleaner`. Raises OSError."""
+        """Returns the number of log segments to remove now; see `Cleaner`. Raises OSError."""
         decision = self._cleaner.decide(self._changed_ms(), manual=manual)
         self._disk_full = decision.disk_full
         return min(decision.segment_count, self._safe_segment_count())
 
     def segment_waits(self, *, manual: bool) -> list[SegmentWait]:
-        """What keeps the log segments that cleaning leaves now; see `Cleaner`. Raises OSError."""
+        """Returns the reasons for which log segments stay; see `Cleaner`. Raises OSError."""
         return self._cleaner.waits(self._changed_ms(), self._safe_segment_count(), manual=manual)
 
     def _changed_ms(self) -> list[float]:
         return [part.changed_ms() for part in self._log.files.segments]
 
     def _safe_segment_count(self) -> int:
-        """How many of the oldest segments nobody needs, and are on the disk and in their queues."""
+        """Returns the number of oldest segments that are unneeded, flushed and dispatched."""
         needed = min(self.needed_from, self.waiting_from, self.open_from(), self.backup_from())
         safe_end = min(self._log.flushed, self._dispatcher.end, needed)
         return sum(part.end <= safe_end for part in self._log.files.segments)
 
     def plan_removal(self) -> SegmentRemoval:
-        """What goes with the first segment of the log."""
+        """Returns the removal of the log's first segment with its queue and index files."""
         return SegmentRemoval.of(self._parts)
 
     def removed(self, removal: SegmentRemoval) -> None:
-        """`removal` has been run."""
+        """Applies the finished `removal` to the loaded store."""
         removal.forget(self._parts)

@@ -1,14 +1,16 @@
-"""Removing: the oldest segment of the log with what was about its records, and whole topics.
+"""Removal of the log's oldest segment and of whole topics.
 
-Each is done in steps, some of which block and run on another thread than the store's; one removal
-of either kind at a time. Source: docs/design/storage.md section 10.5.
+Each removal has several steps. Blocking steps run on another thread than the store's. Only one
+removal, of either kind, runs at a time.
 
-A segment's removal is planned, run elsewhere, and handed back, as a `FlushPlan` is. Files go first:
-until it is handed back, readers have the mappings of what is gone. A crash at any point leaves
-files about records that the log has no more, which the next start or removal takes.
+A segment's removal is planned, run on another thread, and handed back, as a `FlushPlan` is. Files
+are removed first: until the plan is handed back, readers keep the mappings of removed files. A
+crash at any point leaves files for records that are no longer in the log. The next start or removal
+deletes them.
 
 A topic is marked as deleted, then forgotten, then its files are removed. A crash before the mark
-leaves all of it, and one behind it nothing: the next start removes the files.
+keeps the whole topic. After a crash later than the mark, the next start removes the files.
+Source: docs/design/storage.md section 10.5.
 """
 
 from __future__ import annotations
@@ -28,7 +30,10 @@ from rocketpy_broker.store.recovery.passes import StoreParts
 
 @dataclass(frozen=True, slots=True)
 class SegmentRemoval:
-    """Files of the segment and of the index, and all queues; the log then begins at `log_begin`."""
+    """The files of the segment and of the index, and all queues.
+
+    The log starts at `log_begin` afterwards.
+    """
 
     log_begin: int
     log_paths: list[Path]
@@ -47,8 +52,8 @@ class SegmentRemoval:
         )
 
     def run(self) -> None:
-        """Removes the files. Blocks. Raises OSError; the next removal then does it again."""
-        # What the queues say of these records can be made from the log no more.
+        """Removes the files. Blocks. Raises OSError; the next removal then repeats it."""
+        # The units of these records can no longer be rebuilt from the log.
         self.table.flush()
         for path in self.log_paths:
             durable.remove_file(path)
@@ -61,7 +66,7 @@ class SegmentRemoval:
             durable.remove_file(path)
 
     def forget(self, parts: StoreParts) -> None:
-        """Forgets what has gone, on the store's thread."""
+        """Drops the removed files from the store's state, on the store's thread."""
         parts.log.drop_first()
         for queue, expiry in self.expiries:
             queue.expire(expiry)
@@ -69,7 +74,7 @@ class SegmentRemoval:
 
 
 class TopicDeletions:
-    """Deletes topics: `mark`, `forget` and `remove_files`, all in one block of `refusing`."""
+    """The deletion of topics: `mark`, `forget` and `remove_files` in one `refusing` block."""
 
     def __init__(
         self, parts: StoreParts, settle: Callable[[], None], forget: Callable[[str], None]
@@ -87,10 +92,10 @@ class TopicDeletions:
 
     @contextmanager
     def refusing(self, topic: str) -> Iterator[None]:
-        """Nothing is appended to `topic` for the time of the block. Raises as `check` does."""
+        """Refuses appends to `topic` for the duration of the block. Raises as `check` does."""
         self.check(topic)
         self._refused.add(topic)
-        # An append under way is one of those that are deleted.
+        # The records of an append under way are deleted, too.
         self._settle()
         try:
             yield
@@ -98,7 +103,7 @@ class TopicDeletions:
             self._refused.discard(topic)
 
     def mark(self, topic: str) -> None:
-        """Let none of its messages come back from the log. Blocks.
+        """Marks the topic as deleted, so that recovery does not restore its messages. Blocks.
 
         Raises OSError; then nothing has changed.
         """

@@ -1,8 +1,8 @@
-"""What a store has counted since it was opened: puts by topic, how long they took, gets.
+"""Counters of a store: puts by topic, put latencies and gets.
 
-Kept in memory only: a restart begins at zero. Latencies are counted in fine steps, from which
-RocketMQ's classes (putMessageDistributeTime) and its percentiles are computed. Each block calls
-`block_put`.
+State is in memory only: all counters start at zero when the store is opened. Latencies are counted
+in fine steps. RocketMQ's latency classes (putMessageDistributeTime) and its percentiles are
+computed from the steps. Each stored block calls `block_put`.
 Source: StoreStatsService, docs/design/broker_behaviour.md section 9.5.
 """
 
@@ -16,9 +16,9 @@ from itertools import accumulate
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.store.values import PutCause, QueueKey
 
-# Upper bounds of the classes in ms; the last class has none.
+# Upper bounds of the latency classes in ms; the last class has none.
 LATENCY_BOUNDS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10_000)
-# And of the steps, among which are all bounds.
+# Upper bounds of the latency steps in ms; they include all class bounds.
 STEP_BOUNDS_MS = (
     *range(21),
     *range(22, 51, 2),
@@ -42,7 +42,7 @@ class PutTotal:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A block of `count` messages was stored."""
+    """The event that a block of `count` messages was stored."""
 
     queue: QueueKey
     count: int
@@ -53,7 +53,10 @@ class Put:
 
 @dataclass(slots=True)
 class StoreStatistics:
-    """The counters. `put_step_counts` has one more step than STEP_BOUNDS_MS has bounds."""
+    """The counters of a store.
+
+    `put_step_counts` has one element more than STEP_BOUNDS_MS.
+    """
 
     puts: dict[str, PutTotal] = field(default_factory=dict)
     put_step_counts: list[int] = field(default_factory=lambda: [0] * (len(STEP_BOUNDS_MS) + 1))
@@ -68,7 +71,7 @@ class StoreStatistics:
     block_put: Listeners[[Put]] = field(default_factory=Listeners[[Put]])
 
     def put(self, put: Put) -> None:
-        """Counts a block."""
+        """Counts a stored block."""
         topic = put.queue.topic
         known = self.puts.get(topic, PutTotal(0, 0))
         self.puts[topic] = PutTotal(known.count + put.count, known.bytes + put.bytes)
@@ -82,7 +85,7 @@ class StoreStatistics:
         self.put_failed_count += 1
 
     def got(self, count: int, latency_ms: float) -> None:
-        """A read gave `count` messages."""
+        """Counts a read that returned `count` messages."""
         self.get_latency_max_ms = max(self.get_latency_max_ms, latency_ms)
         if count:
             self.get_found_count += 1
@@ -91,12 +94,12 @@ class StoreStatistics:
             self.get_miss_count += 1
 
     def forget_topic(self, topic: str) -> None:
-        """A topic is no more, nor is what was put into it."""
+        """Drops the counters of a deleted topic."""
         self.puts.pop(topic, None)
 
 
 def latency_classes(step_counts: Sequence[int]) -> Mapping[int, int]:
-    """Counts of puts by the classes' upper bounds in ms; LONGER stands for "longer than all"."""
+    """Returns the number of puts by upper bound of the class in ms; LONGER has no bound."""
     classes = dict.fromkeys((*LATENCY_BOUNDS_MS, LONGER), 0)
     for bound, count in zip((*STEP_BOUNDS_MS, LONGER), step_counts, strict=True):
         index = bisect_left(LATENCY_BOUNDS_MS, bound)
@@ -106,7 +109,7 @@ def latency_classes(step_counts: Sequence[int]) -> Mapping[int, int]:
 
 
 def percentile_ms(step_counts: Sequence[int], share: float) -> int:
-    """Returns the step's bound that `share` of all puts keep; LONGER also where there are none."""
+    """Returns the upper bound, in ms, of `share` of all puts; LONGER also if there are none."""
     total = sum(step_counts)
     if not total:
         return LONGER

@@ -1,12 +1,13 @@
-"""Store times: what the next record gets, and where in the log they fell.
+"""Store timestamps of new records, and their falls in the log.
 
-They never fall while the clock is no more than an hour behind the last record: that is stored once
-more. Where the clock is further behind, the records were stored by one that was wrong. Then too
-the last time is given, until readings of the clock have agreed with each other for a minute; from
-there on its own time is. So a clock that was mended mends store times, also after a restart.
+A fall is a record with a lower timestamp than its predecessor. Timestamps never fall while the last
+record is at most an hour ahead of the clock: the last timestamp is then used again. If it is
+further ahead, an earlier clock was wrong. The last timestamp is used until clock readings have
+agreed for a minute; then the clock's own time is used. A corrected clock thus corrects store
+timestamps, also after a restart.
 
-Where they fell is kept, as physical offsets, for those who search by time. A crash loses it; it is
-in the manifest as far as that reaches, and recovery finds the rest in the log.
+The physical offsets of the falls are kept for searches by time. A crash loses them; the manifest
+has the falls below its end, and recovery finds the rest in the log.
 """
 
 from __future__ import annotations
@@ -27,28 +28,31 @@ from rocketpy_broker.runtime.guarded_clock import (
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 
 logger = logging.getLogger(__name__)
-# The newest are kept; each takes a look more of a search by time.
+# The newest falls are kept; each one costs a search by time one more look-up.
 FALLS_MAX = 64
 
 
 class StoreTimes:
-    """The store times of one log. `last_ms` is that of the last record, 0 before the first."""
+    """The store timestamps of one log.
+
+    `last_ms` is the timestamp of the last record, 0 before the first.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._agreement = StabilityTimer()
         self._seldom = LogThrottle(clock)
         self.last_ms = 0
-        # Physical offsets of records whose time is lower than that of the one before; ascending.
+        # Physical offsets of records with a lower timestamp than their predecessor, ascending.
         self.falls: list[int] = []
 
     def recovered(self, last_ms: int, falls: Iterable[int]) -> None:
-        """Goes on from what a start has found."""
+        """Continues from the results of recovery."""
         self.last_ms, self.falls = last_ms, list(falls)
         self.next_ms()
 
     def next_ms(self) -> int:
-        """Returns the time for what is stored now."""
+        """Returns the timestamp for a record that is stored now."""
         now_ms = self._clock.now_ms()
         ahead_ms = self.last_ms - now_ms
         if ahead_ms <= AHEAD_MS_MAX:
@@ -66,7 +70,7 @@ class StoreTimes:
         return self.last_ms
 
     def stored(self, physical_offset: int, time_ms: int) -> None:
-        """Records with this time, which `next_ms` gave, lie in the log from there on."""
+        """Registers that records from `physical_offset` on have this timestamp of `next_ms`."""
         if time_ms < self.last_ms:
             logger.warning(
                 "store times fall from %d to %d: the clock was ahead", self.last_ms, time_ms
@@ -76,12 +80,12 @@ class StoreTimes:
         self.last_ms = time_ms
 
     def falls_below(self, physical_end: int) -> list[int]:
-        """Where they fell in the log below that."""
+        """Returns the falls below `physical_end` in the log."""
         return [offset for offset in self.falls if offset < physical_end]
 
 
 class TimesSeen:
-    """Where store times fall in a log that is read in order, and the last one."""
+    """The falls of store timestamps and the last timestamp, in a log that is read in order."""
 
     def __init__(self) -> None:
         self.last_ms = 0
@@ -89,15 +93,16 @@ class TimesSeen:
         self._previous_ms: int | None = None
 
     def go_on(self, last_ms: int, falls: Iterable[int], begin: int, end: int) -> None:
-        """Begins at `begin`, with what is known of the records below `end`."""
+        """Starts at `begin`, with the known values of the records below `end`."""
         self.last_ms = last_ms
         self.falls = [offset for offset in falls if offset < begin]
         self._previous_ms = last_ms if begin == end else None
 
     def see(self, times_ms: NDArray[np.int64], physical_offsets: NDArray[np.int64]) -> None:
-        """The next records, one at least. Another broker's may fall by little; that is passed over.
+        """Adds the next records, at least one.
 
-        What is known of later ones than a fall says nothing of the last time.
+        Another broker's timestamps may fall by up to STEP_MS_MAX; such falls are ignored. After a
+        fall, earlier timestamps no longer count for `last_ms`.
         """
         first = int(times_ms[0]) if self._previous_ms is None else self._previous_ms
         fell = np.flatnonzero(np.diff(times_ms, prepend=first) < -STEP_MS_MAX)

@@ -1,4 +1,4 @@
-"""Small values that the store takes and gives. Holds no state."""
+"""Value types of the store's interface."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class QueueKey(NamedTuple):
 
 
 class GetMessageStatus(IntEnum):
-    """What a read found; the numbers are those of PullStatus in rocketpy/v1/broker.proto.
+    """The outcome of a read; the numbers are PullStatus's in rocketpy/v1/broker.proto.
 
     Source: docs/design/storage.md section 6.6.
     """
@@ -39,17 +39,18 @@ class GetMessageStatus(IntEnum):
     OFFSET_TOO_SMALL = 7
     NO_MATCHED_LOGIC_QUEUE = 8
     NO_MESSAGE_IN_QUEUE = 9
-    # No read: the group was set to another place.
+    # Nothing was read: the group's offset was reset.
     OFFSET_RESET = 10
 
 
 @dataclass(frozen=True, slots=True)
 class GetMessageResult:
-    """Records of one queue, and where to go on.
+    """Records of one queue, and the offset of the next read.
 
-    `parts` are the records' bytes in order, as views of the log or gathered copies; `sizes` has
-    one entry per record. `behind_bytes`: how far what was looked at last lies behind the log's end,
-    None where nothing was; `is_cold`: so far that it may have to come from disk.
+    `parts` are the records' bytes in order, as views of the log or as copies; `sizes` has one entry
+    per record. `behind_bytes` is the distance of the last examined record from the log's end, None
+    if none was examined. `is_cold` is set if the distance is so large that the record may have to
+    be read from disk.
     """
 
     status: GetMessageStatus
@@ -63,7 +64,7 @@ class GetMessageResult:
 
     @property
     def byte_count(self) -> int:
-        """How many bytes the records have."""
+        """The size of the records in bytes."""
         return sum(map(len, self.parts))
 
     @property
@@ -74,11 +75,12 @@ class GetMessageResult:
 
 @dataclass(frozen=True, slots=True)
 class ReadLimits:
-    """What one read may give, by records and by bytes: of recent data, and of cold data.
+    """Limits of one read in records and bytes, for recent data and for cold data.
 
-    The defaults are RocketMQ's (docs/design/storage.md section 6.6). The first record is given whatever its size.
-    With `tags_codes` only records with one of them are given. With `matches` only those of which it
-    says so, `matches_max` at most; the other limits then bound what is looked at.
+    The defaults are RocketMQ's (docs/design/storage.md section 6.6). The first record is returned
+    whatever its size. With `tags_codes`, only records with one of these codes are returned. With
+    `matches`, only records for which it is true are returned, at most `matches_max`. The other
+    limits then apply to the examined records.
     """
 
     count_max: int = 32
@@ -92,15 +94,15 @@ class ReadLimits:
 
     @classmethod
     def of_bytes(cls, bytes_max: int, tags_codes: NDArray[np.int64] | None = None) -> ReadLimits:
-        """For reads in bulk: up to `bytes_max`, in any number, from wherever they lie."""
+        """Returns limits of bulk reads: `bytes_max`, any number of records, recent or cold."""
         return cls(ANY_COUNT, bytes_max, ANY_COUNT, bytes_max, tags_codes)
 
 
 class PutCause(Enum):
-    """Why a block is stored, for those who count.
+    """The cause of a put, for statistics.
 
-    SENT: for its readers, or to wait for them. SENT_BACK: to be consumed again, or never more.
-    TRANSACTION: a step of one. OWN: what only the broker reads.
+    SENT: for its readers, or delayed for them. SENT_BACK: for another delivery, or for none.
+    TRANSACTION: a step of a transaction. OWN: only the broker reads it.
     """
 
     SENT = 0
@@ -110,7 +112,7 @@ class PutCause(Enum):
 
 
 class AppendResult(NamedTuple):
-    """Where a block lies in the log and in its queue. Positions in bytes, times in ms."""
+    """The position of a block in the log and in its queue. Positions in bytes, times in ms."""
 
     queue: QueueKey
     queue_offset: int
@@ -122,7 +124,7 @@ class AppendResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes of the log that are no whole record: where, by physical offset, and why."""
+    """Bytes of the log that are not a whole record: their physical offset, and the reason."""
 
     path: Path
     offset: int
@@ -131,14 +133,14 @@ class Damage:
 
 
 class FilePrefix(NamedTuple):
-    """The first `length` bytes of a file, known by their CRC-32."""
+    """The first `length` bytes of a file, identified by their CRC-32."""
 
     length: int
     crc: int
 
 
 class QueueRange(NamedTuple):
-    """Minimum and maximum offset of a queue; the maximum is the next offset to be given."""
+    """The minimum and maximum offset of a queue; the maximum is the next record's offset."""
 
     min_offset: int
     max_offset: int
@@ -146,7 +148,7 @@ class QueueRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogPositions:
-    """Physical offsets: of the log's begin and end, and up to where it is on disk and visible."""
+    """Physical offsets: the log's start and end, and the ends of what is on disk and visible."""
 
     log_begin: int
     log_end: int

@@ -1,13 +1,14 @@
-"""Metrics of streaming queries for Prometheus: `spark.streams.addListener(QueryMetrics())`.
+"""Prometheus metrics of streaming queries.
 
-All of it comes from the progress that Spark reports; no broker is asked. A crash of the driver
-takes the numbers along, and the next one counts from 0, as Prometheus expects.
+A driver adds them by `spark.streams.addListener(QueryMetrics())`. All numbers come from the
+progress that Spark reports; no broker receives a request. A crash of the driver loses the numbers.
+The next driver counts from 0, as Prometheus expects.
 """
 
 from __future__ import annotations
 
 try:
-    import prometheus_client  # noqa: F401 (what follows needs it)
+    import prometheus_client  # noqa: F401 (the import below needs it)
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
         "prometheus-client is missing; install it with: pip install 'pyspark-rocketpy[metrics]'",

@@ -1,8 +1,8 @@
-"""`QueryMetrics`, which Spark calls with the events of streaming queries.
+"""`QueryMetrics`, the listener for events of streaming queries.
 
 Spark calls it from threads of its own, in the driver, or under Spark Connect in the client. It must
-not raise: Spark Connect drops all listeners of a client when one does. So what it cannot read is
-counted, and logged. Its numbers go with the process.
+not raise: Spark Connect drops all listeners of a client when one raises. So it counts and logs
+unreadable events. Its numbers end with the process.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ if TYPE_CHECKING:
     )
 
 _log = logging.getLogger(__name__)
-# The connector's errors begin with it, deep in what Spark makes of them.
+# Prefix of the connector's errors, deep in Spark's error texts.
 _OUR_CODE = re.compile(r"\b(ROCKETPY[A-Z_]*): ")
 _OTHER_ERROR = "other"
 
 
 class QueryMetrics(StreamingQueryListener):
-    """Exports lag, rows and batch times of each streaming query that runs.
+    """A listener that exports lag, rows and batch times of each running streaming query.
 
-    A query's label is its name, or its id if it has none. `queries_max` queries have series, and
-    each of them `topics_max` topics; what is beyond is counted. `registry` takes one of these only:
-    ValueError for a second one. `now_ms` is the time, in milliseconds since 1970.
+    A query's label is its name, or its id if it has none. At most `queries_max` queries have
+    series, and each of them at most `topics_max` topics; the rest is counted. A `registry` accepts
+    one listener only: a second one raises ValueError. `now_ms` returns the time in milliseconds
+    since 1970.
     """
 
     def __init__(
@@ -66,23 +67,23 @@ class QueryMetrics(StreamingQueryListener):
         self._queries_max = queries_max
         self._now_ms = now_ms
         self._lock = threading.Lock()
-        # Of runs with series, and of those beyond the limit.
+        # Runs with series, and runs beyond the limit.
         self._runs: dict[str, _Run] = {}
         self._left_out: dict[str, _Run] = {}
         self._failures: set[tuple[str, str]] = set()
 
     def close(self) -> None:
-        """Takes the series out of the registry. Call it when the listener was removed."""
+        """Removes the series from the registry; called after the listener was removed."""
         with self._lock:
             self._series.close()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """A query begins."""
+        """Starts the series of a query."""
         with self._lock:
             self._label(str(event.runId), str(event.id), event.name or "")
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A batch has ended."""
+        """Adds a batch to the series of its query."""
         with self._lock:
             try:
                 progress = Progress.parse(event.progress.json)
@@ -90,21 +91,21 @@ class QueryMetrics(StreamingQueryListener):
                 self._series.refused.inc()
                 _log.warning("a query's progress is left out of its metrics: %s", error)
                 return
-            # The listener may have come after the query's start.
+            # The listener may have been added after the query's start.
             label = self._label(progress.run_id, progress.query_id, progress.name)
             if label is not None:
                 self._series.alive(label, self._now_seconds())
                 self._series.advance(label, progress)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """A query has looked, and found nothing to do."""
+        """Updates the time of a query that found nothing to do."""
         with self._lock:
             run = self._runs.get(str(event.runId))
             if run is not None:
                 self._series.alive(run.label, self._now_seconds())
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """A query has ended; its series go, unless it has been started again already."""
+        """Removes the series of a query, unless it has been restarted already."""
         run_id, query_id = str(event.runId), str(event.id)
         with self._lock:
             shown = self._runs.pop(run_id, None)
@@ -119,7 +120,7 @@ class QueryMetrics(StreamingQueryListener):
         return self._now_ms() / 1000
 
     def _label(self, run_id: str, query_id: str, name: str) -> str | None:
-        """Returns the label of a run, whose series begin if it is new; None beyond the limit."""
+        """Returns the label of a run and starts a new run's series; None beyond the limit."""
         if run_id not in self._runs:
             run = self._run(query_id, name)
             running = set(self._runs.values())
@@ -134,7 +135,7 @@ class QueryMetrics(StreamingQueryListener):
         return self._runs[run_id].label
 
     def _run(self, query_id: str, name: str) -> _Run:
-        """Returns two queries of one name, of several sessions, are told apart by the second one's id."""
+        """Returns a run, labelled by its id if a query of another session has the same name."""
         taken = {run.label for run in self._runs.values() if run.query_id != query_id}
         label = printable(name)
         return _Run(query_id, label if label and label not in taken else query_id)
@@ -153,7 +154,7 @@ class QueryMetrics(StreamingQueryListener):
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A query that runs, and the label that it goes by."""
+    """A running query and its label."""
 
     query_id: str
     label: str

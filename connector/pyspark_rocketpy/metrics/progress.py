@@ -1,7 +1,7 @@
-"""One report of a query's progress, read from the JSON that Spark makes of it. Holds no state.
+"""Progress report of a query, parsed from Spark's JSON.
 
-The JSON is the same in a classic session and under Spark Connect. What Spark leaves out, such as
-the rates of a batch that was too quick to measure, is missing here as well.
+The JSON is the same in a classic session and under Spark Connect. Values that Spark leaves out are
+missing here as well, such as the rates of a very quick batch.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pyspark_rocketpy.offsets import lag_in
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What one batch has done. Rates are rows per second, of all sources of the query together.
+    """Results of one batch. Rates are rows per second, of all sources of the query together.
 
-    `lag` is by topic, of the sources with format rocketpy; None where none of them told it.
+    `lag` is by topic, of the sources with format rocketpy; None if none of them reports it.
     """
 
     query_id: str
@@ -56,7 +56,7 @@ class Progress:
 
 
 def _lag(sources: object) -> dict[str, int] | None:
-    """Of all sources together: a topic that two of them read is behind in both."""
+    """Returns the lag of all sources; a topic that two sources read counts in both."""
     if not isinstance(sources, list):
         raise TypeError(f"sources is {type(sources).__name__}, not a list")
     found: dict[str, int] = {}
@@ -85,7 +85,7 @@ def _count(content: Mapping[str, object], name: str) -> int:
 
 
 def _measured(content: Mapping[str, object], name: str) -> float | None:
-    """Returns a number that Spark measured; None where it could not."""
+    """Returns a number that Spark measured; None if it could not. Raises ValueError."""
     value = content.get(name)
     if value is None:
         return None
@@ -102,5 +102,5 @@ def _shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    """Returns a label that can be exported: half of a surrogate pair would fail every scrape."""
+    """Returns a label that can be exported; a lone surrogate would fail every scrape."""
     return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""The time series of queries in a registry of prometheus_client, and how they go again.
+"""Time series of queries in a registry of prometheus_client.
 
-A query's series are there while it runs. Each query is known by a label, and has as many topics as
-fit; the rest of its lag is one sum. The numbers live in memory alone.
+A query's series exist while it runs. Each query has a label, and at most `topics_max` topics; the
+rest of its lag is one sum. The numbers are in memory only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from pyspark_rocketpy.metrics.progress import Progress
 
-# No topic and no query of Spark's own making is called so: topics have no parentheses.
+# No topic and no query label of Spark's has this name: topics have no parentheses.
 OTHERS = "(others)"
 BATCH_SECONDS = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
 _QUERY = ("query",)
@@ -38,17 +38,17 @@ def _counter(name: str, text: str, labels: Sequence[str] = ()) -> Counter:
 
 
 class Series:
-    """All series that one listener exports. Not for several threads at once.
+    """All series that one listener exports; not thread-safe.
 
-    Raises ValueError where the registry has one of their names already; it is left as it was.
+    Raises ValueError if the registry already has one of their names; the registry stays unchanged.
     """
 
     def __init__(self, registry: CollectorRegistry, topics_max: int) -> None:
         self._registry = registry
         self._topics_max = topics_max
-        # Of each query that runs, the topics whose lag is shown.
+        # The topics of each running query with a shown lag.
         self._topics: dict[str, set[str]] = {}
-        # And the gauges that have a value.
+        # The gauges of each running query that have a value.
         self._shown: dict[str, set[str]] = {}
         self._lag = _gauge(
             "query_lag_messages",
@@ -86,18 +86,18 @@ class Series:
         yield from (self.failures, self.active, self.left_out, self.refused)
 
     def begin(self, query: str, now_seconds: float) -> None:
-        """A query that has done nothing yet, so that it shows before its first batch."""
+        """Starts the series of a query, so that it is visible before its first batch."""
         self._topics.setdefault(query, set())
         self._rows.labels(query)
         self._batch_seconds.labels(query)
         self.alive(query, now_seconds)
 
     def alive(self, query: str, now_seconds: float) -> None:
-        """Seconds since 1970 when the query was last heard of."""
+        """Sets the time of a query's last event, in seconds since 1970."""
         self._set(query, "last_progress_timestamp_seconds", now_seconds)
 
     def advance(self, query: str, progress: Progress) -> None:
-        """Takes a batch in."""
+        """Adds a batch."""
         self._rows.labels(query).inc(progress.input_rows)
         if progress.batch_seconds is not None:
             self._batch_seconds.labels(query).observe(progress.batch_seconds)
@@ -116,7 +116,7 @@ class Series:
         self._shown.setdefault(query, set()).add(gauge)
 
     def _bounded(self, lag: Mapping[str, int]) -> Mapping[str, int]:
-        """Returns the topics that are furthest behind, and the sum of the rest."""
+        """Returns the topics with the greatest lag, and the sum of the rest."""
         if len(lag) <= self._topics_max:
             return lag
         ordered = sorted(lag, key=lambda topic: (-lag[topic], topic))
@@ -131,7 +131,7 @@ class Series:
         self._topics[query] = set(lag)
 
     def end(self, query: str) -> None:
-        """Removes what is of a query."""
+        """Removes the series of a query."""
         for topic in self._topics.pop(query):
             self._lag.remove(query, topic)
         for metric in (self._rows, self._batch_seconds):
@@ -140,5 +140,5 @@ class Series:
             self._gauges[name].remove(query)
 
     def close(self) -> None:
-        """Takes everything out of the registry. Again, it does nothing."""
+        """Removes everything from the registry. A second call does nothing."""
         self._registered.close()

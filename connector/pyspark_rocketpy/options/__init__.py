@@ -1,1 +1,1 @@
-"""The options of source and sink: one table, and its parsing."""
+"""Options of source and sink: tables and parsing."""

@@ -1,4 +1,4 @@
-"""What options let one choose from, by the names that are written. Holds no state."""
+"""Enumerations of option values, by their names in options."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Delivery(str, Enum):
-    """What the sink promises."""
+    """Delivery guarantees of the sink."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -14,7 +14,7 @@ class Delivery(str, Enum):
 
 
 class Allocation(str, Enum):
-    """How queues are given to tasks, by RocketMQ's names of its strategies."""
+    """Allocations of queues to tasks, by RocketMQ's names of its strategies."""
 
     AVERAGELY = "averagely"
     CIRCLE = "circle"
@@ -23,14 +23,14 @@ class Allocation(str, Enum):
 
 
 class FilterType(str, Enum):
-    """What a filter's text is, by RocketMQ's names."""
+    """Kinds of a filter's text, by RocketMQ's names."""
 
     TAG = "TAG"
     SQL92 = "SQL92"
 
 
 class TimestampStrategy(str, Enum):
-    """What a queue without a message as young as a starting time does."""
+    """Strategies for a queue without a message as young as a starting time."""
 
     ERROR = "error"
     LATEST = "latest"

@@ -1,6 +1,6 @@
-"""The options that lead to a cluster of Apache RocketMQ, instead of to one broker of rocketpy.
+"""Options of an Apache RocketMQ cluster, in place of one rocketpy broker.
 
-Secrets show in no error and no `repr`. Holds no state.
+No error and no `repr` shows a secret.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """Checked options of the way to a cluster."""
+    """Checked options of the connection to a cluster."""
 
     name_servers: tuple[str, ...]
     access_key: str | None = None
@@ -65,10 +65,10 @@ class ClusterOptions:
 def cluster_of(
     values: dict[str, object], given: Mapping[str, str], only_clusters: Iterable[str]
 ) -> ClusterOptions | None:
-    """Takes the cluster's options out of `values`, parsed; None where endpoints are set.
+    """Moves the cluster's options out of `values`; returns None if endpoints are set.
 
-    `given` are those that the user has set, by names in lower case; `only_clusters` names further
-    ones that a broker of rocketpy does not take. Raises OptionError.
+    `given` are the options that the user has set, by names in lower case. `only_clusters` names
+    further options that a broker of rocketpy does not accept. Raises OptionError.
     """
     taken = {name: values.pop(field_name) for field_name, name in _FIELDS.items()}
     if taken["name_servers"] is None:

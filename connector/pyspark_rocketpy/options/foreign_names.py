@@ -1,6 +1,6 @@
-"""Names that users bring along from other connectors, and what they are called here.
+"""Option and column names of other connectors, with their names here.
 
-From Spark's Kafka source, Kafka itself, RocketMQ's clients and rocketmq-spark. Holds no state.
+They come from Spark's Kafka source, Kafka itself, RocketMQ's clients and rocketmq-spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _FILTER = "use filter, as in TagA || TagB"
 _SQL92 = "use filter with filterType SQL92"
 _FETCH = "use fetchBytesMax, in bytes"
 
-# Lower-case names, for Spark ignores case.
+# Lower-case names, since Spark ignores case.
 SOURCE_HABITS: Mapping[str, str] = {
     "subscribe": _TOPIC,
     "subscribepattern": "use topicPattern",
@@ -83,7 +83,7 @@ SINK_COLUMN_HABITS: Mapping[str, str] = {
 
 
 def option_hint(name: str, known: Mapping[str, str], habits: Mapping[str, str]) -> str:
-    """What to do about an unknown option; `known` are the names by their lower case."""
+    """Returns the advice about an unknown option; `known` are the names by their lower case."""
     if name in habits:
         return habits[name]
     if name.startswith("kafka."):
@@ -93,7 +93,7 @@ def option_hint(name: str, known: Mapping[str, str], habits: Mapping[str, str]) 
 
 
 def column_hint(name: str, known: Iterable[str], habits: Mapping[str, str]) -> str:
-    """What to do about an unknown column."""
+    """Returns the advice about an unknown column."""
     columns = {column.lower(): column for column in known}
     meant = habits.get(name.lower())
     if meant is not None:
@@ -104,8 +104,8 @@ def column_hint(name: str, known: Iterable[str], habits: Mapping[str, str]) -> s
 
 
 def _near(name: str, known: Iterable[str], cutoff: float = 0.6) -> list[str]:
-    """Returns the known name that is most like another, if there is one."""
-    # Only for who has mistyped something.
+    """Returns the known name that is most similar, if there is one."""
+    # Only for mistyped names.
     from difflib import get_close_matches
 
     return get_close_matches(name, known, 1, cutoff)

@@ -1,4 +1,4 @@
-"""The options of `send_back`. Holds no state."""
+"""Options of `send_back`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RetryOptions:
 
     endpoints: tuple[str, ...]
     consumer_group: str
-    # A level for all rows, or the column that has each row's.
+    # A level for all rows, or the column with each row's level.
     delay_level: int | str
     max_reconsume_times: int | None
     send_timeout_ms: int
@@ -61,7 +61,7 @@ class RetryOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, object]) -> RetryOptions:
-        """Options as words of a call; None stands for one that is not set. Raises OptionError."""
+        """Returns the options of a call's keywords; None means not set. Raises OptionError."""
         texts = {name: str(value) for name, value in options.items() if value is not None}
         values = parse(texts, _TABLE, is_shared=False)
         if values["consumer_group"] is None:

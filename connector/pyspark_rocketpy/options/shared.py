@@ -1,11 +1,11 @@
-"""Options that several tables have. Holds no state."""
+"""Options that several tables have."""
 
 from __future__ import annotations
 
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.specs import OptionSpec, endpoints, group, number_spec
 
-# Each consumer group has a topic of this name and its own.
+# The topic of a consumer group's retries is this prefix and the group's name.
 RETRY_PREFIX = "%RETRY%"
 ENDPOINTS = OptionSpec(
     "endpoints",
@@ -40,7 +40,7 @@ SEND_TIMEOUT = number_spec(
 
 
 def retry_topic(group: str, *, is_read: bool, is_given: bool) -> str | None:
-    """Returns the topic of what a group sent back; None where it is not read. Raises OptionError."""
+    """Returns the topic of a group's retries; None if it is not read. Raises OptionError."""
     if not is_read:
         return None
     if not is_given:

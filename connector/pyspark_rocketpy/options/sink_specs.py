@@ -1,4 +1,4 @@
-"""The options of the sink, a row for each. Holds no state."""
+"""Options of the sink, one row each."""
 
 from __future__ import annotations
 

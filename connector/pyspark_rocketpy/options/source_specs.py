@@ -1,4 +1,4 @@
-"""The options of the source, a row for each. Holds no state."""
+"""Options of the source, one row each."""
 
 from __future__ import annotations
 

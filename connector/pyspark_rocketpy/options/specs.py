@@ -1,4 +1,4 @@
-"""What an option is: its form, how its text is read, and its row in a table. Holds no state."""
+"""Definition of an option: its form, its parser, its table row."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _GROUP = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
 TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 TOPIC_ACCEPTED = "letters, digits, %, |, _ and -; up to 127"
 WRITER_CHARACTERS_MAX = 255
-# What SQL92 expressions have and tags have not.
+# Marks of SQL92 expressions that tags do not have.
 _EXPRESSION = re.compile(r"""['"=<>()]|\s(?:AND|OR|IN|IS|BETWEEN|LIKE)\s""", re.IGNORECASE)
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
-# What Spark itself puts among a writer's or reader's options.
+# Options that Spark itself adds to a writer's or reader's options.
 SPARK_OPTIONS = frozenset(
     {"path", "checkpointlocation", "queryname", "outputmode", "triggerinterval"}
 )
-# CREATE TABLE hands over all properties of the table: who provides it, and each option twice, once
-# with a prefix, which tells options from properties.
+# CREATE TABLE passes all properties of the table: its provider, and each option twice. One of the
+# two has a prefix, which distinguishes options from properties.
 PROVIDER, OPTION_PREFIX = "provider", "option."
 FORMAT = "rocketpy"
 
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """One option: its name, default as text, what it accepts, and what it does."""
+    """One option: its name, default as text, accepted values, and meaning."""
 
     name: str
     default: str | None
@@ -45,34 +45,34 @@ class FormError(ValueError):
 
 
 def text(value: str) -> str:
-    """Any text but blanks. Raises ValueError."""
+    """Returns a stripped text. Raises ValueError for blanks alone."""
     if not value.strip():
         raise ValueError
     return value.strip()
 
 
 def unchanged(value: str) -> str:
-    """Any text but blanks, with those around it. Raises ValueError."""
+    """Returns a text with its outer blanks. Raises ValueError for blanks alone."""
     text(value)
     return value
 
 
 def group(value: str) -> str:
-    """Returns a name of a consumer group as RocketMQ takes it. Raises ValueError."""
+    """Returns a name of a consumer group as RocketMQ accepts it. Raises ValueError."""
     if _GROUP.fullmatch(value.strip()) is None:
         raise ValueError
     return value.strip()
 
 
 def topic_name(value: str) -> str:
-    """Returns a name of a topic as RocketMQ takes it. Raises ValueError."""
+    """Returns a name of a topic as RocketMQ accepts it. Raises ValueError."""
     if TOPIC_NAME.fullmatch(value.strip()) is None:
         raise ValueError
     return value.strip()
 
 
 def writer_name(value: str) -> str:
-    """Returns a name that the broker's ledger takes, and a message's properties. Raises ValueError."""
+    """Returns a name that the broker's ledger and message properties accept. Raises ValueError."""
     name = text(value)
     if len(name) > WRITER_CHARACTERS_MAX or min(name) < " ":
         raise ValueError
@@ -80,7 +80,7 @@ def writer_name(value: str) -> str:
 
 
 def names(value: str) -> tuple[str, ...]:
-    """Different names with commas between. Raises ValueError."""
+    """Returns different names separated by commas. Raises ValueError."""
     parts = tuple(part.strip() for part in value.split(","))
     if not all(parts) or len(set(parts)) != len(parts):
         raise ValueError
@@ -88,7 +88,7 @@ def names(value: str) -> tuple[str, ...]:
 
 
 def endpoints(value: str) -> tuple[str, ...]:
-    """Hosts with ports. Raises ValueError."""
+    """Returns hosts with ports. Raises ValueError."""
     found = names(value.replace(";", ","))
     for endpoint in found:
         host, colon, port = endpoint.rpartition(":")
@@ -98,7 +98,10 @@ def endpoints(value: str) -> tuple[str, ...]:
 
 
 def tags(value: str) -> tuple[str, ...] | None:
-    """`TagA || TagB` as RocketMQ reads it, each tag once; None for `*`. Raises ValueError."""
+    """Returns the tags of `TagA || TagB`, each once; None for `*`. Raises ValueError.
+
+    The form is RocketMQ's.
+    """
     parts = tuple(dict.fromkeys(part.strip() for part in value.split("||")))
     if parts == ("*",):
         return None
@@ -108,7 +111,7 @@ def tags(value: str) -> tuple[str, ...] | None:
 
 
 def keys(value: str) -> tuple[str, ...]:
-    """Different keys, none with a blank inside, for blanks part a message's keys."""
+    """Returns different keys without blanks, which separate a message's keys. Raises ValueError."""
     parts = names(value)
     if any(" " in part for part in parts):
         raise ValueError
@@ -130,7 +133,7 @@ def _number(low: int, high: int) -> Callable[[str], int]:
 
 
 def duration_ms(value: str) -> int:
-    """`500ms`, `20s`, `15m`, `1h`: a number and its unit, as ms."""
+    """Returns the ms of a number with a unit: `500ms`, `20s`, `15m`, `1h`. Raises ValueError."""
     match = _DURATION.fullmatch(value.strip().lower())
     if match is None:
         raise ValueError
@@ -146,7 +149,7 @@ def pattern(value: str) -> str:
 
 
 def _one_of(kind: type[Enum]) -> Callable[[str], Enum]:
-    """Returns the member with this value, whatever the case of its letters."""
+    """Returns a parser for the member with a value, ignoring case."""
 
     def parse(value: str) -> Enum:
         return {str(member.value).lower(): member for member in kind}[value.strip().lower()]
@@ -155,13 +158,13 @@ def _one_of(kind: type[Enum]) -> Callable[[str], Enum]:
 
 
 def choice_spec(name: str, kind: type[Enum], default: str | None, meaning: str) -> OptionSpec:
-    """Returns an option whose values are those of an enumeration."""
+    """Returns an option with the values of an enumeration."""
     accepted = ", ".join(str(member.value) for member in kind)
     return OptionSpec(name, default, accepted, meaning, _one_of(kind))
 
 
 def number_spec(name: str, default: int | None, low: int, high: int, meaning: str) -> OptionSpec:
-    """Returns an option with a whole number between two, both included."""
+    """Returns an option with a whole number from `low` to `high`."""
     shown = None if default is None else str(default)
     return OptionSpec(name, shown, f"{low} to {high}", meaning, _number(low, high))
 
@@ -173,9 +176,9 @@ def switch_spec(name: str, default: str, meaning: str) -> OptionSpec:
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """All options of a source or a sink, and what to say of names that others have for them.
+    """All options of a source or a sink, and hints for their names in other connectors.
 
-    `others` are the options of the other one, and `others_place` says where they belong.
+    `others` are the options of the opposite side; `others_place` says where they belong.
     """
 
     specs: tuple[OptionSpec, ...]
@@ -187,7 +190,7 @@ class OptionTable:
 def parse(options: Mapping[str, str], table: OptionTable, *, is_shared: bool) -> dict[str, object]:
     """Returns the value of each option, by its name in Python. Raises OptionError.
 
-    Where options are shared by a source and a sink, those of the other one are passed over.
+    If source and sink share the options, the options of the opposite side are ignored.
     """
     given = given_options(options)
     _refuse_unknown(given, table, is_shared=is_shared)
@@ -215,7 +218,7 @@ def _require_address(values: Mapping[str, object]) -> None:
 
 
 def given_options(options: Mapping[str, str]) -> dict[str, str]:
-    """What the user has set, by names in lower case, without what Spark adds."""
+    """Returns the options that the user has set, by lower-case names, without Spark's own."""
     given = {name.lower(): value for name, value in options.items()}
     if given.get(PROVIDER, "").lower() == FORMAT:
         given = {
@@ -264,5 +267,5 @@ def option_table(specs: tuple[OptionSpec, ...]) -> str:
 
 
 def _cell(content: str) -> str:
-    """Returns a text that may hold a table's own bars."""
+    """Returns a text with escaped table bars."""
     return content.replace("|", "\\|")

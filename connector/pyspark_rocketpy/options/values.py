@@ -1,7 +1,7 @@
-"""The options of source and sink, parsed once into frozen values. Holds no state.
+"""Parsed options of source and sink, as frozen values.
 
-Names follow Spark's Kafka source where a concept is the same, and RocketMQ where it is RocketMQ's.
-Errors come before any job starts, and name the option, the value, and what is accepted.
+Names follow Spark's Kafka source for common concepts, and RocketMQ for its own. Errors are raised
+before any job starts, and name the option, the value, and the accepted values.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SINK = OptionTable(
 )
 
 _TIMES = ((STARTING_TIMESTAMP, "starting_timestamp"), (ENDING_TIMESTAMP, "ending_timestamp"))
-# What has no meaning where endpoints name the one broker.
+# Options without a meaning if endpoints name the one broker.
 OF_CLUSTERS = ("pullsInFlightMax", "brokerAbsenceTimeout")
 
 
@@ -48,7 +48,7 @@ class SourceOptions:
     topics: tuple[str, ...]
     topic_pattern: str | None
     consumer_group: str
-    # Of option withRetries: the topic of what the group sent back.
+    # Of option withRetries: the topic of the group's retries.
     retry_topic: str | None
     starting_offsets: str | None
     ending_offsets: str
@@ -57,7 +57,7 @@ class SourceOptions:
     starting_offsets_by_timestamp_strategy: TimestampStrategy
     ending_timestamp: int | None
     ending_offsets_by_timestamp: str | None
-    # None: that of this machine.
+    # None: the zone of this machine.
     time_zone: dt.tzinfo | None
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
@@ -88,7 +88,10 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_shared: bool = False) -> SourceOptions:
-        """Shared options, as of a view, may be a sink's too. Raises OptionError."""
+        """Returns the checked options. Raises OptionError.
+
+        Shared options, as of a view, may include a sink's.
+        """
         values = parse(options, _SOURCE, is_shared=is_shared)
         values["cluster"] = cluster_of(values, given_options(options), OF_CLUSTERS)
         topic, topics = values.pop("topic"), values.pop("topics")
@@ -108,7 +111,7 @@ class SourceOptions:
 
 
 def _time(option: str, value: object, zone: object) -> int | None:
-    """Milliseconds since 1970. Raises OptionError."""
+    """Returns milliseconds since 1970. Raises OptionError."""
     assert zone is None or isinstance(zone, dt.tzinfo)
     try:
         return None if value is None else time_ms(value, zone)
@@ -117,7 +120,7 @@ def _time(option: str, value: object, zone: object) -> int | None:
 
 
 def _filter(value: object, kind: object) -> dict[str, object]:
-    """Fields of SourceOptions. Raises OptionError."""
+    """Returns the filter's fields of SourceOptions. Raises OptionError."""
     if kind is FilterType.SQL92:
         if value is None:
             raise OptionError("option filterType is SQL92, but filter is not set; set it as well")
@@ -157,7 +160,10 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_shared: bool = False) -> SinkOptions:
-        """Shared options, as of a view, may be a source's too. Raises OptionError."""
+        """Returns the checked options. Raises OptionError.
+
+        Shared options, as of a view, may include a source's.
+        """
         values = parse(options, _SINK, is_shared=is_shared)
         values["cluster"] = cluster_of(values, given_options(options), ())
         if values["delivery"] is None:
@@ -200,7 +206,7 @@ class SinkOptions:
 
 _BY_BROKER = 'JSON names brokers: `{"orders":{"broker-a":{"0":12}}}`'
 _NO_MEANING = "no meaning: nothing is committed"
-# What is otherwise on a cluster, by option.
+# Differences on a cluster, by option.
 ON_CLUSTERS = {
     "endpoints": "refused; nameServer is in its place",
     "startingOffsets": _BY_BROKER,
@@ -224,7 +230,7 @@ ON_CLUSTERS = {
 
 
 def cluster_table() -> str:
-    """What each option is on a cluster, as a Markdown table for the documentation."""
+    """Returns each option's behaviour on a cluster, as a Markdown table for the documentation."""
     names = dict.fromkeys(spec.name for spec in (*SOURCE_OPTIONS, *SINK_OPTIONS))
     rows = [f"| `{name}` | {ON_CLUSTERS.get(name, 'yes')} |" for name in names]
     return "\n".join(["| option | on a cluster |", "|---|---|", *rows])

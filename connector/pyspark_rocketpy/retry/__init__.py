@@ -1,1 +1,1 @@
-"""Messages that could not be consumed, sent back from Spark."""
+"""Sending back of messages that a group could not consume."""

@@ -1,8 +1,8 @@
-"""Sending the rows of a DataFrame back to their broker, in its tasks.
+"""Send-back of a DataFrame's rows to their broker, in tasks.
 
-A row is a message that was read; it is named by its place in the broker's log, so no body travels.
-Holds no state. A task that fails is run again by Spark and sends all its rows again: those that it
-had sent by then come twice, and none is lost.
+A row is a message that was read. Its position in the broker's log names it, so no body is sent.
+Spark runs a failed task again, which sends all its rows again. Rows that the failed task had sent
+are delivered twice, and none is lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _COUNTS_SCHEMA = pa.schema([(name.split()[0], pa.int64()) for name in _COUNTS.sp
 
 
 def send_back(frame: DataFrame, options: RetryOptions, transport: RetryTransport) -> SentBack:
-    """Returns all rows; raises OptionError, ColumnError, and in tasks what the transport raises."""
+    """Sends all rows back and returns the counts.
+
+    Raises OptionError, ColumnError, and in tasks the transport's errors.
+    """
     chosen = _chosen(frame, options.delay_level)
     task = _task(transport, options.consumer_group, options.max_reconsume_times)
     total = SentBack()
@@ -42,7 +45,7 @@ def send_back(frame: DataFrame, options: RetryOptions, transport: RetryTransport
 
 
 def _chosen(frame: DataFrame, delay_level: int | str) -> DataFrame:
-    """Returns the columns that are needed, and the level of each row. Raises OptionError, ColumnError."""
+    """Returns the needed columns, and the level of each row. Raises OptionError, ColumnError."""
     if frame.isStreaming:
         raise OptionError("send_back takes no streaming DataFrame; call it in foreachBatch")
     if TOPIC not in frame.columns:
@@ -74,7 +77,7 @@ def _chosen(frame: DataFrame, delay_level: int | str) -> DataFrame:
 def _task(
     transport: RetryTransport, group: str, reconsume_times_max: int | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What each task does; gives the counts of each of its batches."""
+    """Returns the function that each task runs; it yields the counts of each batch."""
 
     @plainly
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

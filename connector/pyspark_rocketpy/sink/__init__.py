@@ -1,1 +1,1 @@
-"""Writing: from rows to blocks of records, and from tasks to a committed batch."""
+"""Sink: from rows to blocks of records and a committed batch."""

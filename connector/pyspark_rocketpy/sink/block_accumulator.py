@@ -1,9 +1,9 @@
-"""Small blocks become large ones: those of a queue wait for each other, within a budget of bytes.
+"""Accumulation of small blocks into large ones, by queue.
 
-A block leaves when another one like the last would not fit into it. When more waits than the
-budget allows, the fullest queues leave first, since theirs are the largest blocks. What leaves
-together is packed into blocks of several queues. A queue's records keep their order. What waits is
-lost with its task, which Spark then runs again.
+A block is sent when another one like the last would not fit into it. Above the budget of waiting
+bytes, the fullest queues are sent first, since theirs are the largest blocks. Blocks that are sent
+together are packed into blocks of several queues. A queue's records keep their order. Waiting
+blocks are lost with their task, which Spark then runs again.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 from pyspark_rocketpy.transport.write_values import Block
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 
-# What a small block takes beside its records and their sizes.
+# Bytes of a small block besides its records and their sizes.
 OVERHEAD_BYTES = 200
-# What is left of a budget that was used up, so that the queues are not sorted for every block.
+# Share of the budget that stays waiting, so that the queues are not sorted for every block.
 KEPT_SHARE = 7 / 8
 
 
 @dataclass(slots=True)
 class _Queue:
-    """What waits of one queue."""
+    """The waiting blocks of one queue."""
 
     blocks: list[Block] = field(default_factory=list)
     size_bytes: int = 0
 
 
 class BlockAccumulator:
-    """The blocks of one task that wait, by queue."""
+    """The waiting blocks of one task, by queue."""
 
     def __init__(self, waiting_bytes_max: int) -> None:
         self._waiting_bytes_max = waiting_bytes_max
@@ -37,9 +37,10 @@ class BlockAccumulator:
         self._queues: dict[tuple[str, int, int], _Queue] = {}
 
     def joined(self, blocks: Iterable[Block], block_bytes_max: int) -> Iterator[Block]:
-        """What leaves as `blocks` come; none is larger than `block_bytes_max` but for theirs.
+        """Yields the blocks to send as `blocks` are added.
 
-        The loop is over blocks, some 2 microseconds each.
+        None is larger than `block_bytes_max`, unless a given block is. The loop is over blocks,
+        some 2 microseconds each.
         """
         for block in blocks:
             key = block.topic, block.queue_id, block.delay
@@ -59,7 +60,7 @@ class BlockAccumulator:
                 yield from self._relieved()
 
     def rest(self) -> Iterator[Block]:
-        """Yields all that waits."""
+        """Yields all waiting blocks."""
         yield from self._all_leave(list(self._queues))
 
     def _relieved(self) -> Iterator[Block]:
@@ -71,7 +72,7 @@ class BlockAccumulator:
         yield from self._all_leave(keys[-count:])
 
     def _all_leave(self, keys: list[tuple[str, int, int]]) -> Iterator[Block]:
-        """Those that can be packed are neighbours."""
+        """Yields the blocks of `keys`; blocks that can be packed are adjacent."""
         for key in sorted(keys, key=lambda key: (key[0], key[2], key[1])):
             yield self._leave(key)
 
@@ -86,7 +87,7 @@ class BlockAccumulator:
 
 
 def packed(blocks: Iterable[Block], block_bytes_max: int) -> Iterator[Block]:
-    """Neighbours of one topic and delay as one block of several queues, where they fit into it."""
+    """Yields adjacent blocks of one topic and delay as one block of several queues, if it fits."""
     together: dict[int, Block] = {}
     bytes_ = 0
     for block in blocks:

@@ -1,7 +1,7 @@
-"""Rows as encoded blocks, each of one queue and none larger than wanted. Holds no state.
+"""Encoding of rows as blocks of one queue and limited size.
 
-All rows are checked before the first is encoded, so that what cannot be sent is found before any
-of them leaves. Rows of many queues are encoded together, as they come, and sorted as records.
+All rows are checked before the first is encoded. So an unsendable row is found before any row is
+sent. Rows of many queues are encoded together, in their order, and sorted as records.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ from rocketpy_proto.record.properties import DELAY, NOT_COPIED_NAMES, TIMER_DELI
 
 GROUP = "messageGroup"
 SHARDING_KEY, UNIQ_KEY = "__SHARDINGKEY", "UNIQ_KEY"
-# Where a message comes from, on request: the same for a row that is written again.
+# Origin of a message, on request: the same for a row that is written again.
 WRITER, BATCH = "rocketpy_writer", "rocketpy_batch"
 PARTITION, SEQUENCE = "rocketpy_partition", "rocketpy_sequence"
-# Rows that are encoded together; a record is thought to take so much more than its row in Arrow.
+# Rows that are encoded together. A record is estimated to take RECORD_OVERHEAD_BYTES more than its
+# row in Arrow.
 ENCODED_BYTES = 8 << 20
 RECORD_OVERHEAD_BYTES = 160
-# Where fewer neighbours than this have the same queue, records are sorted by queue.
+# With fewer adjacent rows per queue than this, records are sorted by queue.
 NEIGHBOURS_MIN = 64
 _COLUMNS = {
     "TAGS": "tags",
@@ -46,11 +47,11 @@ _COLUMNS = {
 
 @dataclass(frozen=True, slots=True)
 class BlockForm:
-    """What is the same for all blocks of a task; sizes in bytes.
+    """The common form of all blocks of a task; sizes in bytes.
 
-    A message that is larger than a block gets one of its own; none is larger than
-    `message_bytes_max`. Every message tells its origin if that `is_told`. Its UNIQ_KEY is one of
-    this process's, or `has_keys_of_rows`: then a row that is written again has the same one.
+    A message larger than a block gets a block of its own. None is larger than `message_bytes_max`.
+    With `is_told`, every message has its origin in its properties. Its UNIQ_KEY is one of this
+    process. With `has_keys_of_rows`, a row that is written again has the same one.
     """
 
     block_bytes_max: int
@@ -69,17 +70,17 @@ class BlockForm:
         is_told: bool = False,
         has_keys_of_rows: bool = False,
     ) -> BlockForm:
-        """Blocks that the broker takes in a request, and has room for in a segment of its log."""
+        """Returns the form within the broker's limits of a request and of a log segment."""
         bytes_max = limits.request_bytes_max - SIZE_BYTES
         block_bytes = min(block_bytes_max, bytes_max)
         if limits.segment_bytes:
             bytes_max = min(bytes_max, limits.segment_bytes - BLANK_BYTES)
-            # Records that wait grow by less than they have.
+            # Records that wait less than double.
             block_bytes = min(block_bytes, bytes_max // 2)
         return cls(block_bytes, bytes_max, origin, is_told, has_keys_of_rows)
 
     def blocks(self, rows: Rows, routes: Routes) -> Iterator[Block]:
-        """Yields the rows as blocks; those of a queue keep their order.
+        """Yields the rows as blocks; the rows of a queue keep their order.
 
         Raises ColumnError, OversizeMessageError before the first block.
         """
@@ -152,7 +153,7 @@ class _Part:
     is_movable: bool
 
     def blocks(self, bytes_max: int) -> Iterator[Block]:
-        """Yields the records, cut where the queue changes and where they would be too many bytes.
+        """Yields the records, cut at each change of queue and at `bytes_max`.
 
         The loop is over queues, some 2 microseconds each.
         """
@@ -183,7 +184,7 @@ class _Part:
 
 
 def _bounds(routes: Routes, sizes: NDArray[np.int32], bytes_max: int) -> NDArray[np.int64]:
-    """Where blocks begin, and where the last one ends."""
+    """Returns the starts of the blocks, and the end of the last one."""
     changes = np.flatnonzero(np.diff(routes.keys)) + 1
     stops = [which.stop for which in cuts(sizes.astype(np.int64) + SIZE_BYTES, bytes_max)]
     bounds: NDArray[np.int64] = np.union1d(changes, [0, *stops]).astype(np.int64)

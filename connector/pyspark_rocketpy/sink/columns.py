@@ -1,4 +1,4 @@
-"""The sink's columns: what rows may have, checked before anything is sent. Holds no state."""
+"""Columns of the sink, checked before anything is sent."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ class SinkColumns:
 
     @classmethod
     def check(cls, schema: StructType) -> SinkColumns:
-        """Names may differ in case, as in Spark. Raises ColumnError."""
+        """Returns the columns of a schema. Raises ColumnError.
+
+        Names may differ in case, as in Spark.
+        """
         names: dict[str, str] = {}
         for field in schema.fields:
             name = _NAMES.get(field.name.lower())
@@ -118,7 +121,7 @@ def _way_out(name: str, given: DataType) -> str:
 
 
 def _same(given: DataType, accepted: DataType) -> bool:
-    """Equal but for nullability, which is checked row by row, and for collation."""
+    """True if types are equal but for collation and nullability, which is checked row by row."""
     if isinstance(given, StringType):
         return isinstance(accepted, StringType)
     return given.simpleString() == accepted.simpleString()

@@ -1,7 +1,7 @@
-"""Rows that become visible later: by a delay level, or at a time. Holds no state.
+"""Delayed visibility of rows: by a delay level, or at a time.
 
-The broker takes blocks whose messages all wait alike, so rows that wait differently are told apart.
-Whether a time is too far ahead is for the broker to say, whose clock counts.
+The broker accepts blocks of messages that all wait alike, so rows with different waits are
+separated. The broker decides if a time is too far ahead, since its clock counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TIME_MICROSECONDS_MAX = 253_402_300_799_999_999
 
 
 def delays_of(rows: Rows) -> NDArray[np.int64]:
-    """Returns the level of each row, DELAY_TIMED where it has a time, 0 where it does not wait.
+    """Returns each row's level; DELAY_TIMED for a row with a time, 0 for no wait.
 
     Raises ColumnError.
     """
@@ -55,7 +55,7 @@ def delays_of(rows: Rows) -> NDArray[np.int64]:
 
 
 def waiting_properties(rows: Rows) -> dict[str, pa.StringArray]:
-    """Returns the properties by which the broker lets messages wait; null where a row does not."""
+    """Returns the properties that make the broker delay messages; null for rows without."""
     properties = {}
     if rows.has("delayLevel"):
         levels = rows.batch.column("delayLevel").cast(pa.int64())
@@ -63,7 +63,7 @@ def waiting_properties(rows: Rows) -> dict[str, pa.StringArray]:
         positive = null_unless(pc.greater(levels, 0), levels)
         properties[DELAY] = positive.cast(pa.string())
     if rows.has("deliverAt"):
-        # Rounded up: a message is never early. Times that are over stand for now.
+        # Rounded up: a message is never early. Past times mean now.
         times = pc.max_element_wise(_microseconds(rows), 0, skip_nulls=False)
         milliseconds = pc.divide(pc.add(times, 999), 1_000)
         properties[TIMER_DELIVER_MS] = milliseconds.cast(pa.string())
@@ -75,7 +75,7 @@ def _microseconds(rows: Rows) -> pa.Int64Array:
 
 
 def _check_times(rows: Rows, times: pa.Int64Array) -> None:
-    """Raises ColumnError for a time that no calendar holds."""
+    """Raises ColumnError for a time after the end of the year 9999."""
     too_late = pc.greater(times, TIME_MICROSECONDS_MAX).fill_null(False)
     if pc.any(too_late).as_py():
         row = first_true(too_late)

@@ -1,10 +1,10 @@
-"""Which topic and queue each row goes to. Holds how many queues topics have, for a task's time.
+"""Routing of rows to topics and queues.
 
-A topic's queues are counted through all its brokers: see WriteQueues. A row with a queueId goes
-there, at the broker that its brokerName says, where there are several. Rows of one messageGroup go
-to one queue, by the group's hash and the topic's number of queues, so another number moves groups:
-order across such a change is kept only by readers that finish the old queue first. All others are
-spread over every queue.
+A topic's queues are counted through all its brokers: see WriteQueues. A row with a queueId goes to
+that queue, at the broker of its brokerName if there are several. Rows of one messageGroup go to one
+queue, by the group's hash and the topic's number of queues. So another number of queues moves
+groups. Order across such a change is kept only by readers that finish the old queue first. All
+other rows are spread over every queue. KnownQueues keeps the topics' queues for a task.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.write_values import BatchName, WriteQueues
 from rocketpy_proto.record import java_hashes
 
-# A batch behind a task's first one is spread over as many queues as it has this many rows.
+# A task's later batches are spread over as many queues as they have this number of rows.
 ROWS_PER_QUEUE_MIN = 5_000
 QUEUE_ID_BITS = 32
 
@@ -37,9 +37,10 @@ Counts: TypeAlias = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Where each of n rows goes: `topics[codes[i]]`, and there queue `queue_ids[i]`.
+    """Routes of n rows: row i goes to queue `queue_ids[i]` of `topics[codes[i]]`.
 
-    `delays` are of `waiting`: rows of one queue that wait differently go apart.
+    `delays` are of `delays_of`: rows of one queue with different waits are sent in different
+    blocks.
     """
 
     topics: Sequence[str]
@@ -48,7 +49,7 @@ class Routes:
     delays: Counts
 
     def part(self, which: slice | Counts) -> Routes:
-        """Of some rows, or of all in another order."""
+        """Returns the routes of some rows, or of all in another order."""
         return Routes(self.topics, self.codes[which], self.queue_ids[which], self.delays[which])
 
     @property
@@ -58,21 +59,21 @@ class Routes:
 
     @property
     def topic(self) -> str | pa.DictionaryArray:
-        """The topic, or those of the rows where there are several."""
+        """The topic, or the rows' topics if there are several."""
         if len(self.topics) == 1:
             return self.topics[0]
         return pa.DictionaryArray.from_arrays(self.codes, self.topics)
 
 
 class KnownQueues:
-    """The queues that topics have for writing; each topic is asked for once a task."""
+    """The topics' queues for writing; a task requests each topic once."""
 
     def __init__(self, writer: BlockWriter) -> None:
         self._writer = writer
         self._known: dict[str, WriteQueues] = {}
 
     def of(self, topics: Sequence[str]) -> list[WriteQueues]:
-        """Of each topic. Raises BrokerError for one that does not exist."""
+        """Returns the queues of each topic. Raises BrokerError for a topic that does not exist."""
         missing = [topic for topic in topics if topic not in self._known]
         if missing:
             self._known |= self._writer.write_queues(missing)
@@ -80,19 +81,19 @@ class KnownQueues:
 
 
 class Spread:
-    """Where rows go that name neither queue nor group, batch by batch of one task.
+    """Queues of rows that name neither queue nor group, batch by batch of one task.
 
-    The first batch goes over all queues of its topic, so that few rows reach them all. Later ones
-    go to as many queues as they fill blocks for, from where the last one ended.
+    The first batch goes to all queues of its topic, so that few rows reach them all. A later batch
+    goes to as many queues as it fills blocks for, starting after the last batch's queues.
     """
 
     def __init__(self, batch: BatchName, partition: int) -> None:
-        # The same for a batch that is written again, and another for most others.
+        # The same for a batch that is written again, and different for most other batches.
         self._next = zlib.crc32(f"{batch.writer_id} {batch.batch_id}".encode()) + partition
         self._is_first = True
 
     def slice_counts(self, totals: Counts, nums: Counts) -> Counts:
-        """How many queues `totals` rows of a topic with `nums` queues go to."""
+        """Returns the number of queues for `totals` rows of a topic with `nums` queues."""
         filled = nums if self._is_first else np.maximum(totals // ROWS_PER_QUEUE_MIN, 1)
         return np.minimum(np.minimum(filled, nums), totals)
 
@@ -101,13 +102,13 @@ class Spread:
         return (self._next + number) % nums
 
     def advance(self, slice_count: int) -> None:
-        """A batch went to so many queues."""
+        """Moves past the queues of a batch."""
         self._next += slice_count
         self._is_first = False
 
 
 def routes_of(rows: Rows, topic: str | None, known: KnownQueues, spread: Spread) -> Routes:
-    """Where the rows go.
+    """Returns the routes of the rows.
 
     `topic` is for rows that name none. Raises ColumnError, BrokerError, ConnectionFailedError.
     """
@@ -125,7 +126,7 @@ def routes_of(rows: Rows, topic: str | None, known: KnownQueues, spread: Spread)
 
 
 def _spread_ids(topics: Counts, nums: Counts, spread: Spread) -> Counts:
-    """Returns the queue of each row, were it spread among the rows of its topic; `topics` are numbers."""
+    """Returns each row's queue if its topic's rows are spread; `topics` are numbers."""
     order = np.argsort(topics, kind="stable")
     totals = np.bincount(topics)
     ranks = np.empty_like(order)
@@ -160,7 +161,7 @@ def _topics(rows: Rows, topic: str | None) -> pa.DictionaryArray:
 
 
 def _of_groups(rows: Rows, nums: Counts, queue_ids: Counts) -> Counts:
-    """Of each row: its messageGroup's queue, else the one of `queue_ids`."""
+    """Returns the queue of each row's messageGroup, else the one of `queue_ids`."""
     groups = rows.text("messageGroup").fill_null("")
     grouped = pc.not_equal(groups, "").to_numpy(zero_copy_only=False)
     hashes = np.abs(java_hashes(groups).astype(np.int64))
@@ -170,9 +171,9 @@ def _of_groups(rows: Rows, nums: Counts, queue_ids: Counts) -> Counts:
 def _of_columns(
     rows: Rows, topics: Counts, queues: Sequence[WriteQueues], queue_ids: Counts
 ) -> Counts:
-    """Of each row: the queue that its queueId and brokerName say, else the one of `queue_ids`.
+    """Returns the queue of each row's queueId and brokerName, else the one of `queue_ids`.
 
-    `topics` are numbers. The loop is over the pairs of topics and brokers that there are.
+    `topics` are numbers. The loop is over the existing pairs of topics and brokers.
     """
     column = rows.batch.column("queueId").cast(pa.int64())
     given = column.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -200,7 +201,7 @@ def _of_columns(
 
 
 def _brokers(rows: Rows) -> tuple[list[str], Counts]:
-    """Returns the distinct names of brokers, and which of them each row has; an empty one for null."""
+    """Returns the distinct names of brokers, and each row's index of them; "" for null."""
     if not rows.has("brokerName"):
         return [""], np.zeros(len(rows), np.int64)
     names = rows.text("brokerName").fill_null("").dictionary_encode()

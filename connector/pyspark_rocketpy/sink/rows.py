@@ -1,6 +1,6 @@
-"""Rows of a task on their way into messages: their columns, and what to call one in an error.
+"""Rows of a task before encoding: columns, checks, names in errors.
 
-Columns have the names of `sink_columns` and the types of which the encoder knows. Holds no state.
+Columns have the names of `SinkColumns` and types that the encoder accepts.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.transport.values import BrokerLimits
 
-# What tells one message from another, the first of them that a row has.
+# Columns that identify a message; the first that a row has is used.
 _TELLING = ("keys", "messageGroup", "tags")
 _SHOWN_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a task; `numbers` are their places in it."""
+    """Some rows of a task; `numbers` are their positions in it."""
 
     batch: pa.RecordBatch
     numbers: NDArray[np.int64]
@@ -31,7 +31,7 @@ class Rows:
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, names: tuple[str, ...], first: int, partition: int) -> Rows:
-        """Returns a whole Arrow batch, whose first row is row `first` of the task."""
+        """Returns a whole Arrow batch; its first row is row `first` of the task."""
         numbers = np.arange(first, first + batch.num_rows)
         return cls(batch.rename_columns(list(names)), numbers, partition)
 
@@ -39,7 +39,7 @@ class Rows:
         return int(self.batch.num_rows)
 
     def has(self, name: str) -> bool:
-        """True if there is such a column."""
+        """True if the column exists."""
         return name in self.batch.schema.names
 
     def column(self, name: str) -> pa.Array | None:
@@ -47,16 +47,16 @@ class Rows:
         return self.batch.column(name) if self.has(name) else None
 
     def text(self, name: str) -> pa.StringArray:
-        """Returns a column that is there, as strings with short offsets."""
+        """Returns an existing column as strings with short offsets."""
         return self.batch.column(name).cast(pa.string())
 
     def part(self, which: slice) -> Rows:
-        """Neighbouring rows, over the same memory."""
+        """Returns adjacent rows, over the same memory."""
         batch = self.batch.slice(which.start, which.stop - which.start)
         return Rows(batch, self.numbers[which], self.partition)
 
     def where(self, index: int) -> str:
-        """Returns a row's place and what tells it from others, for an error."""
+        """Returns a row's position and an identifying value, for an error."""
         place = f"row {self.numbers[index]} of partition {self.partition}"
         for name in _TELLING:
             column = self.column(name)
@@ -68,7 +68,7 @@ class Rows:
         return place
 
     def check_texts(self) -> None:
-        """Raises ColumnError for a text that is no UTF-8, as a cast of binary data may give."""
+        """Raises ColumnError for a text that is not UTF-8, which cast binary data may be."""
         for name in self.batch.schema.names:
             column = self.batch.column(name)
             if name == "body" or _is_valid(column):
@@ -125,7 +125,7 @@ def _is_utf8(column: pa.Array) -> bool:
 
 
 def _shown(value: pa.Scalar) -> object:
-    """Returns the value for an error; None where it is no text."""
+    """Returns the value for an error; None if it is not text."""
     try:
         return value.as_py()
     except UnicodeDecodeError:
@@ -133,12 +133,12 @@ def _shown(value: pa.Scalar) -> object:
 
 
 def first_true(found: pa.BooleanArray) -> int:
-    """Index of the first true value."""
+    """Returns the index of the first true value."""
     return int(np.argmax(found.to_numpy(zero_copy_only=False)))
 
 
 def cuts(sizes: NDArray[np.int64], size_max: int) -> Iterator[slice]:
-    """Runs of items that add up to `size_max` at most; an item may be larger alone."""
+    """Yields runs of items that add up to at most `size_max`; a larger item is alone."""
     ends = np.cumsum(sizes)
     start, before = 0, 0
     while start < len(sizes):

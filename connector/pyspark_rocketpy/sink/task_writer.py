@@ -1,8 +1,8 @@
-"""Writing rows in a task: check, give each row its queue, encode, gather, and await every answer.
+"""Writing of rows in a task: check, route, encode, accumulate, send.
 
-A task ends only when all its blocks are acknowledged. What a killed task has sent stays: staged
-blocks never show, others do, and come again when the task is run again. Nothing of an Arrow batch
-with a row that cannot be sent is sent.
+A task ends only when all its blocks are acknowledged. Blocks that a killed task has sent stay.
+Staged blocks never become visible. Other blocks are visible, and are sent again when Spark runs the
+task again. If a row of an Arrow batch cannot be sent, no row of that batch is sent.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pyspark_rocketpy.transport.interface import BlockWriter, SinkTransport
 from pyspark_rocketpy.transport.values import BrokerLimits
 from pyspark_rocketpy.transport.write_values import Attempt, BatchJob, BatchName, Block
 
-# Arrow batches are joined up to here: each costs some milliseconds, however small.
+# Arrow batches are joined up to this size: each costs some milliseconds, however small.
 LOT_BYTES = 3 << 20
-# Records that wait for others of their queue. Beside them a task takes up to 100 MiB.
+# Records that wait for more records of their queue. A task takes up to 100 MiB besides them.
 WAITING_BYTES_MAX = 128 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class WriteConfig:
-    """How a task writes; plain values, since it travels to the executors; sizes in bytes.
+    """Configuration of a task's writes, sent to executors as plain values; sizes in bytes.
 
-    `columns` are the names of the rows' columns as the sink writes them; `job_token` is 0 for
+    `columns` are the names of the rows' columns as the sink writes them. `job_token` is 0 for
     messages that are visible at once. `is_single`: see BatchJob.
     """
 
@@ -54,7 +54,7 @@ class WriteConfig:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """How many rows a task has stored, and its part of the batch's commit."""
+    """The number of rows that a task has stored, and its part of the batch's commit."""
 
     rows: int
     part: bytes
@@ -63,7 +63,7 @@ class Written:
 def write_batches(
     config: WriteConfig, batches: Iterator[pa.RecordBatch], batch_name: BatchName, partition: int
 ) -> Written:
-    """Sends every row and wait for every acknowledgement.
+    """Sends every row and waits for every acknowledgement.
 
     Raises ColumnError, OversizeMessageError, CommitError, BrokerError, ConnectionFailedError.
     """
@@ -82,7 +82,7 @@ def draw_token() -> int:
 
 
 def lots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the same rows in batches of LOT_BYTES at least, but for the last one; none is empty."""
+    """Yields the same rows in non-empty batches of at least LOT_BYTES, but for the last one."""
     waiting: list[pa.RecordBatch] = []
     waiting_bytes = 0
     for batch in batches:
@@ -101,7 +101,7 @@ def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class _Task:
-    """What a task knows of the rows it has had so far."""
+    """The state of a task: its routes, its waiting blocks, its number of rows."""
 
     def __init__(
         self, config: WriteConfig, writer: BlockWriter, batch_name: BatchName, partition: int
@@ -119,7 +119,7 @@ class _Task:
         return self._config.transport.limits()
 
     def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
-        """Yields all rows as blocks; whatever is wrong in an Arrow batch is found before it is sent."""
+        """Yields all rows as blocks; errors in an Arrow batch are found before it is sent."""
         for lot in lots(batches):
             gathered = self._gathering.joined(self._parts(lot), self._form.block_bytes_max)
             yield from packed(gathered, self._form.block_bytes_max)

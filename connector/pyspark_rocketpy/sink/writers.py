@@ -1,11 +1,11 @@
-"""The sink: a batch writer and a streaming writer, exactly-once or at-least-once.
+"""Batch writer and streaming writer: exactly-once or at-least-once.
 
-Exactly-once: tasks stage blocks, and `commit` lets the broker show all of them, once for each
-(writer, batch). A streaming query writes as itself, by the id in its checkpoint; a batch job as
-somebody new, or as option txnAppId says. At-least-once: a task's rows show when it stores them, and
-`commit` has nothing left to do. `abort` removes what is staged; what a commit has made visible
-stays, for `abort` may follow a commit whose answer was lost.
-Source: docs/design/spark_python_datasource.md section 6.
+Exactly-once: tasks stage blocks, and `commit` makes all of them visible at the broker, once for
+each (writer, batch). A streaming query's writer is the id in its checkpoint. A batch job's writer
+is a new one, or option txnAppId. At-least-once: a task's rows are visible when it stores them, and
+`commit` has nothing left to do. `abort` removes staged blocks. Blocks that a commit has made
+visible stay, since `abort` may follow a commit with a lost answer. Source:
+docs/design/spark_python_datasource.md section 6.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 
 @dataclass
 class RowsWritten(WriterCommitMessage):
-    """How many rows a task of a job has stored, and its part of the batch's commit."""
+    """The number of rows that a task of a job has stored, and its part of the batch's commit."""
 
     job: BatchJob
     rows: int
@@ -50,7 +50,7 @@ class RowsWritten(WriterCommitMessage):
 
 @dataclass(frozen=True, slots=True)
 class SinkPlan:
-    """What to write, as checked, and the way to the broker."""
+    """A checked write, and the transport to the broker."""
 
     options: SinkOptions
     columns: SinkColumns
@@ -58,7 +58,7 @@ class SinkPlan:
 
 
 class _Sink:
-    """What both writers do; made when a write is planned, and sent to its tasks."""
+    """The common part of both writers; created when a write is planned, and sent to its tasks."""
 
     def __init__(self, plan: SinkPlan, *, is_single: bool = False) -> None:
         options = plan.options
@@ -87,9 +87,9 @@ class _Sink:
         return self._config.job_of(name)
 
     def commit(self, messages: Messages, batch_id: int) -> CommittedBatch:
-        """Shows what the tasks have staged.
+        """Makes the tasks' staged rows visible.
 
-        Raises CommitError where the broker shows fewer of them, and that is to fail.
+        Raises CommitError if the broker shows fewer of them and failOnDataLoss is true.
         """
         committed = self._transport.commit_batch(_parts(messages), batch_id)
         if committed.batch_id == batch_id:
@@ -103,7 +103,7 @@ class _Sink:
         if committed.record_count == expected:
             return
         writers = [m.job.batch.writer_id for m in messages if isinstance(m, RowsWritten)]
-        # Of several topics that rows name, the driver knows none.
+        # The driver does not know the topics that rows name.
         topic = f", topic {self._config.topic!r}," if self._config.topic is not None else ""
         told = (
             f"batch {committed.batch_id} of writer {writers[0]!r}{topic} shows "
@@ -115,7 +115,7 @@ class _Sink:
         logger.warning("%s", told)
 
     def abort(self, job: BatchJob | None) -> None:
-        """Removes what was staged; where that fails, the broker does it in time."""
+        """Removes staged blocks; after a failure the broker removes them in time."""
         if not self.commits or job is None:
             return
         try:
@@ -129,17 +129,17 @@ def _parts(messages: Messages) -> list[bytes]:
 
 
 def rows_of(messages: Messages) -> int:
-    """How many rows the tasks have written."""
+    """Returns the number of rows that the tasks have written."""
     return sum(message.rows for message in messages if isinstance(message, RowsWritten))
 
 
 @hide_tracebacks
 class RocketpyWriter(DataSourceArrowWriter):
-    """Writes a frame, all of it or nothing."""
+    """A writer of a DataFrame, all of it or nothing."""
 
     def __init__(self, plan: SinkPlan) -> None:
-        # Inside foreachBatch tasks could tell the streaming query's id, but one batch of it may
-        # hold several saves.
+        # Inside foreachBatch tasks know the streaming query's id, but one batch of it may have
+        # several saves.
         self._name = BatchName(str(uuid.uuid4()), 0)
         options = plan.options
         self._is_named = options.txn_app_id is not None
@@ -154,8 +154,8 @@ class RocketpyWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Makes the rows visible, unless this txnVersion has been committed before.
 
-        Raises CommitError for a version below the last one, and for messages that are lost;
-        BrokerError, ConnectionFailedError.
+        Raises CommitError for a version below the last one, and for lost messages; BrokerError,
+        ConnectionFailedError.
         """
         if not self._sink.commits:
             return
@@ -182,13 +182,13 @@ class RocketpyWriter(DataSourceArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (PySpark's)
-        """Removes what was staged; what a commit has made visible stays."""
+        """Removes staged blocks; rows that a commit has made visible stay."""
         self._sink.abort(self._sink.job_of(self._name))
 
 
 @hide_tracebacks
 class RocketpyStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches."""
+    """A writer of micro-batches."""
 
     def __init__(self, plan: SinkPlan) -> None:
         if plan.options.txn_app_id is not None:
@@ -203,10 +203,10 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
         return self._sink.write(iterator, _micro_batch())
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Makes the micro-batch visible; a replayed one, committed before, stays as it is.
+        """Makes the micro-batch visible; a replayed one, committed before, stays unchanged.
 
-        Raises CommitError for a batch behind the last one, and for messages that are lost;
-        BrokerError, ConnectionFailedError.
+        Raises CommitError for a batch before the last one, and for lost messages; BrokerError,
+        ConnectionFailedError.
         """
         if not self._sink.commits:
             return
@@ -227,17 +227,17 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
             )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Removes what was staged; what a commit has made visible stays.
+        """Removes staged blocks; rows that a commit has made visible stay.
 
-        Only tasks know the query and its job, for Spark makes a new writer to abort: where none of
-        them has ended, the query's next job removes it.
+        Only tasks know the query and its job, since Spark creates a new writer to abort. If no task
+        has ended, the query's next job removes the blocks.
         """
         jobs = [message.job for message in messages if isinstance(message, RowsWritten)]
         self._sink.abort(next((job for job in jobs if job.batch.batch_id == batchId), None))
 
 
 def _micro_batch() -> BatchName:
-    """Returns the query and batch that the running task belongs to. Raises CommitError."""
+    """Returns the query and batch of the running task. Raises CommitError."""
     context = TaskContext.get()
     assert context is not None, "Spark calls write in tasks only"
     query_id, batch_id = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)

@@ -1,1 +1,1 @@
-"""Reading: from options and offsets to tasks, and from records to Arrow batches."""
+"""Source: from options and offsets to tasks and Arrow batches."""

@@ -1,9 +1,10 @@
-"""The brokers of a cluster under a running query: some are away for a time, and that loses nothing.
+"""Outages of a cluster's brokers during a query, without data loss.
 
-A route without a broker looks the same while it is down for a minute and when it is gone for good.
-So its queues keep their positions, and wait for it; only how long it has been away can fail the
-query. The planner's process keeps since when, so that a restarted query waits anew. A slave may be
-behind what was read of its master: that, too, is waited for. Source: docs/design/cluster.md section 2.4.
+A route without a broker looks the same for a short outage and for a removed broker. So the broker's
+queues keep their positions and wait for it. Only the length of the outage can fail the query. The
+planner's process keeps the start of each outage, so a restarted query waits again from the start. A
+slave may lag the position read from its master; the query waits for it as well. Source:
+docs/design/cluster.md section 2.4.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ ABSENCE_OPTION = "brokerAbsenceTimeout"
 
 
 class BrokerOutages:
-    """Since when brokers are away that a query has positions of; clock in ms."""
+    """Starts of the outages of brokers that a query has positions of; clock in ms."""
 
     def __init__(
         self, timeout_ms: int, *, is_fatal: bool, now: Callable[[], int] = monotonic_ms
@@ -32,10 +33,10 @@ class BrokerOutages:
         self._told: set[tuple[str, str]] = set()
 
     def filled(self, bounds: Bounds, begin: Positions, end: Positions | None = None) -> Bounds:
-        """Returns the bounds, and those that queues of absent brokers have to have had.
+        """Returns the bounds, with bounds for the queues of absent brokers.
 
-        Positions lie between `begin` and `end`, or are `begin` alone. Raises ConnectionFailedError
-        where a broker has been away for too long.
+        Positions are between `begin` and `end`, or are `begin` alone. Raises ConnectionFailedError
+        if a broker has been absent for too long.
         """
         absent: set[tuple[str, str]] = set()
         filled = {topic: dict(queues) for topic, queues in bounds.items()}
@@ -91,8 +92,8 @@ def _caught_up(queue: QueueBounds, reached: int) -> QueueBounds:
 def with_broker_names(positions: Positions, bounds: Bounds) -> Positions:
     """Returns the positions with the names that the topics' brokers have here.
 
-    Those of a checkpoint that another way to the same store has written: through endpoints brokers
-    have no name, through name servers they have one. Raises OffsetError where several may be meant.
+    The checkpoint's positions may come from another transport to the same store. Endpoints give
+    brokers no name, name servers do. Raises OffsetError if the name is ambiguous.
     """
     return {
         topic: _renamed(topic, queues, {queue.broker_name for queue in bounds.get(topic, {})})

@@ -1,6 +1,6 @@
-"""What the source's options must satisfy, checked before any job. Holds no state.
+"""Checks of the source's options, before any job.
 
-A broker is asked for an SQL92 expression alone: it is the one to read it.
+Only an SQL92 expression needs a request to a broker, which parses it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def check(options: SourceOptions) -> None:
 
 
 def check_expression(expression: str, queries: OffsetQueries) -> None:
-    """Raises OptionError for an SQL92 expression that the broker cannot read.
+    """Raises OptionError for an SQL92 expression that the broker cannot parse.
 
     Raises ConnectionFailedError, BrokerError.
     """
@@ -43,9 +43,9 @@ def check_expression(expression: str, queries: OffsetQueries) -> None:
 
 
 def refuse_stream_options(options: Mapping[str, str]) -> None:
-    """A batch reports no progress. Raises OptionError where that is asked for.
+    """Raises OptionError for a batch that is to report progress, which batches do not.
 
-    Limits per trigger are passed over, as by Spark's Kafka source: a batch reads all the same.
+    Limits per trigger are ignored, as by Spark's Kafka source.
     """
     given = {name.lower(): value.strip().lower() for name, value in options.items()}
     if given.get(REPORTING_OPTION.lower()) == "true":
@@ -56,7 +56,7 @@ def refuse_stream_options(options: Mapping[str, str]) -> None:
 
 
 def refuse_batch_options(names: Iterable[str]) -> None:
-    """A stream has no end. Raises OptionError for an option that sets one."""
+    """Raises OptionError for an option that sets an end, since a stream has none."""
     given = {name.lower() for name in names}
     for option in BATCH_OPTIONS:
         if option.lower() in given:

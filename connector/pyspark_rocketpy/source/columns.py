@@ -1,4 +1,4 @@
-"""The source's columns as Spark types, and what a user may choose of them. Holds no state.
+"""Columns of the source as Spark types, and their selection.
 
 Source: docs/design/spark_python_datasource.md sections 4 and 5.
 """
@@ -13,7 +13,7 @@ from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.options.foreign_names import SOURCE_COLUMN_HABITS, column_hint
 from rocketpy_proto.model.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
 
-# What records do not tell: the broker that has the queue.
+# Not in the records: the broker that has the queue.
 BROKER_NAME = "brokerName"
 SOURCE_COLUMN_TYPES = {**COLUMN_TYPES, BROKER_NAME: pa.string()}
 SPARK_TYPES = {name: from_arrow_type(kind) for name, kind in SOURCE_COLUMN_TYPES.items()}
@@ -54,7 +54,7 @@ def column_table() -> str:
 
 
 def source_schema(columns: tuple[str, ...] | None) -> StructType:
-    """Returns the schema of all columns, or of the named ones in their order. Raises ColumnError."""
+    """Returns the schema of all columns, or of the named ones in order. Raises ColumnError."""
     names = columns or tuple(SOURCE_COLUMN_TYPES)
     for name in names:
         _check_known(name)
@@ -70,7 +70,10 @@ def _check_known(name: str) -> None:
 
 
 def check_schema(schema: StructType) -> None:
-    """A user's schema may leave columns out and change their order. Raises ColumnError."""
+    """Raises ColumnError for unknown columns or other types.
+
+    A user's schema may leave columns out and change their order.
+    """
     for field in schema.fields:
         _check_known(field.name)
         expected = SPARK_TYPES[field.name]
@@ -84,5 +87,5 @@ def check_schema(schema: StructType) -> None:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """Returns the very Arrow schema that Spark compares with."""
+    """Returns the exact Arrow schema that Spark compares with."""
     return to_arrow_schema(schema, timezone="UTC")

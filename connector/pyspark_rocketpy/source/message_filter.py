@@ -1,9 +1,8 @@
-"""Which messages of its ranges a task wants: by tag and by key. Holds no state.
+"""Filter of a task's messages by tag and key.
 
-The broker leaves out messages by the hash of their tag, of which several tags may have the same;
-here the texts themselves are compared, so what a task yields is exact whatever the broker did. An
-SQL92 expression is the broker's matter alone, and beside it no tags are told to the broker.
-Source: docs/design/storage.md section 4.2.
+The broker filters by hashes of tags, and several tags may have the same hash. The filter compares
+the texts themselves, so a task's rows are exact whatever the broker did. The broker alone evaluates
+an SQL92 expression, and then receives no tags. Source: docs/design/storage.md section 4.2.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Wanted are messages with one of `tags` and one of `keys`; None: whatever they have."""
+    """A filter for messages with one of `tags` and one of `keys`; None means any."""
 
     tags: tuple[str, ...] | None = None
     keys: tuple[str, ...] | None = None
@@ -30,13 +29,13 @@ class MessageFilter:
 
     @property
     def tags_codes(self) -> tuple[int, ...]:
-        """What to tell the broker of tags; empty for every tag."""
+        """The tags codes for the broker; empty for every tag."""
         if self.expression is not None:
             return ()
         return tuple(sorted({java_hash(tag) for tag in self.tags or ()}))
 
     def select(self, block: RecordBlock) -> RecordBlock:
-        """Returns the wanted records of `block`."""
+        """Returns the matching records of `block`."""
         if self.tags is not None:
             found = pc.is_in(property_column(block, TAGS), strings_of(self.tags))
             block = block.filter(truths_in(found))
@@ -46,7 +45,7 @@ class MessageFilter:
 
 
 def _has_any(texts: pa.StringArray, keys: tuple[str, ...]) -> NDArray[np.bool_]:
-    """Which texts have one of `keys` among what stands between their blanks."""
+    """Returns a mask of the texts with one of `keys` between their blanks."""
     tokens = pc.split_pattern(texts, KEY_SEPARATOR)
     wanted = pc.is_in(tokens.flatten(), strings_of(keys))
     found = np.zeros(len(texts), np.bool_)

@@ -1,8 +1,9 @@
-"""What Spark's filters say about the ranges that a batch has to read. Pure functions, no state.
+"""Pushed filters of Spark, applied to the ranges of a batch.
 
-Ranges become narrower, and tags are left out by the broker. Spark evaluates every filter again, so
-what is not understood here, or only in part, costs time and no row. Only batches are given filters,
-and only where Spark's switch is on. Source: docs/design/spark_python_datasource.md section 5.
+Ranges become narrower, and the broker filters by tags. Spark evaluates every filter again. So a
+filter that is not understood here, or only in part, costs time and loses no row. Only batches
+receive filters, and only while Spark's switch is on. Source: docs/design/spark_python_datasource.md
+section 5.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Interval:
     end: int = NUMBER_MAX
 
     def meet(self, other: Interval) -> Interval:
-        """What lies in both."""
+        """Returns the intersection of both."""
         return Interval(max(self.begin, other.begin), min(self.end, other.end))
 
 
@@ -50,25 +51,25 @@ EVERYTHING = Interval()
 
 @dataclass(frozen=True, slots=True)
 class PushedFilters:
-    """What rows can have that pass all filters; None: anything. Times are ms since 1970."""
+    """Possible values of rows that pass all filters; None: any. Times are ms since 1970."""
 
     queue_ids: frozenset[int] | None = None
     tags: frozenset[str] | None = None
-    # A row has every one of them.
+    # A row has all of these keys.
     keys: frozenset[str] = frozenset()
     offsets: Interval = EVERYTHING
     times_ms: Interval = EVERYTHING
 
     @classmethod
     def of(cls, filters: Iterable[Filter]) -> PushedFilters:
-        """By all of these filters."""
+        """Returns the narrowing by all of these filters."""
         narrowing = cls()
         for one in filters:
             narrowing = narrowing.further(one)
         return narrowing
 
     def further(self, one: Filter) -> PushedFilters:
-        """By one filter more."""
+        """Returns the narrowing by one more filter."""
         column = getattr(one, "attribute", ())
         if column == ("queueId",):
             return replace(self, queue_ids=_meet(self.queue_ids, _values(one)))
@@ -84,7 +85,7 @@ class PushedFilters:
         return self
 
     def tags_of(self, option: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        """Returns the tags of the option that are left."""
+        """Returns the remaining tags of the option."""
         if self.tags is None:
             return option
         return tuple(sorted(self.tags.intersection(self.tags if option is None else option)))
@@ -92,9 +93,9 @@ class PushedFilters:
     def applied(
         self, begin: Positions, end: Positions, bounds: Bounds, search: Search
     ) -> tuple[Positions, Positions]:
-        """Begins and end without what no filter lets pass; every queue stays, if only empty.
+        """Returns begin and end without messages that no filter passes; keeps every queue.
 
-        Raises ConnectionFailedError, BrokerError.
+        A queue may be empty. Raises ConnectionFailedError, BrokerError.
         """
         times = self.times_ms
         oldest = _found(times.begin, bounds, search) if times.begin > EVERYTHING.begin else {}
@@ -104,7 +105,7 @@ class PushedFilters:
         for topic, queues in end.items():
             for queue, offset in queues.items():
                 key = (topic, queue)
-                # What is gone below the minimum may have passed the filter: it stays a loss.
+                # Lost messages below the minimum may have passed the filter, so they stay a loss.
                 first = oldest.get(key, 0)
                 first = first if first > bounds[topic][queue].min_offset else 0
                 first = min(max(begin[topic].get(queue, 0), self.offsets.begin, first), offset)
@@ -117,7 +118,7 @@ class PushedFilters:
 
 
 def _found(time_ms: int, bounds: Bounds, search: Search) -> Mapping[tuple[str, BrokerQueue], int]:
-    """Where each queue stood at a time."""
+    """Returns the offset of each queue at a time."""
     asked = [
         QueueTime.of(topic, queue, max(time_ms, 0))
         for topic, queues in sorted(bounds.items())
@@ -141,7 +142,7 @@ def _values(one: Filter) -> Sequence[Any] | None:
 
 
 def _keys(one: Filter) -> frozenset[str]:
-    """Returns the keys of a row whose `keys` equal an array; Spark offers no other filter on them."""
+    """Returns the keys of a row with `keys` equal to an array, Spark's only filter on them."""
     if isinstance(one, (EqualTo, EqualNullSafe)) and one.value is not None:
         return frozenset(key for key in one.value if key)
     return frozenset()
@@ -154,7 +155,7 @@ def _meet(known: frozenset[Any] | None, values: Sequence[Any] | None) -> frozens
 
 
 def _interval(one: Filter, scale: int) -> Interval:
-    """Returns the numbers that pass, of a column in which one stands for `scale` of the filter's units."""
+    """Returns the passing numbers of a column, in units of `scale` of the filter's units."""
     values = _values(one)
     if values is not None:
         numbers = [_number(value) for value in values]
@@ -172,7 +173,7 @@ def _interval(one: Filter, scale: int) -> Interval:
 
 
 def _number(value: object) -> int:
-    """Returns a number as it is, a time as microseconds since 1970."""
+    """Returns a number unchanged, a time as microseconds since 1970."""
     if isinstance(value, dt.datetime):
         return (value - _EPOCH) // _MICROSECOND
     assert isinstance(value, int)

@@ -1,8 +1,8 @@
-"""Reading ranges of queues in a task: pull, cut, check, filter, decode. Holds no state.
+"""Reading of queue ranges in a task: pull, cut, check, filter, decode.
 
-Batches are bounded by `fetchBytesMax` and by what their compressed bodies inflate to, so memory
-grows neither with the range nor with what a producer wrote. A killed task leaves nothing behind,
-and the next attempt yields the same batches.
+`fetchBytesMax` and the inflated size of compressed bodies limit a batch. So memory grows neither
+with the range nor with a producer's data. A killed task leaves nothing, and the next attempt yields
+the same batches.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from rocketpy_proto.record.block.arrays import repeated
 if TYPE_CHECKING:
     from pyspark_rocketpy.transport.interface import SourceTransport
 
-# Of what is decoded where the records' own columns are not wanted: it tells how many there are.
+# Decoded if no column of the records is selected, to count them.
 _ANY_FIELD = pa.field("queueId", pa.int32())
 
 
 @dataclass(frozen=True, slots=True)
 class ReadConfig:
-    """How a task reads, and what it wants; plain values, since they travel to the executors.
+    """Configuration of a task's reads and its filter, sent to executors as plain values.
 
     `broker_name` is shown for ranges that do not name their broker.
     """
@@ -45,7 +45,7 @@ class ReadConfig:
 def read_ranges(
     config: ReadConfig, ranges: tuple[QueueRange, ...], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yields the messages of all ranges, in order. Empty batches are left out.
+    """Yields the messages of all ranges, in order, without empty batches.
 
     Raises DataLossError, ConnectionFailedError, BrokerError, OffsetError.
     """
@@ -58,7 +58,7 @@ def read_ranges(
 
 
 class _RangeReader:
-    """Decodes one range; `_offset` is the next one to deliver."""
+    """A decoder of one range; `_offset` is the next one to deliver."""
 
     def __init__(self, config: ReadConfig, part: QueueRange, schema: pa.Schema) -> None:
         self._wanted = config.wanted
@@ -71,7 +71,7 @@ class _RangeReader:
         self._offset = part.begin
 
     def batches(self, piece: RecordChunk) -> Iterator[pa.RecordBatch]:
-        """Returns the wanted messages of a piece. Raises OffsetError."""
+        """Returns the matching messages of a piece. Raises OffsetError."""
         self._offset = max(self._offset, piece.begin)
         block = checked_records(piece, self._range, self._offset, is_filtered=self._is_filtered)
         self._offset = int(block.header["queue_offset"][-1]) + 1
@@ -79,7 +79,7 @@ class _RangeReader:
         return batches if self._decoded == self._schema else map(self._completed, batches)
 
     def _completed(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Returns the batch with what its records do not tell."""
+        """Returns the batch with the column that its records do not have."""
         broker_name = repeated(self._broker_name, len(batch))
         columns = [
             broker_name if name == BROKER_NAME else batch.column(name)

@@ -1,8 +1,8 @@
-"""The source: a streaming reader and a batch reader.
+"""Streaming reader and batch reader.
 
-The streaming reader plans in one long-lived process, and a copy of it reads in the executors; it
-keeps nothing that a crash could lose, for Spark's checkpoint is the truth. What it reports to the
-broker is for other tools to see. Source: docs/design/spark_python_datasource.md sections 1 to 5.
+The streaming reader plans in one long-lived process, and a copy of it reads in the executors. A
+crash loses no state, since Spark's checkpoint has the positions. The reader reports progress to the
+broker only for other tools. Source: docs/design/spark_python_datasource.md sections 1 to 5.
 """
 
 from __future__ import annotations
@@ -51,18 +51,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 PlannedPartition = InputPartition | None
-# Our own limits are applied here, whatever Spark says; but Trigger.Once comes without this one.
+# The connector applies its own limits, whatever Spark's limit is. Trigger.Once does not pass this
+# one.
 _OWN_LIMITS = ReadMaxRows((1 << 63) - 1)
 
 
 @hide_tracebacks
 class RocketpyBatchReader(DataSourceReader):
-    """Reads once from startingOffsets to endingOffsets."""
+    """A reader of one batch from startingOffsets to endingOffsets."""
 
     def __init__(
         self, options: SourceOptions, schema: StructType, transport: SourceTransport
     ) -> None:
-        # Streams take no filters.
+        # Only batches take filters.
         from pyspark_rocketpy.source.pushdown import PushedFilters
 
         self._options = options
@@ -70,7 +71,10 @@ class RocketpyBatchReader(DataSourceReader):
         self._narrowing = PushedFilters()
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Raises OffsetError, OptionError, DataLossError, ConnectionFailedError."""
+        """Returns the tasks of the batch.
+
+        Raises OffsetError, OptionError, DataLossError, ConnectionFailedError.
+        """
         starting = boundaries.starting(self._options, boundaries.EARLIEST_NAME)
         ending = boundaries.ending(self._options)
         bounds = self._planner.existing()
@@ -94,10 +98,13 @@ class RocketpyBatchReader(DataSourceReader):
 
 @hide_tracebacks
 class RocketpyPushDownReader(RocketpyBatchReader):
-    """Takes Spark's filters. A class of its own, since Spark refuses it while its switch is off."""
+    """A batch reader with Spark's filters.
+
+    It is a class of its own, since Spark refuses it while its switch is off.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Uses what narrows the batch; all filters are given back for Spark to evaluate."""
+        """Uses filters that narrow the batch; returns all for Spark to evaluate."""
         self._narrowing = self._narrowing.of(filters)
         self._planner.tags = self._narrowing.tags_of(self._options.tags)
         return filters
@@ -105,7 +112,7 @@ class RocketpyPushDownReader(RocketpyBatchReader):
 
 @hide_tracebacks
 class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads for as long as the query runs."""
+    """A reader for as long as the query runs."""
 
     def __init__(
         self, options: SourceOptions, schema: StructType, transport: SourceTransport
@@ -126,15 +133,15 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._hidden: set[tuple[str, BrokerQueue]] = set()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Returns a mark by which Trigger.Once, which has no limits, is told apart."""
+        """Returns a mark that Trigger.Once, which has no limits, does not have."""
         return _OWN_LIMITS
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Pins the end: what arrives from now on is for the next run."""
+        """Pins the end: later messages are for the next run."""
         self._available_now_end = positions.latest_positions(self._planner.bounds())
 
     def initialOffset(self) -> Offset:
-        """Returns the query's first position. Asked twice, and answered alike within one run."""
+        """Returns the query's first position; a repeated call within one run returns the same."""
         if self._first is None:
             starting = boundaries.starting(self._options, boundaries.LATEST_NAME)
             bounds = self._planner.existing()
@@ -144,11 +151,11 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._first
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """How far the next batch goes; `start` itself when there is nothing to read.
+        """Returns the end of the next batch; `start` itself if there is nothing to read.
 
-        Spark has committed everything before `start`, so that is what the broker is told: a
-        query that is idle or done then has no lag. A query that had nothing to do waits at the
-        broker for a change.
+        Spark has committed everything before `start`, so this is the progress reported to the
+        broker. An idle or finished query then has no lag. A query that had nothing to do waits at
+        the broker for a change.
         """
         listed = positions_of(start)
         origin = Origin.of(start)
@@ -162,7 +169,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         standing = self._planner.standing(checkpoint, answer, seen, recovery_id)
         self._settle(standing)
         if not is_first_offset(start):
-            # Behind a cut, so that the group is not where others are to read first.
+            # After a cut, so that the group's progress excludes messages that are not read yet.
             self._report(standing.reached, standing.epochs)
         if not standing.is_cut:
             self._uncut = start, self._planner.queries.recovery_id
@@ -174,7 +181,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._end_of(standing, limited=limit == _OWN_LIMITS)
         new = standing.new_in(end)
         is_same = joined(end, standing.kept) == checkpoint.places
-        # A place may be the same number in a topic that was made again.
+        # A position may have the same number in a recreated topic.
         self._idle = is_same and not standing.lost and not new
         if self._idle:
             return start
@@ -185,7 +192,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return next_offset(end, start, group, new, origin, standing.kept)
 
     def _settle(self, standing: Standing) -> None:
-        """Raises DataLossError, or logs what is lost; what is out of reach once."""
+        """Raises DataLossError, or logs lost messages; logs messages out of reach once."""
         told, self._hidden = self._hidden, {(loss.topic, loss.queue) for loss in standing.hidden}
         fails = self._options.fail_on_data_loss
         news = [loss for loss in standing.hidden if fails or (loss.topic, loss.queue) not in told]
@@ -197,7 +204,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return recovery_id if start == known else Origin.of(start).recovery_id
 
     def _end_of(self, standing: Standing, *, limited: bool) -> Positions:
-        """Where the next batch ends."""
+        """Returns the end of the next batch."""
         begin, end = standing.begin, standing.end
         if self._available_now_end is not None:
             end = positions.pinned(self._available_now_end, standing.reached, begin, end)
@@ -206,7 +213,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._admission.limited(begin, end, self._planner.queries.limit_bytes)
 
     def reportLatestOffset(self) -> Offset:
-        """Returns the ends of the queues, and how far behind them the next batch leaves the query."""
+        """Returns the ends of the queues, and the query's lag after the next batch."""
         seen, group = self._seen or {}, self._options.consumer_group
         latest = first_offset(positions.latest_positions(seen), group)
         lag = {
@@ -222,7 +229,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offsetTable": latest["offsetTable"], "lag": lag}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """Tasks of one micro-batch.
+        """Returns the tasks of one micro-batch.
 
         Raises OffsetError, DataLossError, OtherStoreError, ConnectionFailedError.
         """
@@ -236,7 +243,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.read(partition)
 
     def commit(self, end: Offset) -> None:
-        """Reports a batch that Spark has committed; the last one is reported by latestOffset."""
+        """Reports a batch that Spark has committed; latestOffset reports the last one."""
         self._report(positions_of(end), Origin.of(end).epochs)
 
     def _report(self, reached: Positions, epochs: Epochs) -> None:
@@ -245,6 +252,6 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._reported = reached
 
     def __getstate__(self) -> dict[str, Any]:
-        """Executors need no planning results, only what `read` takes."""
+        """Returns the state that `read` needs, without planning results."""
         planning: dict[str, Any] = {"_first": None, "_seen": None, "_planned": {}, "_reported": {}}
         return {**self.__dict__, **planning, "_uncut": (None, ""), "_hidden": set()}

@@ -1,7 +1,8 @@
-"""A streaming reader that only says why there is none. Holds no state but the error.
+"""Streaming reader that only raises an error, its only state.
 
-Where `streamReader` itself raises, PySpark's source process stumbles over its own clean-up and
-ends with an error of its own. So what is wrong is told at the first call, which follows at once.
+If `streamReader` itself raises, PySpark's source process fails in its own clean-up and ends with an
+error of its own. So this reader raises the connector's error at the first call, which follows at
+once.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from pyspark_rocketpy.errors import RocketpyError
 from pyspark_rocketpy.offsets import Offset
 from pyspark_rocketpy.tracebacks import hide_tracebacks
 
-if TYPE_CHECKING:  # A PySpark that is too old to have it is refused here too.
+if TYPE_CHECKING:  # An old PySpark without this module is refused here too.
     import pyarrow as pa
     from pyspark.sql.streaming.datasource import ReadLimit
 
 
 @hide_tracebacks
 class RefusedStreamReader(DataSourceStreamReader):
-    """Raises its error whatever Spark asks first."""
+    """A reader that raises its error at any call."""
 
     def __init__(self, error: RocketpyError) -> None:
         self._error = error

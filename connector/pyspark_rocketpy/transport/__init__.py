@@ -1,1 +1,1 @@
-"""The ways to a broker: an interface that source and sink use, and a folder for each protocol."""
+"""Transports to a broker: a common interface, a folder for each protocol."""

@@ -1,9 +1,8 @@
-"""How ranges of queues share a number of bytes. Pure functions, no state.
+"""Shares of a number of bytes among ranges of queues.
 
-The ranges' first messages are granted in the order in which they were stored, as far as they fit,
-and the oldest in any case: so the messages of a small queue never wait for ever behind a large one.
-What is left of the bytes is shared by those ranges in proportion to the bytes that they have
-besides.
+Ranges get their first messages in the order in which the messages were stored, as far as they fit.
+The oldest one is granted in any case. So a large queue never starves a small one. These ranges
+share the remaining bytes in proportion to their own remaining bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from itertools import accumulate
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A range as far as the broker has looked: bytes of `count` offsets, with `count_left` behind.
+    """The measured part of a range: bytes of `count` offsets; `count_left` offsets follow.
 
-    The first message with bytes lies in the log where `first_physical_offset` says.
+    `first_physical_offset` is the log offset of the first message with bytes.
     """
 
     bytes: int = 0
@@ -28,7 +27,7 @@ class Measured:
     first_physical_offset: int = 0
 
     def joined(self, behind: Measured) -> Measured:
-        """Returns both as one; `behind` goes on where this one ends."""
+        """Returns both as one; `behind` starts where this one ends."""
         first = self if self.first_bytes else behind
         return Measured(
             self.bytes + behind.bytes,
@@ -40,12 +39,12 @@ class Measured:
 
     @property
     def bytes_estimated(self) -> int:
-        """Of the whole range: those behind are taken to be as large as those before."""
+        """Bytes of the whole range; the offsets left are assumed to be of average size."""
         return self.bytes + self.bytes * self.count_left // max(self.count, 1)
 
 
 def shares(ranges: Sequence[Measured], bytes_max: int) -> list[int]:
-    """How many bytes each range may have, where they have more than `bytes_max` together."""
+    """Returns the bytes for each range, for ranges with more than `bytes_max` bytes in all."""
     budgets = [0] * len(ranges)
     full = [number for number, each in enumerate(ranges) if each.bytes]
     if not full:

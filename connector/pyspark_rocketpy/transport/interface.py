@@ -1,8 +1,8 @@
-"""What source and sink need of a broker, whatever protocol it speaks.
+"""Interfaces of a transport, for source and sink, for any protocol.
 
-A transport is a plain value: it is pickled into tasks and connects when it is first used. Every
-call goes to the first address that answers, and is repeated while retries are left, where a
-repetition is harmless. Holds no state.
+A transport is a plain value: it is pickled into tasks and connects at its first use. Every call
+goes to the first address that answers. A call is repeated while retries are left, if a repetition
+is harmless.
 
 `tests/unit/connector/transport/contract.py` opens the suite that every transport passes.
 """
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 class OffsetQueries(Protocol):
-    """What planning asks. Each method raises ConnectionFailedError, BrokerError.
+    """Queries of a planner. Each method raises ConnectionFailedError, BrokerError.
 
-    A busy broker and a broken call are met by asking again, within the retries. Before the first
-    answer a connection that fails is an error at once, as a wrong address is one.
+    A query is repeated, within the retries, after a busy broker or a broken call. A connection that
+    fails before the first answer is an error at once, as a wrong address is.
     """
 
     def bounds(
@@ -43,15 +43,15 @@ class OffsetQueries(Protocol):
         wait_ms_max: int = 0,
         recovery_id: str = "",
     ) -> Bounds:
-        """Bounds and committed offsets of every queue of the topics that exist.
+        """Returns bounds and committed offsets of every queue of the topics that exist.
 
-        With `wait_ms_max` the answer may wait until it differs from `known`, or until that many
-        milliseconds have passed. Where the store has newer recoveries than the one given, the
-        answer comes at once, and says where queues were cut.
+        The answer may wait up to `wait_ms_max` until it differs from `known`. It comes at once if
+        the store has newer recoveries than the one given. It then reports the offsets at which
+        queues were cut.
         """
 
     def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
-        """Bounds of queues with these places, also where topics have fewer queues for reading now.
+        """Returns bounds of queues with these positions, also of queues that are no longer read.
 
         Queues that the broker does not know, or that do not answer, are missing. Cuts are answered
         as by `bounds`.
@@ -59,84 +59,87 @@ class OffsetQueries(Protocol):
 
     @property
     def store_id(self) -> str:
-        """The store that the queries are about: the one required, or the first that answered.
+        """The store of the queries: the required one, or the first that answered.
 
-        Empty before, and where the broker knows of no ids.
+        Empty before the first answer, and for a broker without ids.
         """
 
     @property
     def recovery_id(self) -> str:
-        """The store's newest recovery when `bounds` was answered last.
+        """The store's newest recovery at the last answer to `bounds`.
 
-        Empty before, and where the broker knows of none.
+        Empty before the first answer, and for a broker without recoveries.
         """
 
     @property
     def unanswered(self) -> ConnectionFailedError | BrokerError | None:
-        """Why queues are missing in the last answer to `bounds`; None where none are.
+        """The reason for queues missing in the last answer to `bounds`; None if none are missing.
 
-        A cluster answers also while a broker that has queues does not.
+        A cluster also answers while a broker that has queues does not.
         """
 
     def require_store(self, store_id: str) -> None:
-        """From now on no other store may answer; an empty id requires nothing.
+        """Requires this store for every later answer; an empty id requires nothing.
 
-        Every method then raises OtherStoreError where one does, and so do those of the tasks.
+        Every method, also in the tasks, then raises OtherStoreError if another store answers.
         """
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
-        """Returns the first offset of each queue stored at or after its time; None where there is none."""
+        """Returns the first offset of each queue stored at or after its time.
+
+        None stands for a queue without such an offset.
+        """
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
-        """Returns the end of each range, cut back so that all their records have at most `bytes_max`.
+        """Returns the ends of the ranges, cut so that all their records have at most `bytes_max`.
 
         At least one message is left.
         """
 
     def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
-        """Returns the parts of the ranges in which messages with one of the keys can be, in their order.
+        """Returns the parts of the ranges, in order, that may hold messages with one of the keys.
 
-        Elsewhere there are none. A broker that cannot tell answers with whole ranges.
+        The rest of the ranges holds none. A broker that cannot search by key answers with whole
+        ranges.
         """
 
     def expression_fault(self, expression: str) -> str | None:
-        """What is wrong with an SQL92 expression, and where; None if it can be pulled with."""
+        """Returns the fault of an SQL92 expression and its place; None if a pull can use it."""
 
     def broker_name(self) -> str:
-        """Returns the name of the broker that answers; a machine room stands in it before an @."""
+        """Returns the name of the broker that answers; a part before an @ is its machine room."""
 
     def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
-        """Reports a group's progress, which replaces what it has reported before.
+        """Commits a group's progress, which replaces its previous commit.
 
-        Nothing is reported where a topic has another epoch than the one given for it.
+        Nothing is committed for a topic that has another epoch than the one given for it.
         """
 
 
 class SourceTransport(Protocol):
-    """What the source needs."""
+    """Calls of the source."""
 
     def offset_queries(self) -> OffsetQueries:
-        """Queries of one planner."""
+        """Returns the queries of one planner."""
 
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
-        """Returns the records of a range, as they come: in order, each once, through broken connections.
+        """Yields the records of a range in order, each once, also over broken connections.
 
-        Pieces join without gaps but for messages that are lost. Closing the generator ends the
-        pull. Raises DataLossError where messages are gone and that is to fail, also with their
-        topic, or where another topic has its name;
-        OtherStoreError where a broker with another store than that of `options` answers,
-        ConnectionFailedError, BrokerError.
+        Chunks join without gaps but for lost messages. Closing the generator ends the pull. Raises
+        DataLossError if messages are gone, also with their topic, and that is to fail. Raises
+        DataLossError also if another topic has the name. Raises OtherStoreError if a broker answers
+        with another store than that of `options`. Raises ConnectionFailedError, BrokerError.
         """
 
 
 class BlockWriter(Protocol):
     """The blocks of one task, all for one store: the first that answered.
 
-    `close` it, whatever happened.
+    The caller must call `close`, also after errors.
     """
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
-        """Returns the queues that each topic has for writing, by which blocks say where they go.
+        """Returns each topic's queues for writing; their numbers are the destinations of blocks.
 
         Raises BrokerError for a topic that does not exist, ConnectionFailedError.
         """
@@ -145,59 +148,59 @@ class BlockWriter(Protocol):
         """Sends a block; waits while too many are unacknowledged.
 
         Blocks for one queue are stored in the order of their sends. Raises BrokerError for a
-        refused block, OtherStoreError where another store answers, ConnectionFailedError.
+        refused block, OtherStoreError if another store answers, ConnectionFailedError.
         """
 
     def finish(self) -> bytes:
-        """Waits for every acknowledgement; return the task's part of the batch's commit.
+        """Waits for every acknowledgement; returns the task's part of the batch's commit.
 
-        The part is empty where there is nothing to commit. Raises CommitError where the broker has
-        kept something else than what was sent, BrokerError, ConnectionFailedError.
+        The part is empty if there is nothing to commit. Raises CommitError if the broker has kept
+        other data than the task sent. Raises BrokerError, ConnectionFailedError.
         """
 
     def close(self) -> None:
-        """Ends, in whatever state."""
+        """Ends the writer, in whatever state it is."""
 
 
 class SinkTransport(Protocol):
-    """What the sink needs."""
+    """Calls of the sink."""
 
     def limits(self) -> BrokerLimits:
-        """What the broker takes. Raises ConnectionFailedError."""
+        """Returns the limits of the broker. Raises ConnectionFailedError."""
 
     def block_writer(self, attempt: Attempt | None) -> BlockWriter:
-        """Returns a writer of blocks that are staged, or, without an attempt, of blocks that show at once.
+        """Returns a writer of staged blocks or, without an attempt, of blocks that show at once.
 
-        Staged blocks show with their batch. A newer job for the same batch or a later one puts
-        away what this one has staged; its blocks are then refused.
+        Staged blocks show with their batch. A newer job for the same batch or a later one discards
+        the blocks staged by this job. The broker then refuses further blocks of this job.
         """
 
     def commit_batch(self, parts: Sequence[bytes], batch_id: int) -> CommittedBatch:
-        """Shows what the tasks of one job have staged, all of it, once.
+        """Shows everything that the tasks of one job have staged, once.
 
-        Where this batch or a later one was committed before, nothing new shows. Waits for as long
-        as the batch gets on. A repetition is harmless. Raises CommitError where the parts are none,
-        do not belong together, or are of another batch, and where the commit stands still;
-        OtherStoreError where a broker answers that the tasks did not stage at; BrokerError,
-        ConnectionFailedError.
+        Nothing new shows if this batch or a later one was committed before. Waits for as long as
+        the batch makes progress. A repetition is harmless. Raises CommitError if the parts are
+        none, do not belong together, or are of another batch. Raises CommitError also if the commit
+        makes no progress. Raises OtherStoreError if a broker answers that is not the one with the
+        staged blocks. Raises BrokerError, ConnectionFailedError.
         """
 
     def abort_batch(self, job: BatchJob) -> None:
-        """Removes what a job has staged, unless it was committed.
+        """Removes the staged blocks of a job, unless it was committed.
 
         Raises BrokerError, ConnectionFailedError.
         """
 
 
 class RetryTransport(Protocol):
-    """What sending back needs."""
+    """Calls of `send_back`."""
 
     def send_back(
         self, group: str, messages: Sequence[MessageToSendBack], reconsume_times_max: int | None
     ) -> SentBack:
-        """Let the group have these messages once more; all are stored when it returns.
+        """Sends messages back for the group to consume again; all are stored when it returns.
 
-        Sent again over broken connections, so a message may come twice. Without a maximum the
-        group's own counts. Raises BrokerError for a message that cannot be sent back, which others
-        may have been by then; ConnectionFailedError.
+        Messages are sent again after broken connections, so a message may come twice. The group's
+        own maximum applies if none is given. Raises BrokerError for a message that cannot be sent
+        back; other messages may have been sent back by then. Raises ConnectionFailedError.
         """

@@ -1,13 +1,13 @@
-"""Where batches end: after the same records, however responses came. Pure functions, no state.
+"""Batch ends that depend on the records alone, not on the responses.
 
-A response may be short, for a segment of the log ended, the connection broke, or a filter left
-messages out. So responses are cut and joined again: a batch takes records for as long as their
-bytes stay within a maximum. A range that is read twice gives the same batches. The broker
-fills responses by the same rule, so that as a rule a response is a batch, and nothing is copied.
+A response may be short: a log segment ended, the connection broke, or a filter left messages out.
+So responses are cut and joined again. A batch takes records while their bytes stay within a
+maximum. A range that is read twice gives the same batches. The broker fills responses by the same
+rule. So a response usually is a batch, and nothing is copied.
 
-Each piece accounts for every offset of its range, whichever transport brings it. Offsets without a
-record are a filter's work, a loss that the transport has raised or logged, or a wrong answer: an
-error.
+Each chunk accounts for every offset of its range, whichever transport brings it. Offsets without a
+record have one of three causes: a filter, a loss that the transport has raised or logged, or a
+wrong answer. A wrong answer is an error.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from rocketpy_proto.record import (
 
 @dataclass(frozen=True, slots=True)
 class RecordChunk:
-    """Records back to back, with their sizes: those that a queue holds of offsets [begin, end).
+    """Records of a queue's offsets [begin, end), back to back, with their sizes.
 
-    Where a filter leaves some out, there are fewer records than offsets, and the parts of a piece
-    that was cut share its offsets.
+    There are fewer records than offsets if a filter leaves some out. The parts of a chunk that was
+    cut then share its offsets.
     """
 
     begin: int
@@ -42,7 +42,7 @@ class RecordChunk:
     sizes: NDArray[np.int32]
 
     def split(self, count: int) -> tuple[RecordChunk, RecordChunk]:
-        """Returns the first `count` records, and the others."""
+        """Returns the first `count` records, and the remaining ones."""
         is_gapless = self.end - self.begin == len(self.sizes)
         place = int(self.sizes[:count].sum())
         return (
@@ -62,9 +62,9 @@ class RecordChunk:
 
 
 def cut(pieces: Iterable[RecordChunk], bytes_max: int) -> Iterator[RecordChunk]:
-    """Yields the same records in pieces of up to `bytes_max` bytes, but at least one record.
+    """Yields the same records in chunks of up to `bytes_max` bytes, but at least one record.
 
-    Offsets that were lost end a piece, too.
+    Lost offsets also end a chunk.
     """
     parts: list[RecordChunk] = []
     for piece in pieces:
@@ -81,14 +81,14 @@ def cut(pieces: Iterable[RecordChunk], bytes_max: int) -> Iterator[RecordChunk]:
 
 
 def _fitting(piece: RecordChunk, parts: list[RecordChunk], bytes_max: int) -> int:
-    """How many records of `piece` fit behind those of `parts`."""
+    """Returns how many records of `piece` fit after the records of `parts`."""
     gathered = sum(len(part.records) for part in parts)
     fitting = int(np.searchsorted(np.cumsum(piece.sizes), bytes_max - gathered, "right"))
     return max(fitting, 0 if gathered else 1)
 
 
 def _joined(parts: list[RecordChunk]) -> Iterator[RecordChunk]:
-    """Yields the parts as one piece; none where they have no records."""
+    """Yields the parts as one chunk; nothing if they have no records."""
     filled = [part for part in parts if len(part.sizes)]
     if len(filled) > 1:
         records = memoryview(b"".join(part.records for part in filled))
@@ -101,9 +101,9 @@ def _joined(parts: list[RecordChunk]) -> Iterator[RecordChunk]:
 def accounted(
     pieces: Iterable[RecordChunk], part: QueueRange, *, is_filtered: bool
 ) -> Iterator[RecordChunk]:
-    """Yields the pieces, each of which goes on after the one before it.
+    """Yields the chunks, after checking that each one continues the previous one.
 
-    Raises OffsetError, also where a piece without a filter has fewer records than offsets.
+    Raises OffsetError, also if a chunk without a filter has fewer records than offsets.
     """
     offset = part.begin
     for piece in pieces:
@@ -119,7 +119,7 @@ def accounted(
 def checked_records(
     piece: RecordChunk, part: QueueRange, offset: int, *, is_filtered: bool
 ) -> RecordBlock:
-    """Returns the records of a piece, which are whole, and the range's own from `offset` on.
+    """Returns the records of a chunk, checked to be whole and the range's own from `offset` on.
 
     Raises OffsetError.
     """
@@ -139,7 +139,7 @@ def checked_records(
 
 
 def wrong_answer(part: QueueRange, offset: int, reason: str) -> OffsetError:
-    """Returns the error for an answer that contradicts itself, or what was asked for."""
+    """Returns the error for an answer that contradicts itself or the request."""
     return OffsetError(
         f"{part.rest(offset)}: the broker sent other records than asked for: {reason}; "
         "restart it to have its consume queues checked"
@@ -149,10 +149,10 @@ def wrong_answer(part: QueueRange, offset: int, reason: str) -> OffsetError:
 def lost_end(
     offset: int, end: int, *, next_offset: int, min_offset: int, max_offset: int, is_moved: bool
 ) -> int | None:
-    """Returns where the offsets end that an answer without records says are gone.
+    """Returns the end of the offsets that are gone according to an answer without records.
 
-    None where the queue still holds `offset`: such an answer means nothing, and may pass. A broker
-    that moves a group's offset (`is_moved`) names a next offset that says nothing of messages.
+    None if the queue still holds `offset`: such an answer means nothing, and may pass. A broker
+    that moves a group's offset (`is_moved`) names a next offset that says nothing about messages.
     """
     if next_offset > offset and not is_moved:
         return min(next_offset, end)

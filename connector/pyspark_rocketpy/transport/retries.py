@@ -1,6 +1,6 @@
-"""Trying again: which faults pass, how often they are met in a row, how long to wait between.
+"""Retries: errors that may pass, the retry limit, and the waits.
 
-Holds no state but the count of failures of one call or stream; the waits go by `clock`.
+State is the count of failures of one call or stream. The waits use `clock`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pyspark_rocketpy.transport.values import RetryPolicy
 
 T = TypeVar("T")
 BACKOFF_MS_MAX = 5_000
-# Doublings after which any wait is as long as it gets.
+# Doublings after which any wait has reached its limit.
 _DOUBLINGS_MAX = 13
 
 PassingError = ConnectionFailedError | BrokerBusyError
@@ -22,12 +22,12 @@ PASSING_ERRORS = (ConnectionFailedError, BrokerBusyError)
 
 
 def backoff_ms(first_ms: int, failures: int) -> int:
-    """Returns the wait after so many failures in a row: it doubles, up to a limit."""
+    """Returns the wait after `failures` failures in a row: it doubles, up to a limit."""
     return min(first_ms << min(failures, _DOUBLINGS_MAX), BACKOFF_MS_MAX)
 
 
 class Retries:
-    """The failures in a row of one call or stream; `disconnect` drops a broken connection."""
+    """Failures in a row of one call or stream; `disconnect` drops a broken connection."""
 
     def __init__(self, policy: RetryPolicy, disconnect: Callable[[], None]) -> None:
         self._policy = policy
@@ -35,14 +35,14 @@ class Retries:
         self._failures = 0
 
     def pause(self, error: PassingError) -> None:
-        """Waits before the next try. Raises `error` where there have been too many, or none helps.
+        """Waits before the next try. Raises `error` after too many failures, or if no retry helps.
 
-        After a broken connection the next try asks all endpoints again.
+        The next try after a broken connection asks all endpoints again.
         """
         clock.sleep_ms(self.wait_ms(error))
 
     def wait_ms(self, error: BrokerError | ConnectionFailedError) -> int:
-        """Returns the same without waiting: how long that is to take."""
+        """Returns the wait of `pause` without waiting; raises as `pause`."""
         if isinstance(error, ConnectionFailedError):
             self._disconnect()
             if error.is_lasting:
@@ -54,7 +54,7 @@ class Retries:
         return wait_ms
 
     def succeeded(self) -> None:
-        """Starts counting from zero."""
+        """Resets the count of failures."""
         self._failures = 0
 
 
@@ -63,9 +63,9 @@ def retried(
     call: Callable[[], T],
     passing: tuple[type[PassingError], ...] = PASSING_ERRORS,
 ) -> T:
-    """Returns what `call` returns, which must be harmless to repeat.
+    """Returns the result of `call`, which must be harmless to repeat.
 
-    Raises what does not pass, and what has not passed after the retries.
+    Raises errors that do not pass, and errors that have not passed after the retries.
     """
     retries = Retries(policy, lambda: None)
     while True:

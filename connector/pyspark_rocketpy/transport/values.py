@@ -1,7 +1,7 @@
-"""What source, sink and transports tell each other. Plain values, which travel to tasks; no state.
+"""Values shared by source, sink and transports. They travel to tasks.
 
-Positions, bounds and ranges of queues are those of `offsets`; pieces of records are in `cutting`.
-What only writing needs is in `writing_values`.
+Positions, bounds and ranges of queues are in `offsets`, record chunks in `rebatching`. Values for
+writing alone are in `write_values`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rocketpy_proto.model.topic_pattern import TopicPattern
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How patient to be with a broker that is away or busy; the wait doubles with each retry."""
+    """Limits of retries while a broker is away or busy; the wait doubles with each retry."""
 
     times_max: int
     backoff_ms: int
@@ -24,10 +24,10 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """The largest body and request that a broker takes, and a segment of its log, in bytes.
+    """The largest body and request that a broker takes, and its log segment size, in bytes.
 
-    No block is larger than a segment; 0 stands for an unknown size. A body has `body_bytes_min` at
-    least.
+    No block is larger than a segment; 0 stands for an unknown size. A body has at least
+    `body_bytes_min`.
     """
 
     body_bytes_max: int
@@ -43,18 +43,18 @@ class Subscription:
     topics: tuple[str, ...]
     topic_pattern: str | None
     consumer_group: str
-    # One more, which may be there or not.
+    # A further topic, which need not exist.
     retry_topic: str | None = None
-    # Whether what the group has committed counts; a cluster is asked for it only then.
+    # True if committed offsets of the group count; a cluster is asked for them only then.
     wants_committed: bool = False
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Every topic that is asked for by its name."""
+        """Every topic that the query reads by its name."""
         return self.topics if self.retry_topic is None else (*self.topics, self.retry_topic)
 
     def reads(self, topics: Iterable[str]) -> frozenset[str]:
-        """Returns those of the topics that the query reads."""
+        """Returns the given topics that the query reads."""
         names = list(topics)
         found = set(self.named).intersection(names)
         if self.topic_pattern is not None:
@@ -74,21 +74,21 @@ class QueueTime:
 
     @classmethod
     def of(cls, topic: str, queue: BrokerQueue, timestamp_ms: int) -> QueueTime:
-        """For a queue."""
+        """Returns the time for a queue."""
         return cls(topic, queue.queue_id, timestamp_ms, queue.broker_name)
 
     @property
     def queue(self) -> BrokerQueue:
-        """Which of the topic's queues."""
+        """The queue of the topic."""
         return BrokerQueue(self.broker_name, self.queue_id)
 
 
 @dataclass(frozen=True, slots=True)
 class PullOptions:
-    """How to pull ranges, and what is to be left out at the broker.
+    """Options of pulls of ranges, with the filter that the broker applies.
 
-    Wanted are messages with one of `tags_codes`, none for all; or those that an SQL92 `expression`
-    matches.
+    Wanted messages have one of `tags_codes` (an empty tuple wants all) or match an SQL92
+    `expression`.
     """
 
     consumer_group: str
@@ -96,13 +96,13 @@ class PullOptions:
     fail_on_data_loss: bool
     tags_codes: tuple[int, ...] = ()
     expression: str | None = None
-    # The store that the ranges are of, and its newest recovery when they were planned; empty: any.
+    # The ranges' store, and its newest recovery when they were planned; empty: any.
     store_id: str = ""
     recovery_id: str = ""
-    # The tags themselves, for brokers that know no codes.
+    # The tags themselves, for brokers that do not filter by code.
     tags: tuple[str, ...] = ()
 
     @property
     def is_filtered(self) -> bool:
-        """True if something may be left out."""
+        """True if the broker may leave messages out."""
         return bool(self.tags_codes) or self.expression is not None

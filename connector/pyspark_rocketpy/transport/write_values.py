@@ -1,6 +1,6 @@
-"""What sink and retries tell a transport, and what it answers with. Plain values, no state.
+"""Values that sink and retries exchange with a transport.
 
-Apart from the source's, since each of these classes takes a new process most of a millisecond.
+They are apart from the source's: each class costs a new process most of a millisecond.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 
-# A record's size, which travels beside it.
+# Bytes of a record's size, which travels beside the record.
 SIZE_BYTES = 4
-# The `delay` of blocks whose messages wait for times of their own; levels lie below it.
+# The `delay` of blocks with a delivery time for each message; delay levels are below it.
 DELAY_TIMED = 255
 
 
@@ -19,9 +19,9 @@ DELAY_TIMED = 255
 class Block:
     """Records of one queue, or of their OWN_QUEUES, back to back; sizes are big-endian int32.
 
-    The queue's id counts through all brokers of the topic; see WriteQueues. `delay` is the level by
-    which all of them wait; 0 for none, DELAY_TIMED for times. One that `is_movable` may go to
-    another queue where its own is away: no row has asked for it.
+    The queue id counts through all brokers of the topic; see WriteQueues. `delay` is the delay
+    level of all records; 0 is no delay, DELAY_TIMED a time for each. A block that `is_movable` may
+    go to another queue while its own is away: no row has asked for the queue.
     """
 
     topic: str
@@ -34,17 +34,17 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class WriteQueues:
-    """A topic's queues for writing, in one numbering: each broker's stand behind the last one's.
+    """A topic's queues for writing, numbered broker after broker.
 
-    `nums` says how many each broker has, by its name, in the order of the names; the one broker
-    that needs no name has the name "".
+    `nums` has the number of queues of each broker by name, in the order of the names. A single
+    broker without a name has the name "".
     """
 
     nums: dict[str, int]
 
     @property
     def count(self) -> int:
-        """How many queues there are."""
+        """The number of queues."""
         return sum(self.nums.values())
 
     @property
@@ -54,9 +54,9 @@ class WriteQueues:
         return dict(zip(self.nums, ends, strict=False))
 
     def at(self, broker_name: str) -> range | None:
-        """Returns the numbers of a broker's queues; None where it has none.
+        """Returns the numbers of a broker's queues; None if it has none.
 
-        Without a name they are those of the only broker, and None where there are several.
+        An empty name means the only broker; None if there are several.
         """
         if not broker_name and len(self.nums) == 1:
             (broker_name,) = self.nums
@@ -66,7 +66,7 @@ class WriteQueues:
         return range(first, first + self.nums[broker_name])
 
     def place(self, number: int) -> tuple[str, int]:
-        """Returns the broker that has the queue of this number, and the queue's id there."""
+        """Returns the broker of the queue with this number, and the queue's id there."""
         names, firsts = list(self.nums), list(self.firsts.values())
         index = bisect_right(firsts, number) - 1
         return names[index], number - firsts[index]
@@ -74,10 +74,11 @@ class WriteQueues:
 
 @dataclass(frozen=True, slots=True)
 class MessageToSendBack:
-    """A message that could not be consumed, by its place in the log.
+    """A message that could not be consumed, by its log offset.
 
-    What lies there must have this topic, now or at first, and this offset id, where they are not
-    empty. `delay_level` 0: by the number of its failures; below 0: it is given up.
+    The message there must have this topic, now or originally, and this offset id, unless these are
+    empty. A `delay_level` of 0 follows the number of its failures; below 0 the message is a dead
+    letter.
     """
 
     commit_log_offset: int
@@ -88,10 +89,10 @@ class MessageToSendBack:
 
 @dataclass(frozen=True, slots=True)
 class SentBack:
-    """How many messages were sent back; two of them can be added.
+    """Counts of messages that were sent back; two of these can be added.
 
-    `retries` come again, `dead_letters` were given up, and `dropped` are gone, as the group has no
-    retry queues.
+    `retries` are delivered again, and `dead_letters` are given up. `dropped` are gone: the group
+    has no retry queues.
     """
 
     retries: int = 0
@@ -108,7 +109,7 @@ class SentBack:
 
 @dataclass(frozen=True, slots=True)
 class BatchName:
-    """Who writes, and which of its batches; both the same when the batch is written again."""
+    """A writer and the id of a batch; both stay the same when the batch is written again."""
 
     writer_id: str
     batch_id: int
@@ -118,7 +119,8 @@ class BatchName:
 class BatchJob:
     """One run of a job that writes a batch once; its token is never used twice, and never 0.
 
-    `is_single`: the writer writes this one batch, and its id never comes back.
+    A job that `is_single` has a writer with this one batch, and the writer's id is never used
+    again.
     """
 
     batch: BatchName
@@ -137,10 +139,10 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """The writer's last committed batch, as a commit has found or made it.
+    """The writer's last committed batch after a commit.
 
-    `is_own`: it is the one that was to be committed, and this very job has committed it.
-    `record_count` of its `record_count_decided` messages show; fewer, where some were lost.
+    `is_own`: it is the batch of this commit, committed by this job. `record_count` of its
+    `record_count_decided` messages show; there are fewer if some were lost.
     """
 
     batch_id: int
@@ -151,7 +153,7 @@ class CommittedBatch:
 
 @dataclass(frozen=True, slots=True)
 class CommitTimeouts:
-    """How long to wait for the answer to one call, and for a commit that gets no further; in ms."""
+    """Timeouts in ms: for the answer to one call, and for a commit without progress."""
 
     call_ms_max: int
     standstill_ms_max: int

@@ -1,1 +1,1 @@
-"""RocketMQ's words once: codes, ids, names and column types."""
+"""RocketMQ's codes, ids, names and column types."""

@@ -1,6 +1,7 @@
-"""Numbers of requests, of results and of languages. Source: docs/design/remoting.md section 2. No state.
+"""Numbers of requests, results and languages.
 
-Commands carry plain numbers, for a peer may be newer than this table.
+Commands carry plain numbers, since a peer may be newer than this table. Source:
+docs/design/remoting.md section 2.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What is asked: of a broker, of a name server or, by a broker, of a client."""
+    """Requests to a broker or a name server, or from a broker to a client."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -108,7 +109,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How a request went. 209 to 211 are ACL failures in 4.9."""
+    """Results of requests. 209 to 211 are ACL failures in 4.9."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -158,7 +159,7 @@ class ResponseCode(IntEnum):
 
 
 class Language(IntEnum):
-    """What the sender is written in: the number of a binary header; JSON has the name."""
+    """Languages of senders: the number of a binary header; JSON has the name."""
 
     JAVA = 0
     CPP = 1

@@ -1,6 +1,6 @@
-"""The columns of a message as Spark and Arrow show them: names and types. Holds no state.
+"""Names and types of a message's columns in Spark and Arrow.
 
-Apart from the codec, since whoever plans a read names columns and decodes none.
+A module apart from the codec: the planner of a read names columns and decodes none.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
-# Every column, in Spark's order. tags, keys and messageGroup are null where absent, times where
-# Spark cannot show them, bodyError where the body is as its producer gave it.
+# Every column, in Spark's order. tags, keys and messageGroup are null if absent. Times are null if
+# Spark cannot represent them. bodyError is null if the body is as its producer sent it.
 COLUMN_TYPES: Mapping[str, pa.DataType] = {
     "topic": pa.string(),
     "queueId": pa.int32(),

@@ -1,8 +1,8 @@
-"""The handle by which a message is taken back before its delivery time. Holds no state.
+"""Handle that recalls a message before its delivery time.
 
-Base64, in the alphabet for URLs, of `v1 TOPIC BROKER TIME KEY`, parted by blanks. TIME, in ms,
-lies within the second before the delivery time by which RocketMQ's timer counts, and KEY is the
-unique key. Any sender can make it. Source: docs/design/broker_behaviour.md section 1.7.
+URL-safe Base64 of `v1 TOPIC BROKER TIME KEY`, separated by blanks. TIME, in ms, is within the
+second before the delivery time by which RocketMQ's timer counts. KEY is the unique key. Any sender
+can build a handle. Source: docs/design/broker_behaviour.md section 1.7.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 VERSION = "v1"
 SECOND_MS = 1_000
 _PARTS = 5
-# Names of a topic, a broker and a unique key are shorter by far.
+# Names of a topic and a broker, and a unique key, are much shorter.
 _HANDLE_CHARACTERS_MAX = 4_096
 _DIGITS_MAX = 15
 
 
 class MalformedHandleError(Exception):
-    """What was given is no recall handle."""
+    """A text that is no recall handle."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """What a handle names."""
+    """The parts of a recall handle."""
 
     topic: str
     broker_name: str
@@ -40,13 +40,13 @@ class RecallHandle:
         return cls(topic, broker_name, (deliver_ms - 1) // SECOND_MS * SECOND_MS + 1, unique_key)
 
     def encode(self) -> str:
-        """As senders keep it."""
+        """Returns the text that senders keep."""
         text = f"{VERSION} {self.topic} {self.broker_name} {self.deliver_ms} {self.unique_key}"
         return base64.urlsafe_b64encode(text.encode()).decode("ascii")
 
     @classmethod
     def decode(cls, handle: str) -> RecallHandle:
-        """Raises MalformedHandleError."""
+        """Returns the handle's parts. Raises MalformedHandleError."""
         if len(handle) > _HANDLE_CHARACTERS_MAX:
             raise MalformedHandleError(
                 f"the recall handle has {len(handle)} characters, "

@@ -1,7 +1,7 @@
-"""Regular expressions for names of topics, in time that grows with the name only.
+"""Regular expressions for topic names, in time linear in the name.
 
-They are RE2's for broker and connector alike. Python's own module reads other expressions, and may
-try more ways to match than any caller can wait for. Holds no state.
+Broker and connector both use RE2. Python's `re` reads other expressions, and its backtracking has
+no time limit.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 CHARACTERS_MAX = 1_000
-# Parentheses around a text alone could make a wrong one right. The second form closes `\Q`.
+# Parentheses around a text alone could make an invalid text valid. The second form closes `\Q`.
 _WHOLE = (r"\A(?:{})\z", r"\A(?:{}\E)\z")
 
 
@@ -18,7 +18,7 @@ class PatternError(ValueError):
 
 
 class TopicPattern:
-    """A pattern that whole names of topics match."""
+    """A pattern that whole topic names match."""
 
     def __init__(self, text: str) -> None:
         """Raises PatternError."""
@@ -35,13 +35,13 @@ class TopicPattern:
         self._whole = fitting[0]
 
     def matches(self, names: Sequence[str]) -> list[bool]:
-        """True if each name matches; a name that is no valid Unicode never does."""
+        """Returns for each name if it matches; a name of invalid Unicode never does."""
         texts = [name if _is_valid(name) else None for name in names]
         return [bool(is_match) for is_match in _matches(texts, self._whole)]
 
 
 def _matches(texts: Sequence[str | None], pattern: str) -> list[bool | None]:
-    # They take long to import, and most queries name their topics.
+    # Both are slow to import, and most queries name their topics.
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -60,5 +60,5 @@ def _fault(pattern: str) -> str | None:
 
 
 def _is_valid(name: str) -> bool:
-    """Returns a file of configuration may hold half of a pair of UTF-16."""
+    """True if the name is valid Unicode; a configuration file may hold lone surrogates."""
     return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)

@@ -1,13 +1,15 @@
-"""Where messages come from: a process's address, and unique ids for whole batches.
+"""Unique ids for message batches, and the process's address.
 
 Source: docs/design/storage.md section 5.2. An id is made of
 
     IPv4 (4) | process id (2) | random per process (4) | ms in the month (4) | counter (2)
 
-as upper-case hex. The last six bytes are one ascending number, so ids of a process never repeat;
-a restarted process gets another random part. An id that a row keeps when it is written again has a
-hash of whose row it is for the first ten bytes, and the row's number for the last six: RocketMQ's
-tools, which take a time from there, find the month's begin, and search from then on.
+as upper-case hex. The last six bytes are one ascending number, so ids of a process never repeat. A
+restarted process gets another random part. A row that is written again keeps its id. The first ten
+bytes of such an id are a hash of the task, the last six the row's number. RocketMQ's tools read a
+time from the last six bytes. They find the start of the month and search from there.
+
+UniqueKeys keeps the next number under a lock; one instance per process, recreated after a fork.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ _LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 
 class UniqueKeys:
-    """Makes ids; one per process is enough, and it may be shared by threads."""
+    """A generator of ids; threads may share it, and one per process is enough."""
 
     def __init__(self, host: Host) -> None:
         pid = (os.getpid() & 0xFFFF).to_bytes(2, "big")
@@ -47,7 +49,7 @@ class UniqueKeys:
         self._lock = threading.Lock()
 
     def take(self, count: int, now_ms: int) -> pa.Array:
-        """`count` new ids as a string array."""
+        """Returns `count` new ids as a string array."""
         with self._lock:
             first = max(self._next, _month_ms(now_ms) << COUNTER_BITS)
             self._next = first + count
@@ -55,7 +57,7 @@ class UniqueKeys:
 
 
 def task_digits(task: tuple[str, int, int]) -> str:
-    """What the ids of a task's rows begin with; see `row_keys`."""
+    """Returns the common prefix of the ids of a task's rows; see `row_keys`."""
     hashed = hashlib.blake2b(
         "\0".join(map(str, task)).encode(), digest_size=_TASK_BYTES, person=b"rocketpy rows"
     )
@@ -63,17 +65,17 @@ def task_digits(task: tuple[str, int, int]) -> str:
 
 
 def row_keys(task: tuple[str, int, int], numbers: NDArray[np.int64]) -> pa.Array:
-    """Returns the ids of a task's rows by their numbers, a string array; the same whenever it is run.
+    """Returns the ids of a task's rows by their numbers, a string array; the same in each run.
 
-    The task is told by writer, batch and partition. With 80 bits of it in an id, a billion tasks
-    have two alike by a chance of one in a million.
+    Writer, batch and partition identify the task. An id has 80 bits of their hash. Two of a billion
+    tasks collide with a probability of one in a million.
     """
     digits = np.frombuffer(task_digits(task).encode(), np.uint8)
     return _joined(digits[None, :], numbers)
 
 
 def row_numbers(keys: pa.StringArray, digits: str) -> NDArray[np.int64]:
-    """Returns the row that each id is of, and -1 where it is of no row of the task, or null."""
+    """Returns each id's row; -1 if the id is null or of no row of the task."""
     width = 2 * (_TASK_BYTES + _NUMBER_BYTES)
     is_own = pc.and_(pc.starts_with(keys, digits), pc.equal(pc.binary_length(keys), width))
     own = np.flatnonzero(is_own.fill_null(False).to_numpy(zero_copy_only=False))
@@ -96,7 +98,7 @@ def _joined(prefix_digits: NDArray[np.uint8], numbers: NDArray[np.integer]) -> p
 
 
 def _month_ms(now_ms: int) -> int:
-    """Milliseconds since the month began, local time, as RocketMQ's clients count them."""
+    """Returns the milliseconds since the month began, local time, as RocketMQ's clients do."""
     now = dt.datetime.fromtimestamp(now_ms / 1000).astimezone()
     begin = now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     return now_ms - int(begin.timestamp() * 1000)
@@ -104,7 +106,7 @@ def _month_ms(now_ms: int) -> int:
 
 @cache
 def born_host() -> Host:
-    """This machine's address as a record carries it; found once a process."""
+    """Returns this machine's address as a record carries it; looked up once per process."""
     try:
         address = ipaddress.IPv4Address(socket.gethostbyname(socket.gethostname()))
     except (OSError, ValueError):
@@ -114,9 +116,9 @@ def born_host() -> Host:
 
 @cache
 def unique_keys() -> UniqueKeys:
-    """This process's maker of ids."""
+    """Returns this process's generator of ids."""
     return UniqueKeys(born_host())
 
 
-# A forked process is another one, and needs a random part of its own.
+# A forked process needs a random part of its own.
 os.register_at_fork(after_in_child=unique_keys.cache_clear)

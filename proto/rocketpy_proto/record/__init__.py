@@ -1,7 +1,7 @@
-"""The record codec: one byte layout for the log on disk, pulls and appends.
+"""Record codec: one byte layout for commit log, pulls and appends.
 
-Pure functions over buffers, in two forms: one record at a time, and a whole block at once.
-Source: docs/design/storage.md sections 2 to 5. Holds no state.
+Pure functions over buffers, in two forms: one record at a time, and a whole block at once. Source:
+docs/design/storage.md sections 2 to 5.
 """
 
 from rocketpy_proto.model.column_types import COLUMN_TYPES, NULLABLE_COLUMNS

@@ -1,7 +1,8 @@
-"""Compressed bodies. Source: docs/design/storage.md section 4.1. Holds no state.
+"""Decompression of message bodies. Source: docs/design/storage.md section 4.1.
 
-The broker keeps bodies as producers sent them; a reader inflates those whose sysFlag says so. One
-that cannot be inflated, or is a bomb, stays as it is stored and is told: no message stops a reader.
+The broker keeps bodies as producers sent them. A reader inflates the bodies that sysFlag marks as
+compressed. A body that cannot be inflated, or is a bomb, stays as stored, with an error text. So no
+message stops a reader.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from rocketpy_proto.record.sys_flag import (
     COMPRESSION_ZSTD,
 )
 
-# What one body may inflate to, and up to which size several are given out together.
+# Limit of one inflated body, and of the inflated bodies of one part.
 INFLATED_BYTES_MAX = 64 << 20
 INFLATED_TOGETHER_BYTES_MAX = 32 << 20
 _ARROW_CODECS = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstd"}
@@ -34,10 +35,10 @@ _TYPE_SHIFT = 8
 
 
 def inflate(body: bytes, sys_flag: int) -> bytes:
-    """Returns the body as its producer gave it.
+    """Returns the body as its producer sent it.
 
-    Raises ValueError for one that cannot be inflated; its text depends on the body alone, and not
-    on versions of libraries.
+    Raises ValueError for a body that cannot be inflated. The error text depends on the body alone,
+    not on library versions.
     """
     kind = sys_flag & COMPRESSION_MASK
     if kind in _ZLIB_TYPES:
@@ -72,7 +73,7 @@ def _inflated_by_arrow(body: bytes, codec: str) -> bytes:
 
 
 def inflated_or_stored(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
-    """Returns the body as its producer gave it; or as it is stored, and why it cannot be inflated."""
+    """Returns the body as its producer sent it; else the stored body and the reason."""
     if not sys_flag & COMPRESSED or not body:
         return body, None
     try:
@@ -83,7 +84,7 @@ def inflated_or_stored(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
 
 @dataclass(frozen=True, slots=True)
 class Bodies:
-    """The bodies of the records [begin, end) of a block, and what is wrong with those that are."""
+    """The bodies of the records [begin, end) of a block, and the errors of bad ones."""
 
     begin: int
     end: int
@@ -92,10 +93,10 @@ class Bodies:
 
 
 def inflated_bodies(block: RecordBlock) -> Iterator[Bodies]:
-    """Yields the body of each record, inflated where it is compressed, in parts; one part at least.
+    """Yields the bodies in parts, inflated if compressed; at least one part.
 
-    A part ends before the record whose body would bring what its compressed ones inflate to above
-    INFLATED_TOGETHER_BYTES_MAX, so parts depend on the records alone. Compressed bodies are
+    A part ends before the record that would bring its inflated bodies above
+    INFLATED_TOGETHER_BYTES_MAX. So parts depend on the records alone. Compressed bodies are
     inflated one by one, at the cost of their decompression.
     """
     flags = block.header["sys_flag"].astype(np.int64)
@@ -118,7 +119,7 @@ def inflated_bodies(block: RecordBlock) -> Iterator[Bodies]:
 def _part(
     block: RecordBlock, begin: int, end: int, found: dict[int, tuple[bytes, str | None]]
 ) -> Bodies:
-    """Returns the records [begin, end), of which `found` has the compressed ones."""
+    """Returns the bodies of the records [begin, end); `found` has the compressed ones."""
     starts: NDArray[np.int64] = block.body_start[begin:end]
     values = binary_ranges(block.data, starts, starts + block.body_length[begin:end])
     errors = pa.nulls(end - begin, pa.string())

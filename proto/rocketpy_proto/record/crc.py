@@ -1,8 +1,8 @@
-"""CRC-32 of message bodies. Source: docs/design/storage.md section 2.4. Holds no state.
+"""CRC-32 of message bodies. Source: docs/design/storage.md section 2.4.
 
-The polynomial is zlib's. ISA-L computes it with the processor's carry-less multiplication, three
-to six times as fast at usual sizes (42 against 140 ns for 100 bytes, 49 against 282 ns for 1 KiB);
-it comes with the broker and is used wherever it is installed.
+The polynomial is zlib's. ISA-L computes it with the processor's carry-less multiplication. It is
+three to six times as fast at usual sizes (42 against 140 ns for 100 bytes, 49 against 282 ns for 1
+KiB). The broker depends on ISA-L; this module uses it if it is installed.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from rocketpy_proto.record.block.ranges import (
 )
 from rocketpy_proto.record.layout import CRC_MASK
 
-# Up to this mean size, copying ranges costs less than making views of them.
+# Up to this mean size, copies of ranges cost less than views.
 COPIED_BYTES_MAX = 2400
-# From this mean size on, rows of a matrix are made faster than copies.
+# From this mean size on, rows of a matrix are faster than copies.
 ROW_BYTES_MIN = 300
-# Ranges worked on at once, so that copies of them stay in the processor's cache: a block of 20,000
-# records is taken in 30 % faster than in one go.
+# Ranges per step, so that their copies stay in the processor's cache. A block of 20,000 records is
+# 30 % faster than in one step.
 ROWS = 2000
-# For the first objects that Arrow makes it imports pandas, 0.2 s of processor in a new process: as
-# much as they save with 10 million bodies. Where pandas is not there yet, as it is in a broker,
-# blocks of up to so many ranges do without.
+# Arrow imports pandas for its first objects: 0.2 s of processor in a new process. That is the
+# saving of 10 million bodies. If pandas is not imported yet, as in a broker, blocks of up to
+# OWN_COPIES_MAX ranges avoid Arrow's objects.
 OWN_COPIES_MAX = ROWS
-# Up to so many, setting up whole columns costs more than it saves: ten times one of them.
+# Up to FEW_RANGES ranges, whole columns cost more than they save: ten times a single range.
 FEW_RANGES = 12
 
 Range = bytes | memoryview | NDArray[np.uint8]
@@ -54,7 +54,7 @@ def body_crc(body: bytes | memoryview) -> int:
 
 
 def crc_of_parts(*parts: bytes | memoryview) -> int:
-    """`body_crc` of the parts as if they were one."""
+    """Returns the `body_crc` of the joined parts."""
     crc = 0
     for part in parts:
         crc = _crc32(part, crc)
@@ -66,8 +66,8 @@ def body_crcs(
 ) -> NDArray[np.int32]:
     """Returns the bodyCRC of each of n ascending ranges of `data`.
 
-    One call a range cannot be avoided: 60 ns for 100 bytes, 100 ns for 1 KiB, CRC included. The
-    loop runs in C, through `map`: over copies that Arrow makes, or over views of larger ranges.
+    One call per range cannot be avoided: 60 ns for 100 bytes, 100 ns for 1 KiB, CRC included. The
+    loop runs in C, through `map`, over Arrow's copies, or over views of larger ranges.
     """
     count = len(starts)
     if count <= FEW_RANGES:
@@ -90,7 +90,7 @@ def _ranges(
     *,
     is_small: bool,
 ) -> Iterable[Range]:
-    """Returns the ranges, in the form that is made fastest; those of a small block without pandas."""
+    """Returns the ranges in their fastest form; a small block's ranges without pandas."""
     lengths = ends - starts
     mean_bytes = int(lengths.sum()) // len(lengths)
     if mean_bytes >= ROW_BYTES_MIN and _is_even(starts) and _is_even(ends):

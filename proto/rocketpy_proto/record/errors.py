@@ -1,8 +1,8 @@
-"""Errors of the record codec. Holds no state.
+"""Errors of the record codec.
 
 RecordError                     reason
 ├── MalformedRecordError        bytes that are no record: position, index
-├── UnexpectedRecordsError      records, but not those that were asked for
+├── UnexpectedRecordsError      records other than the requested ones
 └── UnencodableRecordError      a value that no record can hold: field, value, index
 """
 
@@ -20,8 +20,8 @@ class RecordError(ValueError):
 class MalformedRecordError(RecordError):
     """Bytes that are not a record, or not all of one.
 
-    `position` is the record's first byte in the given buffer, `index` its number in the block
-    (None where the block as a whole is wrong).
+    `position` is the record's first byte in the given buffer. `index` is its number in the block,
+    None for an error of the whole block.
     """
 
     def __init__(self, reason: str, position: int = 0, index: int | None = None) -> None:
@@ -35,7 +35,7 @@ class MalformedRecordError(RecordError):
 
 
 class UnexpectedRecordsError(RecordError):
-    """Records that a queue's reader did not ask for, or too few of them."""
+    """Records that a queue's reader did not request, or too few of them."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, reason)

@@ -1,4 +1,4 @@
-"""Hosts and message ids. Source: docs/design/storage.md sections 2.1 and 5. Holds no state."""
+"""Hosts and message ids. Source: docs/design/storage.md sections 2.1 and 5."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Host:
 
     @classmethod
     def parse(cls, text: str) -> Host:
-        """From `1.2.3.4:10911` or `[::1]:10911`. Raises ValueError."""
+        """Returns the host of `1.2.3.4:10911` or `[::1]:10911`. Raises ValueError."""
         address, colon, port = text.rpartition(":")
         if not colon:
             raise ValueError(f"host {text!r} has no port; write it as address:port")
@@ -32,7 +32,7 @@ class Host:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Host:
-        """From 8 bytes (IPv4) or 20 bytes (IPv6)."""
+        """Returns the host of 8 bytes (IPv4) or 20 bytes (IPv6)."""
         address = data[: -_PORT.size]
         kind = ipaddress.IPv4Address if len(address) == 4 else ipaddress.IPv6Address
         return cls(kind(address), _PORT.unpack(data[-_PORT.size :])[0])
@@ -40,7 +40,8 @@ class Host:
     def to_bytes(self) -> bytes:
         """Returns the address in network order, then the port as int32.
 
-        Raises UnencodableRecordError for a port beyond that; records with any int32 can be read.
+        Raises UnencodableRecordError for a port above int32. Records with any int32 port can be
+        read.
         """
         try:
             return self.address.packed + _PORT.pack(self.port)
@@ -61,12 +62,15 @@ _OFFSET = struct.Struct(">q")
 
 
 def encode_offset_message_id(store_host: Host, physical_offset: int) -> str:
-    """offsetMsgId: upper-case hex of store host and physical offset (5.1)."""
+    """Returns the offsetMsgId: upper-case hex of store host and physical offset.
+
+    Source: docs/design/storage.md section 5.1.
+    """
     return (store_host.to_bytes() + _OFFSET.pack(physical_offset)).hex().upper()
 
 
 def decode_offset_message_id(message_id: str) -> tuple[Host, int]:
-    """Stores host and physical offset of an offsetMsgId. Raises ValueError."""
+    """Returns store host and physical offset of an offsetMsgId. Raises ValueError."""
     data = bytes.fromhex(message_id)
     if len(data) not in (16, 28):
         raise ValueError(f"{message_id!r} is no offset message id: it has {len(data)} bytes")

@@ -1,10 +1,10 @@
-"""The keys by which a block's messages are found, as the hashes that the index holds.
+"""Index keys of a block's messages, as the hashes of the index.
 
-A message is found by its unique key, by each of the blank-separated words of its KEYS, and by its
-tag; what is hashed is `topic#key`, and `topic#T#tag`. The tag comes last, as RocketMQ writes it
-since 5.4. Keys are never copied into strings: hashing goes on from the topic's hash over the bytes
-of the key. Tags codes come from the same entries, so both together (`tags_codes_and_index_keys`)
-cost one scan of the properties. Holds no state.
+A message has as keys its unique key, each blank-separated word of its KEYS, and its tag. The hashed
+texts are `topic#key` and `topic#T#tag`. The tag comes last, as RocketMQ writes it since 5.4. Keys
+are never copied into strings: hashing continues from the topic's hash over the key's bytes. Tags
+codes come from the same entries. So `tags_codes_and_index_keys` scans the properties once for both.
+
 Source: docs/design/storage.md sections 7.2 and 7.4; IndexService#buildIndex of RocketMQ 5.5.0.
 """
 
@@ -33,25 +33,25 @@ from rocketpy_proto.record.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBAC
 from rocketpy_proto.record.tags import tags_codes
 
 TOPIC_END = "#"
-# Stands before a tag; a word of KEYS may look the same, so a query compares the tag, too.
+# Prefix of a tag. A word of KEYS may look the same, so a query also compares the tag.
 TAG_PREFIX = "T#"
-# Up to so many records of one topic are taken one by one: 5 to 7 microseconds each, where arrays of
-# so few cost a hundred for all, and twice that in a broker that does other things in between.
+# Up to FEW_RECORDS records of one topic are handled one by one: 5 to 7 microseconds each. Arrays
+# cost a hundred for all of them, and twice that in a busy broker.
 FEW_RECORDS = 12
 _FEW_BYTES_MAX = 2_048
 _BLANK = ord(KEY_SEPARATOR)
 _WAITING_LENGTHS = sorted({len(name) for name in WAITING_NAMES - {TRAN_MSG}})
 _WAITING_OCTETS = frozenset(name.encode() for name in WAITING_NAMES)
 _LENGTHS_MAX = _WAITING_LENGTHS[-1] + 1
-# To hash on over the prefix of a tag, whatever stands before it.
+# Continue a hash over the prefix of a tag, whatever the text before it.
 _PREFIX_POWER, _PREFIX_HASH = np.uint32(31 ** len(TAG_PREFIX)), np.uint32(java_hash(TAG_PREFIX))
 
 
 @dataclass(frozen=True, slots=True)
 class IndexKeys:
-    """The m keys of a block, in the order in which they are indexed.
+    """The m keys of a block, in index order.
 
-    `hash` (m int32, never negative) is the index's hash, `row` (m int64, ascending) the record.
+    `hash` (m int32, never negative) is the index's hash. `row` (m int64, ascending) is the record.
     """
 
     hash: NDArray[np.int32]
@@ -63,9 +63,9 @@ class IndexKeys:
 
 @dataclass(frozen=True, slots=True)
 class TagsAndKeys:
-    """What the broker reads from the properties of n records: n tags codes, and the index keys.
+    """The broker's view of n records' properties: n tags codes, and the index keys.
 
-    `may_wait`: some of them may have one of WAITING_NAMES.
+    `may_wait` means that some records may have one of WAITING_NAMES.
     """
 
     tags_codes: NDArray[np.int64]
@@ -75,13 +75,16 @@ class TagsAndKeys:
 
 @dataclass(frozen=True, slots=True)
 class KeyLimits:
-    """How many keys a block may have: in one record, and for the block as a whole."""
+    """Limits of index keys: per record and per block."""
 
     per_record: int
     per_block: int
 
     def check(self, records: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
-        """Raises MalformedRecordError for too many; each record has so many words in KEYS."""
+        """Raises MalformedRecordError for too many keys.
+
+        `counts` are the words in KEYS of each of `records`.
+        """
         too_many = np.flatnonzero(counts > self.per_record)
         if len(too_many):
             which = int(too_many[0])
@@ -94,17 +97,17 @@ class KeyLimits:
 
 
 def index_hash(topic: str, key: str) -> int:
-    """Returns the hash of one key (7.2)."""
+    """Returns the hash of one key (docs/design/storage.md section 7.2)."""
     return _index_hash(java_hash(topic + TOPIC_END), key)
 
 
 def tag_key(tag: str) -> str:
-    """Returns the key under which the index has a tag."""
+    """Returns a tag's key in the index."""
     return TAG_PREFIX + tag
 
 
 def _index_hash(seed: int, key: str) -> int:
-    """Returns the same, from the hash of `topic#`."""
+    """Returns the hash of one key, from the hash of `topic#`."""
     value = abs(java_hash(key, seed))
     return value if value < 1 << 31 else 0
 
@@ -116,11 +119,11 @@ def index_keys(block: RecordBlock, topics: str | pa.Array) -> IndexKeys:
 
 
 def are_tags(block: RecordBlock, keys: IndexKeys) -> NDArray[np.bool_]:
-    """True for each of the block's `keys` that is its record's tag, which is the last one."""
+    """Returns a mask of the `keys` that are their record's tag, which is its last key."""
     tagged = [_values(some, TAGS).record + part.start for part, some in block.entries()]
     rows = np.concatenate([np.empty(0, np.int64), *tagged])
     found = np.zeros(len(keys), np.bool_)
-    # A record that is rolled back has no keys.
+    # A rolled back record has no keys.
     rows = rows[np.isin(rows, keys.row)]
     found[np.searchsorted(keys.row, rows, "right") - 1] = True
     return found
@@ -129,7 +132,7 @@ def are_tags(block: RecordBlock, keys: IndexKeys) -> NDArray[np.bool_]:
 def tags_codes_and_index_keys(
     block: RecordBlock, topics: str | pa.Array, limits: KeyLimits | None = None
 ) -> TagsAndKeys:
-    """`block.tags_codes()` and `index_keys(block, topics)` in one go.
+    """Returns `block.tags_codes()` and `index_keys(block, topics)` from one scan.
 
     Raises MalformedRecordError for a block with more keys than `limits`.
     """
@@ -149,9 +152,9 @@ def tags_codes_and_index_keys(
 
 
 def _may_wait(entries: Entries) -> bool:
-    """True if a name is as long as one that lets a message wait; TRAN_MSG is looked at closely.
+    """True if a name is as long as a name of WAITING_NAMES; TRAN_MSG is compared in full.
 
-    Where all records have the same names, each is.
+    If all records have the same names, all names are compared in full.
     """
     if entries.names:
         return not _WAITING_OCTETS.isdisjoint(entries.names)
@@ -160,9 +163,10 @@ def _may_wait(entries: Entries) -> bool:
 
 
 def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
-    """Returns the same record by record, as whole arrays cost more than they save.
+    """Returns tags codes and index keys record by record, which is faster for few records.
 
-    None where something is not ASCII, or so long that it may have a thousand keys.
+    Returns None if a properties string is not ASCII, or has more than _FEW_BYTES_MAX bytes. A
+    longer one may have a thousand keys.
     """
     if int(block.properties_length.max(initial=0)) > _FEW_BYTES_MAX:
         return None
@@ -212,7 +216,7 @@ def _concatenated(parts: list[IndexKeys]) -> IndexKeys:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """Keys of one kind as ranges of the entries' bytes, and the record that each belongs to."""
+    """Keys of one kind as ranges of the entries' bytes, and each key's record."""
 
     record: NDArray[np.int64]
     begin: NDArray[np.int64]
@@ -226,7 +230,7 @@ def _keys_of(
     seeds: NDArray[np.uint32],
     limits: KeyLimits | None = None,
 ) -> IndexKeys:
-    """Returns the keys of some records, of which `entries` are the properties."""
+    """Returns the keys of the records in `part`; `entries` are their properties."""
     if len(seeds) > 1:
         seeds = seeds[part]
     kinds = [
@@ -236,7 +240,7 @@ def _keys_of(
     ]
     hashes = np.concatenate([_hashes(entries.octets, words, before) for words, before in kinds])
     record = np.concatenate([words.record for words, _ in kinds])
-    # One number holds the record and the place among the keys so far: unique keys come first.
+    # One number holds the record and the key's place so far, so unique keys come first.
     order = np.sort(record << 32 | np.arange(len(record)))
     record, order = order >> 32, order & 0xFFFFFFFF
     flags = block.header["sys_flag"][part]
@@ -248,7 +252,7 @@ def _keys_of(
 
 
 def _values(entries: Entries, name: str) -> _Words:
-    """Returns the values of a property; of several in one record the last one counts."""
+    """Returns the values of a property; the last of several in one record."""
     named = entries.named(name)
     record = entries.record[named]
     again = record[1:] == record[:-1]
@@ -259,7 +263,7 @@ def _values(entries: Entries, name: str) -> _Words:
 
 
 def _split(entries: Entries, values: _Words, limits: KeyLimits | None) -> _Words:
-    """Returns the words of each value: what lies between blanks and is not empty."""
+    """Returns the non-empty words between the blanks of each value."""
     blanks = (entries.octets == _BLANK).nonzero()[0]
     place = np.searchsorted(blanks, values.begin) if len(blanks) else blanks
     per_value = np.searchsorted(blanks, values.end) - place if len(blanks) else blanks
@@ -267,7 +271,7 @@ def _split(entries: Entries, values: _Words, limits: KeyLimits | None) -> _Words
         return values
     if limits is not None:
         limits.check(values.record, per_value + 1)
-    # Blanks of a value are neighbours, but others may lie between values.
+    # The blanks of a value are adjacent in `blanks`; other blanks may come between values.
     first = np.repeat(place - np.cumsum(per_value) + per_value, per_value)
     inside = blanks[first + np.arange(len(first))]
     after = np.cumsum(per_value)
@@ -284,5 +288,5 @@ def _hashes(
     """Returns the index's hash of each word."""
     seeds = seeds[words.record] if len(seeds) > 1 else seeds
     hashes = np.abs(java_hash_ranges(octets, words.begin, words.end, seeds))
-    # The smallest number has no positive twin; it becomes 0.
+    # The smallest number has no positive counterpart; it becomes 0.
     return np.maximum(hashes, 0, out=hashes)

@@ -1,6 +1,7 @@
-"""Java's String.hashCode, of one string, of a whole column, of ranges of bytes. Holds no state.
+"""Java's String.hashCode of strings, columns and byte ranges.
 
-h = 31 h + u over UTF-16 code units, in 32 bits with wrap-around. Source: docs/design/storage.md 4.2.
+h = 31 h + u over UTF-16 code units, in 32 bits with wrap-around. Source: docs/design/storage.md
+section 4.2.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _FIRST_OF_FOUR_BYTES = 0xF0
 
 
 def _powers(count: int) -> NDArray[np.uint32]:
-    """31**0, 31**1 ... modulo 2**32."""
+    """Returns 31**0, 31**1 ... modulo 2**32."""
     powers = np.full(count, 31, np.uint32)
     powers[:1] = 1
     return np.multiply.accumulate(powers, dtype=np.uint32)
@@ -34,7 +35,7 @@ _FALLING_POWERS = _POWERS[-2::-1].copy()
 
 
 def java_hash(text: str, seed: int = 0) -> int:
-    """Returns the hash as a signed 32-bit number, going on from `seed`, the hash of what stands before."""
+    """Returns the signed 32-bit hash; `seed` is the hash of the preceding text."""
     units: bytes | list[int]
     if text.isascii():
         units = text.encode()
@@ -62,8 +63,8 @@ def java_hash_ranges(
 ) -> NDArray[np.int32]:
     """Returns the hash of the UTF-8 text in each range; the ranges ascend and do not overlap.
 
-    Hashing goes on from `seeds`, one or n hashes of what stands before the texts. ASCII texts of
-    up to 64 bytes, which keys and tags are, cost 20 to 30 ns each.
+    `seeds` are one or n hashes of the texts before the ranges. ASCII texts of up to 64 bytes, such
+    as keys and tags, cost 20 to 30 ns each.
     """
     lengths = ends - begins
     width = min(int(lengths.max(initial=0)), WINDOW_BYTES_MAX)
@@ -85,7 +86,7 @@ def java_hash_ranges(
 
 
 def _windows(octets: NDArray[np.uint8], ends: NDArray[np.int64], width: int) -> NDArray[np.uint8]:
-    """Returns the `width` bytes before each of `ends` as rows; zeros stand before the first byte."""
+    """Returns the `width` bytes before each of `ends` as rows, padded with zeros in front."""
     padded = np.concatenate((np.zeros(width, np.uint8), octets))
     items: NDArray[np.void] = np.ndarray((len(octets) + 1,), f"V{width}", padded, strides=(1,))
     return items[ends].view(np.uint8).reshape(len(ends), width)
@@ -93,13 +94,16 @@ def _windows(octets: NDArray[np.uint8], ends: NDArray[np.int64], width: int) -> 
 
 @cache
 def _tail_masks(width: int) -> NDArray[np.void]:
-    """Item n keeps the last n bytes of a window."""
+    """Returns masks; mask n keeps the last n bytes of a window."""
     masks = np.tri(width + 1, width, -1, np.uint8)[:, ::-1] * np.uint8(0xFF)
     return np.ascontiguousarray(masks).view(f"V{width}").reshape(width + 1)
 
 
 def _hash_after(texts: pa.StringArray, seeds: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Returns the hash of each text, going on from its seed. Equal texts, as tags are, are read once."""
+    """Returns the hash of each text, continued from its seed.
+
+    Equal texts, such as tags, are hashed once.
+    """
     distinct = texts.dictionary_encode()
     codes = distinct.indices.to_numpy(zero_copy_only=False)
     units = _utf16_units(distinct.dictionary)
@@ -111,27 +115,27 @@ def _hash_after(texts: pa.StringArray, seeds: NDArray[np.uint32]) -> NDArray[np.
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """UTF-16 code units of n texts, one after the other; text i is [bounds[i], bounds[i + 1])."""
+    """UTF-16 code units of n texts without gaps; text i is [bounds[i], bounds[i + 1])."""
 
     values: NDArray[np.unsignedinteger]
     bounds: NDArray[np.int64]
 
 
 def _utf16_units(texts: pa.StringArray) -> _Units:
-    """Returns the units; of ASCII, its very bytes."""
+    """Returns the UTF-16 units; for ASCII these are the bytes themselves."""
     offsets = offsets_of(texts)
     octets = octets_of(texts)[offsets[0] : offsets[-1]]
     bounds = offsets.astype(np.int64) - offsets[0]
     if not (octets >= _FIRST_NON_ASCII).any():
         return _Units(octets, bounds)
-    # A lead byte begins one unit, a lead byte of four bytes two, other bytes none.
+    # A lead byte starts one unit, a lead byte of four bytes two, other bytes none.
     per_octet = ((octets & 0xC0) != 0x80).astype(np.int64) + (octets >= _FIRST_OF_FOUR_BYTES)
     bounds = np.concatenate(([0], np.cumsum(per_octet)))[bounds]
     return _Units(np.frombuffer(octets.tobytes().decode().encode("utf-16-le"), "<u2"), bounds)
 
 
 def _hash_segments(units: _Units) -> NDArray[np.uint32]:
-    """Sum of unit times a power of 31, for each text, modulo 2**32."""
+    """Returns for each text the sum of units times powers of 31, modulo 2**32."""
     bounds = units.bounds
     lengths = np.diff(bounds)
     hashes = np.zeros(len(lengths), np.uint32)

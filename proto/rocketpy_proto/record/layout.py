@@ -1,4 +1,4 @@
-"""The layout of a commit log record: constants only. Source: docs/design/storage.md section 2.
+"""Constants of a commit log record's layout.
 
     +------------------ fixed part, 88 bytes with IPv4 hosts -------------------+
     | totalSize magic bodyCRC queueId flag queueOffset physicalOffset sysFlag   |
@@ -9,7 +9,8 @@
     +----------------+----------------------------+-----------------------------+
 
 All integers are big-endian and signed. An IPv6 host takes 12 bytes more than an IPv4 one, which
-moves what follows it; sysFlag says which kind each host is.
+moves the fields after it. sysFlag has the kind of each host. Source: docs/design/storage.md section
+2.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PROPERTY_SEPARATOR = 2
 
 
 def header_dtype(born_host_bytes: int, store_host_bytes: int) -> np.dtype[np.void]:
-    """Returns the fixed part, for hosts of the given sizes."""
+    """Returns the fixed part for hosts of the given sizes."""
     return np.dtype(
         [
             ("total_size", ">i4"),  # the whole record, this field included
@@ -70,7 +71,7 @@ HEADER_V6 = HEADER_BY_SHAPE[True, True]
 HEADER_BYTES = HEADER_V4.itemsize
 TOPIC_LENGTH_BYTES = {MAGIC_V1: 1, MAGIC_V2: 2}
 PROPERTIES_LENGTH_BYTES = 2
-# What a record takes beside body, topic and properties: V1, IPv4.
+# Bytes of a record without body, topic and properties: V1, IPv4.
 FIXED_BYTES = HEADER_BYTES + TOPIC_LENGTH_BYTES[MAGIC_V1] + PROPERTIES_LENGTH_BYTES
 assert HEADER_BYTES == 88
 assert FIXED_BYTES == 91

@@ -1,6 +1,6 @@
-r"""The properties string of one record, and the names that brokers use. Holds no state.
+r"""Properties string of one record, and the brokers' property names.
 
-name \x01 value \x02 name \x01 value \x02 ...
+    name \x01 value \x02 name \x01 value \x02 ...
 
 Source: docs/design/storage.md sections 3.1 and 3.2, docs/design/grpc_v2_semantics.md section 7.1.
 """
@@ -21,33 +21,33 @@ KEYS = "KEYS"
 UNIQ_KEY = "UNIQ_KEY"
 SHARDING_KEY = "__SHARDINGKEY"
 KEY_SEPARATOR = " "
-# What lets a message wait before it is one for its readers.
+# Properties that delay a message's delivery to readers.
 DELAY = "DELAY"
 TIMER_DELIVER_MS, TIMER_DELAY_MS = "TIMER_DELIVER_MS", "TIMER_DELAY_MS"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
 TRAN_MSG = "TRAN_MSG"
 PRODUCER_GROUP, TRANSACTION_ID = "PGROUP", "__transactionId__"
 WAITING_NAMES = frozenset({DELAY, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TRAN_MSG})
-# Where a waiting message goes in the end.
+# Final topic and queue of a waiting message.
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
-# Of a message that was sent back: the topic that it was first sent to, and its offset id there.
+# First topic of a message that was sent back, and its offset id there.
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
-# Properties of one stored message or one delivery. A message that is sent with the properties of
-# another one leaves them out: brokers would take them for facts about the new message.
+# Properties of one stored message or one delivery. A copy of a message leaves them out: brokers
+# would take them for facts about the new message.
 NOT_COPIED_NAMES = WAITING_NAMES | {
-    # Of the wait: the true topic and queue, and the work of the timer.
+    # Of the wait: the real topic and queue, and the timer's data.
     *(REAL_TOPIC, REAL_QUEUE_ID, "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"),
     *("TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL"),
     # Of the transaction.
     *(PRODUCER_GROUP, TRANSACTION_ID, "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"),
     "TRANS_OFFSET",
-    # Of deliveries that failed.
+    # Of failed deliveries.
     *(RETRY_TOPIC, ORIGIN_MESSAGE_ID, "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "ORIGIN_GROUP"),
     *("DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME"),
-    # Of the broker that stored it, and of the call that sent it.
+    # Of the storing broker, and of the send call.
     *("CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT", "__CRC32#", "__BORNHOST", "BORN_TIMESTAMP"),
     *("INNER_NUM", "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "ARRIVE_TIME", "PUSH_REPLY_TIME"),
-    # Of the client that read it.
+    # Of the reading client.
     *("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"),
 }
 _NAME_END = bytes([NAME_VALUE_SEPARATOR])
@@ -55,9 +55,9 @@ _VALUE_END = bytes([PROPERTY_SEPARATOR])
 
 
 def unsent_wait(properties: Mapping[str, str], now_ms: int) -> str | None:
-    """Returns the property that asks a broker to let a message wait; None where none does.
+    """Returns the property that makes a broker delay a message; None if there is none.
 
-    A message that has waited has a REAL_TOPIC. Levels and times that are over ask for no wait.
+    A message that has waited has a REAL_TOPIC. Zero levels and past times cause no wait.
     """
     if REAL_TOPIC in properties:
         return None
@@ -75,10 +75,10 @@ def _asks_for_wait(name: str, value: str, now_ms: int) -> bool:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Returns the string, in the mapping's order, with the trailing separator that 5.2 and later keep.
+    """Returns the string in the mapping's order. Raises UnencodableRecordError.
 
-    Entries without a value are left out, for no reader would see them. Raises
-    UnencodableRecordError.
+    It keeps the trailing separator, as 5.2 and later do. It leaves out entries without a value,
+    since no reader would see them.
     """
     entries = []
     for name, value in properties.items():
@@ -109,9 +109,10 @@ def _checked(field: str, text: str) -> bytes:
 
 
 def decode_properties(encoded: bytes) -> dict[str, str]:
-    """Returns the properties; later duplicates win, entries without name or value are dropped.
+    """Returns the properties; the last duplicate wins, incomplete entries are dropped.
 
-    Bytes that are no UTF-8 become U+FFFD, so that one bad message cannot stop a reader.
+    An incomplete entry has no name or no value. Bytes that are not UTF-8 become U+FFFD, so that one
+    bad message cannot stop a reader.
     """
     properties: dict[str, str] = {}
     for entry in encoded.split(_VALUE_END):

@@ -1,8 +1,9 @@
-r"""Records of a block with another topic and other properties; bodies and hosts stay as they are.
+"""Rewriting of a block's records: other topic and properties.
 
-The broker stores a message that has to wait under a topic of its own, and later as what it is.
-Works on whole blocks, without a loop over messages: properties are a binary column in which names
-are found by regular expression. Holds no state. Source: docs/design/storage.md sections 2.1, 3.1, 13, 14.
+Bodies and hosts stay unchanged. The broker stores a waiting message under a topic of its own, and
+later under its real topic. Functions work on whole blocks, without a loop over messages. Properties
+are a binary column, in which a regular expression finds names. Source: docs/design/storage.md
+sections 2.1, 3.1, 13 and 14.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ def properties_strings(block: RecordBlock) -> pa.BinaryArray:
 
 
 def without_properties(strings: pa.BinaryArray, names: Iterable[str]) -> pa.BinaryArray:
-    """Without the entries of these names."""
+    """Returns the strings without the entries of these names."""
     alternatives = "|".join(re.escape(name) for name in names)
-    # An entry begins the string or follows a separator, which stays.
+    # An entry is at the start, or follows a separator, which stays.
     pattern = rf"(^|\x02)(?:(?:{alternatives})\x01[^\x02]*\x02)+"
     return pc.replace_substring_regex(strings, pattern, rb"\1".decode())
 
@@ -48,7 +49,10 @@ def without_properties(strings: pa.BinaryArray, names: Iterable[str]) -> pa.Bina
 def with_property(
     strings: pa.BinaryArray, name: str, values: str | pa.StringArray
 ) -> pa.BinaryArray:
-    """With this entry behind the others, in place of those of its name; null values add none."""
+    """Returns the strings with this entry at the end, replacing entries of its name.
+
+    Null values add no entry.
+    """
     kept = without_properties(strings, [name])
     head, tail, nothing = pa.scalar(name.encode() + _NAME_END), pa.scalar(_VALUE_END), b""
     if isinstance(values, str):
@@ -68,9 +72,9 @@ def rewritten(
     properties: pa.BinaryArray,
     fields: Mapping[str, NDArray[np.integer] | int] | None = None,
 ) -> RecordBlock:
-    """Returns the records with this topic, these properties and header fields, in a writable buffer.
+    """Returns the records with this topic, these properties and fields, in a writable buffer.
 
-    `properties` has n values, `fields` are of the header. Raises UnencodableRecordError.
+    `properties` has n values; `fields` are of the header. Raises UnencodableRecordError.
     """
     encoded = encode_topic(topic)
     tail = encoded.length + encoded.encoded

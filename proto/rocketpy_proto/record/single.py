@@ -1,4 +1,7 @@
-"""The codec for one record at a time. Source: docs/design/storage.md section 2. Holds no state."""
+"""Codec for one record at a time.
+
+Source: docs/design/storage.md section 2.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ from rocketpy_proto.record.layout import (
 from rocketpy_proto.record.properties import decode_properties, encode_properties
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
-# The fixed part in three runs, between which the hosts lie.
+# The fixed part in three runs, with the hosts between them.
 _TO_BORN_TIMESTAMP = struct.Struct(">iIiiiqqiq")
 _STORE_TIMESTAMP = struct.Struct(">q")
 _FROM_RECONSUME_TIMES = struct.Struct(">iqi")
@@ -57,7 +60,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """A record, and what its bytes say beside it."""
+    """A record, and further values of its bytes."""
 
     record: Record
     size: int
@@ -107,7 +110,7 @@ def encode_record(record: Record) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class EncodedTopic:
-    """A topic's bytes, the bytes of its length field, and the magic that says how long that is."""
+    """A topic's bytes, its length field, and the magic for that field's size."""
 
     magic: int
     length: bytes
@@ -115,7 +118,10 @@ class EncodedTopic:
 
 
 def encode_topic(topic: str) -> EncodedTopic:
-    """V1 for up to 127 UTF-16 units, else V2. Raises UnencodableRecordError."""
+    """Returns the topic as V1 up to 127 UTF-16 units, else as V2.
+
+    Raises UnencodableRecordError.
+    """
     try:
         encoded = topic.encode()
     except UnicodeEncodeError as error:
@@ -123,7 +129,7 @@ def encode_topic(topic: str) -> EncodedTopic:
     units = len(topic.encode("utf-16-le")) // 2
     magic = MAGIC_V1 if units <= TOPIC_UNITS_MAX_V1 else MAGIC_V2
     if magic == MAGIC_V1 and len(encoded) > TOPIC_UNITS_MAX_V1:
-        # RocketMQ goes by characters and would write a length that reads as negative.
+        # RocketMQ counts characters and would write a length that reads as negative.
         magic = MAGIC_V2
     if len(encoded) > TOPIC_BYTES_MAX:
         raise UnencodableRecordError("topic", topic, f"has more than {TOPIC_BYTES_MAX} bytes")
@@ -131,7 +137,10 @@ def encode_topic(topic: str) -> EncodedTopic:
 
 
 def encode_blank(left_bytes: int) -> bytes:
-    """Returns the record that fills what is left of a segment (2.2); the rest of it stays as it is."""
+    """Returns the record that fills the rest of a segment; its remaining bytes stay unchanged.
+
+    Source: docs/design/storage.md section 2.2.
+    """
     return _BLANK.pack(left_bytes, END_OF_SEGMENT_MAGIC)
 
 
@@ -139,7 +148,7 @@ assert _BLANK.size == BLANK_BYTES
 
 
 class _Cursor:
-    """Takes parts off a record, never reaching behind its end."""
+    """A reader of a record's parts that never reads past its end."""
 
     def __init__(self, buffer: memoryview, position: int, end: int) -> None:
         self._buffer = buffer
@@ -162,7 +171,7 @@ class _Cursor:
 def decode_record(
     buffer: bytes | bytearray | memoryview, position: int = 0, *, check_crc: bool = True
 ) -> DecodedRecord:
-    """Returns the record at `position`. Raises MalformedRecordError for anything that is not one."""
+    """Returns the record at `position`. Raises MalformedRecordError."""
     view = memoryview(buffer).cast("B")
     head = _checked_head(view, position)
     size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms = head
@@ -201,7 +210,10 @@ def decode_record(
 
 
 def _checked_head(view: memoryview, position: int) -> tuple[int, ...]:
-    """Returns the fields up to bornTimestamp, where size and magic can be those of a record."""
+    """Returns the fields up to bornTimestamp.
+
+    Raises MalformedRecordError for a size or magic that no record has.
+    """
     if position < 0 or len(view) - position < FIXED_BYTES:
         raise MalformedRecordError("fewer bytes than the smallest record", position)
     head: tuple[int, ...] = _TO_BORN_TIMESTAMP.unpack_from(view, position)

@@ -1,4 +1,4 @@
-"""The bits of sysFlag. Source: docs/design/storage.md section 4.1. Holds no state."""
+"""Bits of sysFlag. Source: docs/design/storage.md section 4.1."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def has_queue_offset(sys_flag: int) -> bool: ...
 @overload
 def has_queue_offset(sys_flag: NDArray[np.integer]) -> NDArray[np.bool_]: ...
 def has_queue_offset(sys_flag: int | NDArray[np.integer]) -> bool | NDArray[np.bool_]:
-    """True if a record has a place in its queue: prepared and rolled back ones have none (2.3)."""
+    """True if a record has a place in its queue; prepared and rolled back ones have none.
+
+    Source: docs/design/storage.md section 2.3.
+    """
     kind = sys_flag & TRANSACTION_MASK
     return (kind != TRANSACTION_PREPARED) & (kind != TRANSACTION_ROLLBACK)
 

@@ -1,11 +1,11 @@
-"""RocketMQ's remoting protocol: bytes in, values out, for clients and for servers. No I/O.
+"""Codec of RocketMQ's remoting protocol, for clients and servers.
 
     bytes <-> RemotingCommand     frames.py, by json_header.py and binary_header.py
     ext fields <-> headers        headers/, by the tables of fields.py
-    body <-> values               bodies/; batches.py for what is sent in one; records stay bytes
+    body <-> values               bodies/; batches.py for batch sends; records stay bytes
 
-Whatever a peer sends, the one error is RemotingFormatError. Source: docs/design/remoting.md. No state but
-the frame that a FrameDecoder has in part.
+It does no I/O. Any invalid bytes of a peer raise RemotingFormatError. The only state is the
+incomplete frame of a FrameDecoder. Source: docs/design/remoting.md.
 """
 
 from rocketpy_proto.model.codes import Language, RequestCode, ResponseCode

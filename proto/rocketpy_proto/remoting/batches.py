@@ -1,9 +1,10 @@
-"""The body of a batch send: messages of one topic and queue, back to back. Holds no state.
+"""Body of a batch send: messages of one topic and queue.
 
     size of all 4 | magic 4 | CRC 4 | flag 4 | body length 4 | body
     | properties length 2 | properties
 
-Magic and CRC are 0 and never looked at. Source: docs/design/remoting.md section 3.2.
+The messages follow each other without gaps. Magic and CRC are 0 and never read. Source:
+docs/design/remoting.md section 3.2.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _WHAT = "batch"
 _HEAD = struct.Struct(">iiiii")
 _PROPERTIES_LENGTH = struct.Struct(">h")
 _FIXED_BYTES = _HEAD.size + _PROPERTIES_LENGTH.size
-# A broker's default bound for what it takes in one send.
+# A broker's default limit of one send.
 BATCH_BYTES_MAX = 4 * 1024 * 1024
 
 
@@ -32,7 +33,7 @@ class BatchMessage:
 
     @property
     def size(self) -> int:
-        """Its bytes in a batch."""
+        """The message's bytes in a batch."""
         return _FIXED_BYTES + len(self.body) + len(self.properties)
 
 
@@ -64,9 +65,9 @@ def decode_batch(body: bytes | memoryview) -> list[BatchMessage]:
 def split_batches(
     messages: Iterable[BatchMessage], batch_bytes_max: int = BATCH_BYTES_MAX
 ) -> Iterator[list[BatchMessage]]:
-    """Runs of messages, in order, that each fit into one batch.
+    """Yields runs of messages, in order, that each fit into one batch.
 
-    A message that is too large for any is alone in its run: the broker is to refuse it by name.
+    A message above `batch_bytes_max` is alone in its run, so that the broker refuses it by name.
     """
     run: list[BatchMessage] = []
     run_bytes = 0

@@ -1,9 +1,9 @@
-"""The binary form of a command's header, ROCKETMQ. Holds no state.
+"""Binary form of a command's header, ROCKETMQ.
 
     code 2 | language 1 | version 2 | opaque 4 | flag 4 | remark length 4 | remark
     | length of all fields 4 | fields: name length 2, name, value length 4, value; ...
 
-A length of 0 stands for null. Source: docs/design/remoting.md section 1.3.
+A length of 0 means null. Source: docs/design/remoting.md section 1.3.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ _LANGUAGES = {language.value: language for language in Language}
 
 
 def encode_binary_header(command: RemotingCommand, opaque: int) -> bytes:
-    """Raises UnencodableRemotingError, also for codes above 32767: those need JSON."""
+    """Returns the header's bytes. Raises UnencodableRemotingError.
+
+    A code above 32767 does not fit and raises as well; such commands need JSON.
+    """
     try:
         head = _HEAD.pack(command.code, command.language, command.version, opaque, command.flag)
         fields = b"".join(
@@ -74,14 +77,17 @@ def _sized(size: struct.Struct, text: str) -> bytes:
 
 
 class _Reader:
-    """Texts behind their lengths, one after the other."""
+    """A reader of texts that each follow their length."""
 
     def __init__(self, encoded: memoryview, position: int) -> None:
         self.encoded = encoded
         self.position = position
 
     def size(self, kind: struct.Struct) -> int:
-        """Raises RemotingFormatError, and struct.error where the bytes end before it."""
+        """Returns the length of the next text.
+
+        Raises RemotingFormatError, and struct.error if the bytes end before the length.
+        """
         (size,) = kind.unpack_from(self.encoded, self.position)
         self.position += kind.size
         left = len(self.encoded) - self.position
@@ -92,7 +98,7 @@ class _Reader:
         return int(size)
 
     def text(self, kind: struct.Struct) -> str:
-        """Raises as `size`, and UnicodeDecodeError."""
+        """Returns the next text. Raises as `size` does, and UnicodeDecodeError."""
         end = self.size(kind) + self.position
         text = str(self.encoded[self.position : end], "utf-8")
         self.position = end

@@ -1,4 +1,4 @@
-"""A request or an answer, as a value. Source: docs/design/remoting.md section 1. Holds no state."""
+"""Requests and answers as values. Source: docs/design/remoting.md section 1."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from rocketpy_proto.model.codes import Language
 
 RESPONSE_FLAG = 1
 ONE_WAY_FLAG = 2
-# The number of 5.3.0. From 401 on a name server answers routes in standard JSON; who says more than
-# 475 may be told to GO_AWAY (docs/design/remoting.md 6.4).
+# The number of 5.3.0. From 401 on a name server answers routes in standard JSON. A peer above 475
+# may receive GO_AWAY (docs/design/remoting.md section 6.4).
 PROTOCOL_VERSION = 473
 
 
 class Serialization(IntEnum):
-    """The form of a header: the byte in front of its length."""
+    """Forms of a header: the byte before its length."""
 
     JSON = 0
     ROCKETMQ = 1
@@ -26,8 +26,8 @@ class Serialization(IntEnum):
 class RemotingCommand(msgspec.Struct, frozen=True):
     """One frame.
 
-    `code` is a request's RequestCode or an answer's ResponseCode; `opaque` ties an answer to its
-    request. `body` of a received command is a view of the bytes that were fed, read-only.
+    `code` is a request's RequestCode or an answer's ResponseCode. `opaque` matches an answer to its
+    request. `body` of a received command is a read-only view of the received bytes.
     """
 
     code: int
@@ -42,12 +42,12 @@ class RemotingCommand(msgspec.Struct, frozen=True):
 
     @property
     def is_response(self) -> bool:
-        """True if this answers a request; asked before `opaque` is looked up."""
+        """True if this answers a request; read before `opaque` is looked up."""
         return bool(self.flag & RESPONSE_FLAG)
 
     @property
     def is_one_way(self) -> bool:
-        """True if nobody waits for an answer."""
+        """True if the sender expects no answer."""
         return bool(self.flag & ONE_WAY_FLAG)
 
     def answer(

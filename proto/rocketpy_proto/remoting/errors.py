@@ -1,7 +1,7 @@
-"""Errors of the remoting codec. Holds no state.
+"""Errors of the remoting codec.
 
 RemotingError                     reason
-├── RemotingFormatError           bytes or texts of a peer that break the protocol: what
+├── RemotingFormatError           a peer's bytes or texts break the protocol: what
 └── UnencodableRemotingError      a value that no frame can hold: what
 """
 
@@ -21,8 +21,8 @@ class RemotingError(ValueError):
 
 
 class RemotingFormatError(RemotingError):
-    """What a peer sent is no frame, header or body. The connection cannot be trusted further."""
+    """Bytes of a peer that are no frame, header or body; the connection is unusable."""
 
 
 class UnencodableRemotingError(RemotingError):
-    """A value of our own that does not fit; nothing was encoded."""
+    """A value of this side that does not fit; nothing was encoded."""

@@ -1,9 +1,9 @@
-"""How headers and bodies become values: their fields are their tables. Holds no state.
+"""Conversion of headers and bodies to values by their fields.
 
-A class of fields says each field's type; its name on the wire is the same in camel case, unless
-`field(name=...)` gives another. A header's values are texts on the wire; a body is JSON.
-Fields that we do not know are left out, since a peer may be newer; null is as good as absent.
-Source: docs/design/remoting.md sections 2.3 and 4.1.
+A class of fields gives each field's type. A field's name on the wire is the same in camel case,
+unless `field(name=...)` gives another. A header's values are texts on the wire; a body is JSON.
+Unknown fields are left out, since a peer may be newer. null counts as absent. Source:
+docs/design/remoting.md sections 2.3 and 4.1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of the headers: what stands in the ext fields of a command."""
+    """Base of the headers: the ext fields of a command."""
 
 
 class Body(msgspec.Struct, frozen=True, rename="camel"):
@@ -44,7 +44,7 @@ V = TypeVar("V")
 
 
 class QueueTable(Mapping[MessageQueue, V]):
-    """A table whose keys are queues: on the wire each is an object, or its JSON as a string."""
+    """A table by queues; on the wire a key is an object, or its JSON as a string."""
 
     def __init__(self, entries: Mapping[MessageQueue, V]) -> None:
         self._entries = dict(entries)
@@ -64,13 +64,13 @@ class QueueTable(Mapping[MessageQueue, V]):
 
 @dataclass(frozen=True, slots=True)
 class HeaderForm(Generic[H]):
-    """A header as ext fields. `names` are other names for its fields, by their usual ones."""
+    """A header as ext fields. `names` maps usual field names to other ones."""
 
     kind: type[H]
     names: Mapping[str, str] = dataclass_field(default_factory=dict)
 
     def encode(self, header: H) -> dict[str, str]:
-        """Returns the ext fields, without those that are None. Raises UnencodableRemotingError."""
+        """Returns the ext fields, without None values. Raises UnencodableRemotingError."""
         values = _encodable(header)
         return {
             self.names.get(name, name): _text(value)
@@ -79,7 +79,7 @@ class HeaderForm(Generic[H]):
         }
 
     def decode(self, ext_fields: Mapping[str, str]) -> H:
-        """Returns the header. Raises RemotingFormatError, which names what is missing or wrong."""
+        """Returns the header. Raises RemotingFormatError with the missing or wrong field's name."""
         if self.names:
             usual = {short: name for name, short in self.names.items()}
             ext_fields = {usual.get(name, name): value for name, value in ext_fields.items()}
@@ -90,7 +90,7 @@ class HeaderForm(Generic[H]):
 
 
 def encode_body(body: Body) -> bytes:
-    """Standard JSON, without what is None. Raises UnencodableRemotingError."""
+    """Returns standard JSON, without None values. Raises UnencodableRemotingError."""
     values = _without_nulls(_encodable(body))
     try:
         return msgspec.json.encode(values)
@@ -108,7 +108,10 @@ def decode_body(kind: type[B], data: bytes | memoryview) -> B:
 
 
 def _encodable(value: Header | Body) -> dict[str, object]:
-    """By names on the wire. Constructors check neither types nor ranges: reading it back does."""
+    """Returns the values by names on the wire. Raises UnencodableRemotingError.
+
+    Constructors check neither types nor ranges, so the values are converted back as a check.
+    """
     try:
         values: dict[str, object] = msgspec.to_builtins(value, enc_hook=_table_to_json)
         msgspec.convert(values, type(value), dec_hook=_table_from_json)

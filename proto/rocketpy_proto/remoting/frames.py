@@ -1,8 +1,9 @@
-"""Frames: one after the other on a connection, each one command. Source: docs/design/remoting.md 1.1.
+"""Frames of a connection, each one command.
 
-    length 4 (of what follows) | form of the header 1 | header length 3 | header | body
+    length 4 (of the rest) | form of the header 1 | header length 3 | header | body
 
-No state but the frame that a FrameDecoder has in part.
+The only state is the incomplete frame of a FrameDecoder. Source: docs/design/remoting.md section
+1.1.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from rocketpy_proto.remoting.json_header import decode_json_header, encode_json_
 
 _WHAT = "frame"
 _LENGTH = struct.Struct(">i")
-# Length, and form and length of the header in one number.
+# Length, then form and length of the header in one number.
 _PREFIX = struct.Struct(">iI")
 _HEADER_LENGTH_BITS = 24
 _HEADER_LENGTH_MASK = (1 << _HEADER_LENGTH_BITS) - 1
-# RocketMQ's bound for what it receives, length included.
+# RocketMQ's limit of a received frame, length included.
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 
 _ENCODERS: Mapping[Serialization, Callable[[RemotingCommand, int], bytes]] = {
@@ -35,9 +36,9 @@ _DECODERS: Mapping[int, Callable[[memoryview, memoryview], RemotingCommand]] = {
 
 
 def encode_frame(command: RemotingCommand, opaque: int | None = None) -> list[bytes | memoryview]:
-    """Returns the frame's bytes, in pieces to be written together: the body is not copied.
+    """Returns the frame's bytes in pieces to be written together; the body is not copied.
 
-    An `opaque` that is given stands in place of the command's. Raises UnencodableRemotingError.
+    A given `opaque` replaces the command's. Raises UnencodableRemotingError.
     """
     encode = _ENCODERS[command.serialization]
     header = encode(command, command.opaque if opaque is None else opaque)
@@ -52,7 +53,10 @@ def encode_frame(command: RemotingCommand, opaque: int | None = None) -> list[by
 
 
 def decode_frame(frame: memoryview, header_bytes_max: int = FRAME_BYTES_MAX) -> RemotingCommand:
-    """Returns the command of one whole frame; its body is a view of it. Raises RemotingFormatError."""
+    """Returns the command of one whole frame. Raises RemotingFormatError.
+
+    The command's body is a view of the frame.
+    """
     if len(frame) < _PREFIX.size:
         raise RemotingFormatError(_WHAT, f"it has {len(frame)} bytes, at least {_PREFIX.size}")
     _, form = _PREFIX.unpack_from(frame)
@@ -71,11 +75,11 @@ def decode_frame(frame: memoryview, header_bytes_max: int = FRAME_BYTES_MAX) -> 
 
 
 class FrameDecoder:
-    """Cuts what a connection receives into commands.
+    """A splitter of a connection's received bytes into commands.
 
-    A frame that comes whole is not copied, one that comes in pieces once. What is kept is less
-    than a frame, and a frame's length is checked before any of it is kept. A header is parsed here,
-    unlike a body: who must not be kept busy by a peer gives it a bound of its own.
+    A frame received in one piece is not copied, a frame in several pieces once. The decoder keeps
+    less than one frame, and checks a frame's length before it keeps any of it. Headers are parsed
+    here, bodies are not. `header_bytes_max` limits the parsing time for untrusted peers.
     """
 
     def __init__(
@@ -90,8 +94,8 @@ class FrameDecoder:
     def feed(self, data: bytes) -> Iterator[RemotingCommand]:
         """Returns the commands that `data` completes; the bodies stay views of `data`.
 
-        The iterator raises RemotingFormatError behind the commands that came before the bad bytes.
-        Then the connection has to be closed: whatever is fed later raises the same.
+        The iterator yields the commands before invalid bytes, then raises RemotingFormatError. The
+        caller then closes the connection; any later `feed` raises the same error.
         """
         if self._failure is None:
             self._unread = memoryview(bytes(self._unread) + data if self._unread else data)
@@ -99,7 +103,7 @@ class FrameDecoder:
 
     @property
     def has_begun(self) -> bool:
-        """True if bytes wait for the rest of their frame: here a connection must not end."""
+        """True if a frame is incomplete, so that the connection must not end here."""
         return bool(self._begun or self._unread)
 
     def _commands(self) -> Iterator[RemotingCommand]:
@@ -114,7 +118,7 @@ class FrameDecoder:
             raise self._failure
 
     def _next_frame(self) -> memoryview | None:
-        """Returns the next whole frame; None where it has not come yet."""
+        """Returns the next whole frame; None if it is incomplete."""
         if not self._begun:
             if len(self._unread) >= _LENGTH.size:
                 size = self._checked_size(self._unread)

@@ -1,4 +1,4 @@
-"""The JSON form of a command's header. Source: docs/design/remoting.md section 1.2. Holds no state."""
+"""JSON form of a command's header. Source: docs/design/remoting.md section 1.2."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TEXTS = {True: "true", False: "false"}
 
 
 class _Header(msgspec.Struct, frozen=True):
-    """What both forms have in common."""
+    """The common fields of both forms."""
 
     opaque: Int32
     code: Int32 = 0
@@ -30,14 +30,14 @@ class _Header(msgspec.Struct, frozen=True):
 
 
 class _UsualHeader(_Header, frozen=True):
-    """As RocketMQ's servers and clients write it: nothing has to be converted."""
+    """A header as RocketMQ's servers and clients write it, without conversion."""
 
-    # Named as on the wire.
+    # The name on the wire.
     extFields: dict[str, str] | None = None  # noqa: N815
 
 
 class _JsonHeader(_Header, frozen=True):
-    """As it may stand on the wire. Java takes numbers for texts and texts for numbers; so do we."""
+    """Any header that Java accepts: it converts numbers to texts and texts to numbers."""
 
     extFields: dict[str, str | int | float | bool | None] | None = None  # noqa: N815
 
@@ -47,7 +47,7 @@ _USUAL_DECODER = msgspec.json.Decoder(_UsualHeader)
 
 
 def encode_json_header(command: RemotingCommand, opaque: int) -> bytes:
-    """Strict JSON, with the fields that Java writes. Raises UnencodableRemotingError."""
+    """Returns strict JSON with the fields that Java writes. Raises UnencodableRemotingError."""
     header: dict[str, object] = {
         "code": command.code,
         "language": command.language.name,
@@ -61,7 +61,7 @@ def encode_json_header(command: RemotingCommand, opaque: int) -> bytes:
     if command.ext_fields:
         header["extFields"] = command.ext_fields
     try:
-        # Only for its check of their ranges.
+        # Only for its check of the ranges.
         _NUMBERS.pack(command.code, command.version, opaque, command.flag)
         return msgspec.json.encode(header)
     except (struct.error, UnicodeEncodeError) as error:
@@ -69,7 +69,7 @@ def encode_json_header(command: RemotingCommand, opaque: int) -> bytes:
 
 
 def decode_json_header(encoded: memoryview, body: memoryview) -> RemotingCommand:
-    """Returns the command. Raises RemotingFormatError, also where `opaque` is missing.
+    """Returns the command. Raises RemotingFormatError, also if `opaque` is missing.
 
     Unknown fields are left out, and an unknown language is OTHER.
     """

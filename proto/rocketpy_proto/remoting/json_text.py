@@ -1,12 +1,12 @@
-r"""RocketMQ's JSON texts: read as fastjson writes them, written as the standard has it. No state.
+r"""RocketMQ's JSON: fastjson's dialect is read, standard JSON is written.
 
-fastjson writes two things that are no JSON: keys that are numbers (`{0:"host"}`), and keys that are
-objects (`{{"queueId":1}:{}}`). Reading turns both into strings (`"0"`, `"{\"queueId\":1}"`), and
-leaves the rest to msgspec: nothing else is let through. What a string holds is never mistaken for a
-key: an outline of the text, of the same length, has every string blanked out.
+fastjson writes two things that are not JSON: number keys (`{0:"host"}`), and object keys
+(`{{"queueId":1}:{}}`). The reader turns both into strings (`"0"`, `"{\"queueId\":1}"`), and leaves
+the rest to msgspec. It accepts no other deviation. It finds keys in an outline of the text: the
+same length, with every string blanked out. So a string's content is never taken for a key.
 
-Time is linear in the text; depth is bounded before anything recurses.
-Source: docs/design/remoting.md section 4.1.
+Time is linear in the text. Depth is checked before any recursion. Source: docs/design/remoting.md
+section 4.1.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ from rocketpy_proto.remoting.errors import RemotingFormatError
 
 # RocketMQ's own bodies have a depth of five.
 DEPTH_MAX = 64
-# All that msgspec was seen to raise; up to 0.21 its own errors are no ValueErrors, but
+# The errors that msgspec was seen to raise. Up to 0.21 its own errors are no ValueErrors, but
 # UnicodeDecodeError is one.
 DECLARED_BY_PARSERS = (msgspec.MsgspecError, ValueError, RecursionError)
 
 _STRING = re.compile(rb'"[^"]*"')
 _ODD_KEY = re.compile(rb"\{[^{}]*\}(?=\s*:)|(?<=[{,])\s*-?[0-9]+(?=\s*:)")
-# In place of an object that the text holds already. Inside of a string its quotes are escaped.
+# fastjson's reference to an object earlier in the text. Inside of a string its quotes are escaped.
 _REFERENCE = re.compile(rb'"\$ref"\s*:')
 _STEPS = dict(zip(b"{[]}", (1, 1, -1, -1), strict=True))
 _NOT_BRACKETS = bytes(set(range(256)) - set(_STEPS))
 
 
 def read_json(data: bytes | memoryview, what: str) -> object:
-    """Returns the value in `data`, keys as strings. Raises RemotingFormatError, which names `what`.
+    """Returns the value in `data`, keys as strings.
 
-    A reference (`{"$ref":...}`) is refused: no server was seen to send one.
+    Raises RemotingFormatError, which names `what`. It refuses a reference (`{"$ref":...}`), since
+    no server was seen to send one.
     """
     text = bytes(data)
     outline = _outline(text)
@@ -50,25 +51,25 @@ def read_json(data: bytes | memoryview, what: str) -> object:
 
 
 def check_depth(data: memoryview, what: str) -> None:
-    """Raises RemotingFormatError where brackets are nested deeper than DEPTH_MAX."""
+    """Raises RemotingFormatError if brackets are nested deeper than DEPTH_MAX."""
     text = bytes(data)
     if text.count(b"{") + text.count(b"[") > DEPTH_MAX:
         _check_depth(_outline(text), what)
 
 
 def format_error(what: str, error: Exception) -> RemotingFormatError:
-    """What a parser raised, as the codec's own error."""
+    """Returns a parser's error as a RemotingFormatError."""
     return RemotingFormatError(what, str(error))
 
 
 def _outline(text: bytes) -> bytes:
-    """`text` with blanks in place of all that its strings hold."""
+    """Returns `text` with the contents of its strings blanked out."""
     plain = text.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
     return _STRING.sub(lambda found: b'"' + b" " * (len(found[0]) - 2) + b'"', plain)
 
 
 def _check_depth(outline: bytes, what: str) -> None:
-    """That brackets match is msgspec's business: it stops at the first that does not."""
+    """Raises RemotingFormatError above DEPTH_MAX; msgspec checks that brackets match."""
     steps = map(_STEPS.__getitem__, outline.translate(None, _NOT_BRACKETS))
     if max(accumulate(steps), default=0) > DEPTH_MAX:
         raise RemotingFormatError(what, f"it is nested deeper than {DEPTH_MAX}")

@@ -1,6 +1,7 @@
-"""How requests are signed for brokers with access control. Source: docs/design/remoting.md 5.1. No state.
+"""Signatures of requests to brokers with access control.
 
-The same for ACL 1.0 and 2.0. It has neither time nor number: who records a request can repeat it.
+ACL 1.0 and 2.0 use the same signature. It covers neither time nor number, so a recorded request can
+be replayed. Source: docs/design/remoting.md section 5.1.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SIGNATURE = "Signature"
 def signed(
     command: RemotingCommand, access_key: str, secret_key: str, security_token: str | None = None
 ) -> RemotingCommand:
-    """Returns the command with its signature; no field may be changed after that.
+    """Returns the command with its signature; no field may change afterwards.
 
     Raises UnencodableRemotingError.
     """
@@ -42,12 +43,12 @@ def is_signed_by(command: RemotingCommand, secret_key: str) -> bool:
 
 
 def signature(ext_fields: Mapping[str, str], body: bytes | memoryview, secret_key: str) -> str:
-    """Base64 of the HMAC-SHA1 of all values, in the order of their names, and the body.
+    """Returns the Base64 of the HMAC-SHA1 of all values, in order of their names, and the body.
 
     Raises UnencodableRemotingError.
     """
     try:
-        # Java orders by UTF-16 units, which the bytes of that encoding do as well.
+        # Java orders by UTF-16 units, as the bytes of UTF-16-BE do.
         names = sorted(ext_fields.keys() - {SIGNATURE}, key=lambda name: name.encode("utf-16-be"))
         digest = hmac.new(secret_key.encode(), digestmod=hashlib.sha1)
         for name in names:

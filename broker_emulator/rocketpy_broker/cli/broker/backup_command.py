@@ -1,7 +1,8 @@
-"""`rocketpy store backup`: a consistent copy of a store, also of one that is served.
+"""`rocketpy store backup`: a consistent copy of a store.
 
-Exit codes: 0 done; 1 refused, or the copy is complete and has faults; 2 for what is no store, is in
-use, or lies in the way. Holds no state; what is not finished is removed, or by the next backup.
+Exit codes: 0 done; 1 refused, or a complete copy with faults; 2 no store, a store in use, or an
+existing target. The store may be a running broker's. The command removes an unfinished copy; after
+a crash the next backup removes it.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def backup(
     ] = True,
     as_json: output.AsJson = False,
 ) -> None:
-    """Copys the store of a running broker, or of none, while messages come and go."""
+    """Copy the store of a running broker, or of none, while messages come and go."""
     if len(paths) > PATHS_MAX:
         raise typer.BadParameter("is [SOURCE] DEST", param_hint="paths")
     process_tuning.raise_descriptor_limit()
@@ -72,7 +73,7 @@ def backup(
             _copy_stopped(paths[0], target)
             findings = finish.run(target)
     else:
-        # An interrupt ends the command in `asking`; the target has been removed by then.
+        # An interrupt ends the command in `asking`, after the target was removed.
         with errors(), asking(endpoint) as connection, directory_errors(), target:
             _copy_served(connection, target)
             findings = finish.run(target)
@@ -81,13 +82,13 @@ def backup(
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What is done with a copy before it gets its name."""
+    """The last steps of a backup, before the copy gets its name."""
 
     new_store_id: bool
     check: bool
 
     def run(self, target: BackupTarget) -> list[Finding]:
-        """Does it; return the faults that a check has found. Raises what the target does."""
+        """Finishes the copy; returns the faults of the check. Raises the target's errors."""
         if self.new_store_id:
             target.draw_store_id()
         findings = _checked(target) if self.check else []
@@ -107,7 +108,10 @@ def _copy_stopped(source: Path, target: BackupTarget) -> None:
 
 
 def _copy_served(connection: BrokerConnection, target: BackupTarget) -> None:
-    """Raises BackupTargetError, OSError; what the broker refuses ends the command."""
+    """Copies a running broker's store. Raises BackupTargetError, OSError.
+
+    A refusal of the broker ends the command.
+    """
     for each in broker_status(connection).directories:
         if each.role == "store" and Path(each.path).is_dir():
             check_apart(Path(each.path), target.folder)

@@ -1,4 +1,4 @@
-"""`rocketpy broker …`: start one, or ask a running one how it does. Holds no state."""
+"""`rocketpy broker …`: a broker's start and its status."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from rocketpy_broker.client.brokers import broker_info, broker_status
 from rocketpy_broker.client.statistics import list_statistics, store_counters
 
 START, HELP = "start", "--help"
-# Of all topics, the broker's own among them.
+# Counters of all topics, the broker's own included.
 COUNTED = ("BROKER_PUT_NUMS", "BROKER_GET_NUMS")
 
 
 class StartByDefault(TyperGroup):
-    """Without the name of a command it is `start`, with its options."""
+    """A command group with `start` as its default command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Options before any command are those of a start."""
+        """Inserts `start` if the arguments begin with an option other than --help."""
         is_named = bool(args) and (args[0] == HELP or not args[0].startswith("-"))
         return super().parse_args(ctx, args if is_named else [START, *args])
 
@@ -39,7 +39,7 @@ broker_app.command(START)(broker)
 
 @broker_app.command("status")
 def status(as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
-    """Shows how a running broker does: store, disk, speeds, what waits, who is connected."""
+    """Show how a running broker does: store, disk, speeds, what waits, who is connected."""
     with asking(endpoint) as connection:
         fields: dict[str, Any] = status_fields(
             broker_info(connection),

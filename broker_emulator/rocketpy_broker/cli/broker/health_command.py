@@ -1,7 +1,4 @@
-"""`rocketpy health`: whether a broker serves, as an exit code for containers and scripts.
-
-Holds no state.
-"""
+"""`rocketpy health`: a broker's health as an exit code."""
 
 from __future__ import annotations
 
@@ -35,7 +32,7 @@ def health(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Says whether a broker serves: exit code 0 if it does, else 1 and a line that says why."""
+    """Say whether a broker serves: exit code 0 if it does, else 1 and a line that says why."""
     with asking(endpoint) as connection:
         status = connection.health(timeout)
     name = health_pb2.HealthCheckResponse.ServingStatus.Name(status)

@@ -1,7 +1,4 @@
-"""`rocketpy clean`: a running broker's store is cleaned.
-
-Holds no state.
-"""
+"""`rocketpy clean`: cleanup of a running broker's store."""
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ def clean(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Removes expired log segments now, whatever the hour."""
+    """Remove expired log segments now, whatever the hour."""
     with asking(endpoint) as connection:
         if unused_topics:
             _clean_unused_topics(connection, as_json=as_json)

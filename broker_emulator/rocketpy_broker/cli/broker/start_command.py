@@ -1,6 +1,6 @@
-"""`rocketpy broker start`: one broker in the foreground, until a signal stops it.
+"""`rocketpy broker start`: a broker in the foreground, until a signal.
 
-State is below --data; see the store for what a crash does.
+State is below --data; the store's modules describe what a crash does.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ INPUT_BYTES = 4096
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 PAGE_BYTES = 4096
 MINUTE_MS = 60_000
-# RocketMQ's diskSpaceCleanForciblyRatio is as far below its diskSpaceWarningLevelRatio.
+# RocketMQ's diskSpaceCleanForciblyRatio is 0.05 below its diskSpaceWarningLevelRatio.
 FORCIBLE_BELOW_FULL = 0.05
 
 
@@ -191,11 +191,11 @@ LogLevel = Annotated[
     LogLevelName,
     typer.Option(envvar="ROCKETPY_LOG_LEVEL", help="The least level that goes to standard error."),
 ]
-# The token of a LocalBroker's temporary store; see there.
+# The token of a LocalBroker's temporary store.
 Temporary = Annotated[str | None, typer.Option(hidden=True)]
-# A broker for tests, whose clock can be moved; LocalBroker starts such.
+# A broker for tests with a movable clock; LocalBroker uses it.
 ClockAheadMs = Annotated[int | None, typer.Option(hidden=True, min=0)]
-# The size of a LocalBroker's segments, which is smaller, where it makes the store.
+# The segment size of a new store; a LocalBroker's is smaller than the default.
 NewSegmentBytes = Annotated[int, typer.Option(hidden=True, min=4096)]
 
 
@@ -232,7 +232,7 @@ def broker(
     clock_ahead_ms: ClockAheadMs = None,
     new_segment_bytes: NewSegmentBytes = DEFAULT_SEGMENT_BYTES,
 ) -> None:
-    """Runs a broker until SIGTERM or SIGINT."""
+    """Run a broker until SIGTERM or SIGINT."""
     logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
     _check_queue_file_bytes(consume_queue_file_bytes)
     delay_levels = _delay_levels(message_delay_level)
@@ -317,7 +317,10 @@ def _delay_levels(text: str) -> DelayLevels:
 
 @contextmanager
 def _store_directory(data: Path | None, token: str | None) -> Iterator[Path]:
-    """Yields the directory; a temporary one is removed, a LocalBroker's only if that has died."""
+    """Yields the store's directory and removes a temporary one at the end.
+
+    A LocalBroker's is removed only if standard input has ended, so its program has.
+    """
     if data is None:
         with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
             yield Path(folder)
@@ -353,7 +356,7 @@ def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> Non
     try:
         loop.add_reader(sys.stdin, lambda: _stop_at_end_of_input(loop, stopped))
     except PermissionError:
-        # It is a file, or /dev/null: nothing is waited for, and its end is there.
+        # The input is a file or /dev/null, so its end is reached.
         stopped.set()
 
 
@@ -385,7 +388,7 @@ def _http_text(ready: Ready) -> str:
 
 
 def _say(line: str) -> None:
-    """Prints a line. A broker serves on where nobody reads it."""
+    """Prints a line; a broker keeps running after the reader closed the pipe."""
     try:
         typer.echo(line)
     except BrokenPipeError:

@@ -1,4 +1,4 @@
-"""`rocketpy stats` and `rocketpy topic stats`: what a broker has counted. Holds no state."""
+"""`rocketpy stats` and `rocketpy topic stats`: a broker's statistics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COUNTERS = (
     "put_latency_max_ms",
     "get_latency_max_ms",
 )
-# Latencies of which 99 and 99.9 percent are not longer.
+# Percentiles and maxima of latencies.
 _HEADINGS = {
     "put_latency_99_ms": "put latency ms, 99 %",
     "put_latency_999_ms": "put latency ms, 99.9 %",
@@ -51,7 +51,7 @@ System = Annotated[
 def stats(
     system: System = False, as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
 ) -> None:
-    """Shows what the broker's store has counted since its start."""
+    """Show what the broker's store has counted since its start."""
     with asking(endpoint) as connection:
         response = store_statistics(connection, include_system=system)
         if as_json:
@@ -91,7 +91,7 @@ def _show_stats(response: admin_pb2.GetStoreStatisticsResponse) -> None:
     ]
     for name in SPEEDS:
         speeds = [f"{speed:.2f}" for speed in getattr(response, name)]
-        # A window that is longer than the broker has run has no speed yet.
+        # A window longer than the broker's uptime has no speed yet.
         speeds += [output.ABSENT] * (SPEEDS_COUNT - len(speeds))
         store.append([name.replace("_", " ") + ", 10 s 60 s 600 s", " ".join(speeds)])
     for bucket in response.put_latencies:
@@ -111,7 +111,7 @@ def topic_stats(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Shows what topics and groups put, got and sent back in the last minute, hour and day.
+    """Show what topics and groups put, got and sent back in the last minute, hour and day.
 
     Each window has a sum; TPS and the average at a time are the last minute's. --json has all.
     """

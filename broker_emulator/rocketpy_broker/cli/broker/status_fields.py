@@ -1,4 +1,4 @@
-"""What `rocketpy broker status` shows, by name. Holds no state."""
+"""Fields of `rocketpy broker status`, by name."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Info = admin_pb2.GetBrokerInfoResponse
 Status = admin_pb2.GetBrokerStatusResponse
 Waiting = admin_pb2.WaitingSegments
 Counters = admin_pb2.GetStoreStatisticsResponse
-# By WaitingSegments.reason: the cause, and the words before the time.
+# Texts by WaitingSegments.reason: the cause, and the words before the time.
 WAITS = {
     "AGE": ("their messages are younger than --file-reserved-hours", "the first expires at"),
     "CLOCK": (
@@ -33,7 +33,7 @@ DAY_MS = 24 * 3_600_000
 def status_fields(
     info: Info, status: Status, counters: Counters, counted: Mapping[str, Statistic]
 ) -> dict[str, object]:
-    """Returns all fields; sizes in bytes, speeds a second over the last 10, 60 and 600 s."""
+    """Returns all fields; sizes in bytes, rates per second over the last 10, 60 and 600 s."""
     return {
         **_of_broker(info),
         **_of_disk(status),
@@ -112,7 +112,7 @@ def _of_work(status: Status) -> dict[str, object]:
 
 
 def waiting_fields(waiting: Waiting) -> dict[str, object]:
-    """Returns the fields of log segments that stay; `until` is null where that is not known."""
+    """Returns the fields of log segments that wait; `until` is None if unknown."""
     until_ms = waiting.until_timestamp_ms
     return {
         "reason": waiting.reason,
@@ -122,7 +122,7 @@ def waiting_fields(waiting: Waiting) -> dict[str, object]:
 
 
 def waiting_line(waiting: Waiting) -> str:
-    """Returns the line about log segments that stay."""
+    """Returns a line about log segments that wait for removal."""
     cause, until = WAITS.get(waiting.reason, (waiting.reason, "until"))
     when = waiting.until_timestamp_ms
     time = f"; {until} {time_of_ms(when)}" if until and when else ""
@@ -130,9 +130,10 @@ def waiting_line(waiting: Waiting) -> str:
 
 
 def _of_messages(counted: Mapping[str, Statistic], uptime_ms: int) -> dict[str, object]:
-    """Since the start, and in the last 24 hours; nothing was counted of what never happened.
+    """Returns messages put and got since the start and in the last 24 hours.
 
-    The window of a day is sampled each hour, and tells nothing before.
+    The day's window has hourly samples; before 24 hours of uptime the total replaces it. A missing
+    counter is 0.
     """
     fields: dict[str, object] = {}
     for name, shown in (("BROKER_PUT_NUMS", "messagesPut"), ("BROKER_GET_NUMS", "messagesGot")):

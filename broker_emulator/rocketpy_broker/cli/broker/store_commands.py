@@ -1,7 +1,6 @@
-"""`rocketpy store …`: commands on a store's directory while no broker runs on it.
+"""`rocketpy store …`: commands on a store's directory without a running broker.
 
-Exit codes: 0 done, 1 faults found or work refused, 2 for what is no store or is in use. Holds no
-state.
+Exit codes: 0 done, 1 faults found or work refused, 2 no store or a store in use.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def check(
     consume_queue_file_bytes: QueueFileBytes = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Compares every file of a store with its log, and change nothing."""
+    """Compare every file of a store with its log, and change nothing."""
     process_tuning.raise_descriptor_limit()
     with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
@@ -97,7 +96,7 @@ def export_messages(
     consume_queue_file_bytes: QueueFileBytes = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Writes messages of topics to files of Arrow or Parquet."""
+    """Write messages of topics to files of Arrow or Parquet."""
     process_tuning.raise_descriptor_limit()
     if not out.is_dir() and not out.parent.is_dir():
         raise typer.BadParameter(f"the folder {out.parent} does not exist", param_hint="--out")
@@ -140,7 +139,7 @@ def import_messages(
     consume_queue_file_bytes: QueueFileBytes = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Appends the messages of files to a store, which is made if it is not there."""
+    """Append the messages of files to a store, which is made if it is not there."""
     process_tuning.raise_descriptor_limit()
     with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
@@ -175,7 +174,7 @@ def _as_json(findings: list[Finding], summary: CheckSummary) -> dict[str, object
 
 
 def show_findings(findings: list[Finding]) -> None:
-    """A line for each."""
+    """Prints a line for each finding."""
     for found in findings:
         kind = "fault" if isinstance(found, Fault) else "note"
         typer.echo(f"{kind}: {found.path} at byte {found.offset}: {found.text}")
@@ -196,7 +195,7 @@ def _sizes(folder: Path, segment_bytes: int | None, queue_file_bytes: int | None
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Declared errors become a line and an exit code."""
+    """Ends the command with a line and an exit code for an error in its block."""
     try:
         with directory_errors():
             yield
@@ -206,7 +205,7 @@ def errors() -> Iterator[None]:
 
 @contextmanager
 def directory_errors() -> Iterator[None]:
-    """What is no store, or is in use, becomes a line and an exit code."""
+    """Ends the command with EXIT_NO_STORE if a directory is no store or is in use."""
     try:
         yield
     except (StoreDirectoryError, StoreLockedError) as error:
@@ -216,7 +215,7 @@ def directory_errors() -> Iterator[None]:
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Advance]:
-    """Yields a bar on standard error, where that is a terminal."""
+    """Yields a function that advances a progress bar, which only a terminal shows."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
     remaining = TimeRemainingColumn()

@@ -1,4 +1,4 @@
-"""`rocketpy client …`: who consumes and who produces. Holds no state."""
+"""`rocketpy client …`: consumers and producers of a running broker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ client_app = typer.Typer(help="Show clients.", no_args_is_help=True, rich_markup
 
 @client_app.callback()
 def client() -> None:
-    """Shows clients."""
+    """Show clients."""
 
 
 @client_app.command("list")
@@ -31,7 +31,7 @@ def list_of_groups(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Lists the clients that consume or produce, by group, and their last heartbeats."""
+    """List the clients that consume or produce, by group, and their last heartbeats."""
     with asking(endpoint) as connection:
         found = list_memberships(connection) if group is None else _of_group(connection, group)
         if as_json:

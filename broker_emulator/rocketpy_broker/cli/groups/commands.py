@@ -1,4 +1,4 @@
-"""`rocketpy group …`: consumer groups of a running broker. Holds no state."""
+"""`rocketpy group …`: consumer groups of a running broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.group_admin import GroupSettings, Reset, ResetTarget, ResetTo
 from rocketpy_broker.client.groups import list_connections
 
-# What the protocol's numbers hold; the broker's own limits may be lower.
+# The protocol's maxima; the broker's own limits may be lower.
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 NOT_COMMITTED = "none"
 group_app = typer.Typer(
@@ -83,7 +83,7 @@ def list_groups(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Lists the consumer groups: members, topics, and messages that are not consumed."""
+    """List the consumer groups: members, topics, and messages that are not consumed."""
     with asking(endpoint) as connection:
         found = group_admin.list_groups(connection, include_system=system)
         if as_json:
@@ -115,7 +115,7 @@ def _listed(topics: Sequence[str], count: int) -> str:
 def describe(
     group: Group, as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
 ) -> None:
-    """Shows a consumer group: settings, members, subscriptions, lag, retries and dead letters."""
+    """Show a consumer group: settings, members, subscriptions, lag, retries and dead letters."""
     with asking(endpoint) as connection:
         details = group_admin.get_group(connection, group)
         members = list_connections(connection, group)
@@ -141,7 +141,7 @@ def create(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Creates a consumer group; refuses one that exists. Groups also come by their first use."""
+    """Create a consumer group; refuses one that exists. Groups also come by their first use."""
     settings = _settings(
         consume_enable=consume_enable,
         consume_from_min_enable=from_min,
@@ -174,7 +174,7 @@ def update(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Changes a consumer group; what no option names stays as it is."""
+    """Change a consumer group; what no option names stays as it is."""
     settings = _settings(
         consume_enable=consume_enable,
         consume_from_min_enable=from_min,
@@ -295,7 +295,7 @@ def delete(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Deletes a consumer group, its progress, its retry topic and its dead letters.
+    """Delete a consumer group, its progress, its retry topic and its dead letters.
 
     With --force, a member that is online makes it again by its next heartbeat, with defaults.
     """

@@ -1,6 +1,6 @@
-"""`rocketpy dlq …`: the dead letters of consumer groups. Holds no state.
+"""`rocketpy dlq …`: the dead letters of consumer groups.
 
-A crash of `resend` leaves what it has sent; dead letters stay where they are.
+Messages that `resend` sent before a crash stay. `resend` does not remove dead letters.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def list_of_group(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Shows a group's dead letters, oldest first, or how many each group has.
+    """Show a group's dead letters, oldest first, or how many each group has.
 
     A line has the topic that the message was first sent to, store time, queue, offset, tags, keys
     and body.
@@ -129,7 +129,7 @@ def resend_of_group(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Sends dead letters again, each to the topic that it was first sent to.
+    """Send dead letters again, each to the topic that it was first sent to.
 
     Every group of that topic reads them. They are sent as the topic's message type asks; a topic
     of delayed messages has them at once. They stay among the dead letters, so that a second
@@ -158,7 +158,10 @@ def resend_of_group(
 
 @contextmanager
 def _counting() -> Iterator[Callable[[int], None]]:
-    """Yields a count on standard error, where that is a terminal and the lines go elsewhere."""
+    """Yields a function that shows a count on standard error.
+
+    It shows the count only if standard error is a terminal and standard output is not.
+    """
     console = Console(stderr=True)
     is_shown = console.is_terminal and not sys.stdout.isatty()
     column = TextColumn("{task.completed} dead letters sent")

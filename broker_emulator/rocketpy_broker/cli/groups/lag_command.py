@@ -1,4 +1,4 @@
-"""`rocketpy lag`: how far consumer groups are behind. Holds no state."""
+"""`rocketpy lag`: the lag of consumer groups."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def lag(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Shows how far consumer groups are behind in topics.
+    """Show how far consumer groups are behind in topics.
 
     Of one group and one topic, queue by queue. A group that the broker has never heard of is called
     unknown; all messages are ahead of it.
@@ -69,7 +69,7 @@ def _frame(connection: BrokerConnection, topics: Sequence[str], groups: Sequence
 
 
 def _of_groups(connection: BrokerConnection, groups: Sequence[str]) -> Frame:
-    """Returns each group's topics."""
+    """Returns the lag of each group in its topics."""
     rows: list[list[output.Cell]] = []
     objects: list[dict[str, object]] = []
     for group in groups:
@@ -92,7 +92,7 @@ def _of_groups(connection: BrokerConnection, groups: Sequence[str]) -> Frame:
 
 
 def _of_topics(connection: BrokerConnection, topics: Sequence[str]) -> Frame:
-    """Returns each topic's groups."""
+    """Returns the lag of each topic's groups."""
     rows: list[list[output.Cell]] = []
     objects: list[dict[str, object]] = []
     notes: list[str] = []

@@ -1,4 +1,4 @@
-"""Consumer groups as JSON objects and as tables. Holds no state."""
+"""Consumer groups as JSON objects and as tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GroupTopics = Sequence[GroupTopic]
 
 
 def summary_json(summary: GroupSummary) -> dict[str, object]:
-    """Returns a group of a list."""
+    """Returns a group of a list as JSON."""
     return {
         "consumerGroup": summary.group,
         "isConfigured": summary.is_configured,
@@ -31,7 +31,7 @@ def summary_json(summary: GroupSummary) -> dict[str, object]:
 def details_json(
     details: GroupDetails, members: Connections, topics: GroupTopics
 ) -> dict[str, object]:
-    """Returns all of a group."""
+    """Returns a group with its members and topics as JSON."""
     return {
         "consumerGroup": details.group,
         "settings": None if details.settings is None else dict(details.settings),
@@ -73,7 +73,7 @@ def details_json(
 
 
 def show_details(details: GroupDetails, members: Connections, topics: GroupTopics) -> None:
-    """The same as tables, with an empty line between them."""
+    """Prints a group as tables, with an empty line between them."""
     fields: list[list[output.Cell]] = [["consumer group", details.group]]
     fields += _setting_fields(details)
     for name, value in (
@@ -116,7 +116,7 @@ def show_details(details: GroupDetails, members: Connections, topics: GroupTopic
 
 
 def show_settings(details: GroupDetails, *, as_json: bool) -> None:
-    """A group that was made or changed."""
+    """Prints the settings of a group that was created or changed."""
     if as_json:
         settings = dict(details.settings or {})
         output.print_json({"consumerGroup": details.group, "settings": settings})

@@ -1,7 +1,6 @@
-"""`rocketpy message …`: send and follow messages of a running broker.
+"""`rocketpy message …`: sending and following of messages.
 
-A crash of `send` leaves what it has sent; all lines of a file are checked before the first.
-Holds no state.
+Messages that `send` sent before a crash stay. It checks all lines of a file before the first send.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ from rocketpy_proto.record.properties import DELAY, TRAN_MSG, WAITING_NAMES
 TAIL_COUNT_DEFAULT = 10
 COUNT_MAX = (1 << 31) - 1
 _IN_PLACE_OF = {DELAY: "--delay-level", TRAN_MSG: "`rocketpy transaction send`"}
-# Held calls are this short so that a pipe that nobody reads any more is noticed.
+# Held calls are short, so that the command notices a closed pipe.
 FOLLOW_WAIT_MS = 1_000
-# After an answer without messages, for a broker that holds no call.
+# The pause after an answer without messages, for a broker that does not hold calls.
 FOLLOW_PAUSE_MS = 20
 message_app = typer.Typer(
     help="Send, follow and look up messages.", no_args_is_help=True, rich_markup_mode=None
@@ -103,7 +102,7 @@ def send(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Sends one message, or those of a file or a pipe. All are checked before the first is sent."""
+    """Send one message, or those of a file or a pipe. All are checked before the first is sent."""
     sources = [body, file, lines]
     is_piped = sources == [None] * 3 and not sys.stdin.isatty()
     if sources.count(None) != 2 and not is_piped:
@@ -122,7 +121,7 @@ def send(
         return
     if delay_level and deliver_at is not None:
         raise typer.BadParameter("give either --delay-level or --deliver-at")
-    # The body's bytes are the shell's, whatever they are.
+    # The body has the shell's bytes, which need not be UTF-8.
     message = OutgoingMessage(
         os.fsencode(body or ""),
         tag,
@@ -146,7 +145,10 @@ def send(
 
 
 def _sent_properties(texts: list[str] | None) -> dict[str, str]:
-    """Refuses those by which a message waits: they are left out, so that it would come now."""
+    """Returns the properties; refuses properties that delay a message.
+
+    A send leaves these properties out, so the broker would deliver the message at once.
+    """
     properties = named_values(texts, "--property")
     for name in WAITING_NAMES.intersection(properties):
         instead = _IN_PLACE_OF.get(name, "--deliver-at")
@@ -156,7 +158,7 @@ def _sent_properties(texts: list[str] | None) -> dict[str, str]:
 
 
 def delivery_time(text: str | None) -> datetime | None:
-    """Returns the value of --deliver-at. Raises typer.BadParameter."""
+    """Returns the time of --deliver-at. Raises typer.BadParameter."""
     return None if text is None else time_option(text, "--deliver-at")
 
 
@@ -168,7 +170,10 @@ def _send_lines(
     as_json: bool,
     template: OutgoingMessage | None = None,
 ) -> None:
-    """Sends the messages of a file, or of a pipe that no option names; see `open_lines`."""
+    """Sends the messages of a file, or of standard input if `path` is None.
+
+    `open_lines` describes the lines.
+    """
     with asking(endpoint) as connection:
         sender = MessageSender(connection, topic)
         with open_lines(path or STANDARD_INPUT, template) as lines:
@@ -182,7 +187,7 @@ def _send_lines(
 
 
 def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: bool) -> None:
-    """How many were sent; of a single one, where it lies."""
+    """Prints the number of messages that were sent, and the place of a single message."""
     single = last if count == 1 else None
     if as_json:
         place = json_of_sent(single) if single else {}
@@ -225,7 +230,7 @@ def tail(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Shows messages of a topic, in the order in which they were stored.
+    """Show messages of a topic, in the order in which they were stored.
 
     A line has store time, queue, offset, tags, keys and body. A body that is no printable text is
     shown in base64. What is longer than 200 characters is cut, unless --whole or --json is given.
@@ -264,7 +269,7 @@ def pull(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Shows what a consumer group has not consumed yet, and commit its progress.
+    """Show what a consumer group has not consumed yet, and commit its progress.
 
     Queue by queue, lines as of `message tail`, cut as there. What was shown when the command is
     interrupted may be shown again.
@@ -275,7 +280,7 @@ def pull(
 
 
 def _print_messages(messages: Iterable[Message], *, is_whole: bool, as_json: bool) -> int:
-    """Prints the messages, and returns how many they are."""
+    """Prints the messages and returns their number."""
     count = 0
     for message in messages:
         count += 1

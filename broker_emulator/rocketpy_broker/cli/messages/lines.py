@@ -1,11 +1,10 @@
-"""Messages from a file: one JSON object a line, or one body a line.
+"""Messages of a file, one JSON object or body per line.
 
     {"body": "…", "tags": "paid", "keys": ["order-17"], "properties": {"shop": "3"}, "queueId": 0}
 
-Instead of `body` there may be `bodyBase64`. `delayLevel` or `deliverAt` let the message come
-later. What `message tail --json` prints beside these fields is passed over. A file is read twice,
-so that a bad line is found before anything is sent; what cannot be read twice is copied to a
-temporary file. Holds no state.
+`bodyBase64` may replace `body`. `delayLevel` or `deliverAt` delays the message. Other fields of
+`message tail --json` are ignored. A file is read twice, so that a bad line is found before the
+first send. Input that cannot be read twice is copied to a temporary file.
 """
 
 from __future__ import annotations
@@ -43,14 +42,14 @@ Parse = Callable[[bytes], OutgoingMessage]
 
 
 class MessageLineError(BrokerError):
-    """Lines that are no messages; nothing was sent."""
+    """Error for lines that are not messages; nothing was sent."""
 
 
 @contextmanager
 def open_lines(path: str, template: OutgoingMessage | None = None) -> Iterator[MessageLines]:
-    """Opens a file, or standard input; yields its lines. Raises MessageLineError.
+    """Opens a file or standard input; yields its lines. Raises MessageLineError.
 
-    With a `template` each line is a body, and all else of the message is the template's.
+    With a `template` each line is a body; the other fields are the template's.
     """
     parse = json_message if template is None else partial(_with_body, template)
     with ExitStack() as closing:
@@ -67,7 +66,7 @@ def open_lines(path: str, template: OutgoingMessage | None = None) -> Iterator[M
 
 
 def standard_input(bytes_max: int) -> bytes:
-    """Returns what standard input has. Raises MessageLineError above `bytes_max`."""
+    """Returns the bytes of standard input. Raises MessageLineError above `bytes_max`."""
     content = sys.stdin.buffer.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise MessageLineError(
@@ -82,7 +81,7 @@ def _with_body(template: OutgoingMessage, line: bytes) -> OutgoingMessage:
 
 
 def _copied(file: IO[bytes], copy: IO[bytes]) -> IO[bytes]:
-    """Returns the copy. Raises MessageLineError for more than COPIED_BYTES_MAX."""
+    """Copies a file; returns the copy. Raises MessageLineError above COPIED_BYTES_MAX."""
     while piece := file.read(COPY_BYTES):
         copy.write(piece)
         if copy.tell() > COPIED_BYTES_MAX:
@@ -102,7 +101,7 @@ class MessageLines:
         self._parse = parse
 
     def check(self, fault: Fault) -> int:
-        """Looks at every line; return how many messages there are. Raises MessageLineError."""
+        """Checks every line; returns the number of messages. Raises MessageLineError."""
         count = 0
         faults: list[str] = []
         for number, line in self._lines():
@@ -122,7 +121,10 @@ class MessageLines:
         return count
 
     def messages(self) -> Iterator[OutgoingMessage]:
-        """Yields the messages in order. Raises MessageLineError if the file has changed since `check`."""
+        """Yields the messages in order.
+
+        Raises MessageLineError if the file has changed since `check`.
+        """
         for number, line in self._lines():
             try:
                 yield self._message(line)
@@ -138,7 +140,7 @@ class MessageLines:
         return self._parse(line)
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        """Lines with their numbers, from 1; empty ones are left out."""
+        """Yields lines with their numbers from 1, without empty lines."""
         self._file.seek(0)
         number = 0
         while line := self._file.readline(LINE_BYTES_MAX):
@@ -146,7 +148,7 @@ class MessageLines:
             if line.strip():
                 yield number, line
             while not line.endswith(b"\n") and len(line) == LINE_BYTES_MAX:
-                # The rest of a line that is too long is no line of its own.
+                # The rest of an overlong line is skipped.
                 line = self._file.readline(LINE_BYTES_MAX)
 
 
@@ -237,6 +239,6 @@ def _wrong(name: str, value: object, wanted: str) -> ValueError:
 
 
 def _shown(value: object) -> str:
-    """Returns a value in a few characters."""
+    """Returns a value as JSON of at most 60 characters."""
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,7 +1,6 @@
-"""`rocketpy message query`, `view`, `resend` and `recall`: single messages of a running broker.
+"""`rocketpy message query`, `view`, `resend` and `recall`: single messages.
 
-`resend` finds all messages before it sends the first; a crash leaves what it has sent. Holds no
-state.
+`resend` finds all messages before it sends the first. Messages that were sent before a crash stay.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ AtOffsets = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Messages as a command line names them: by ids, or by offsets of a queue of a topic."""
+    """Messages that a command line names by ids, or by offsets of a topic's queue."""
 
     ids: Sequence[str]
     topic: str | None
@@ -64,7 +63,7 @@ class Chosen:
         queue_id: int | None,
         offsets: Sequence[int] | None,
     ) -> Chosen:
-        """Raises typer.BadParameter for what names none, or in two ways."""
+        """Returns the choice. Raises typer.BadParameter unless exactly one way is used."""
         if bool(ids) == bool(offsets):
             raise typer.BadParameter("give ids, or --topic, --queue and --offset")
         if offsets and (topic is None or queue_id is None):
@@ -74,7 +73,7 @@ class Chosen:
         return cls(ids or (), topic, queue_id, offsets or ())
 
     def find(self, connection: BrokerConnection) -> list[Message]:
-        """Returns all of them, or the end with what was not found."""
+        """Returns all messages; ends the command if one is not found."""
         found = [self._by_id(connection, each) for each in self.ids]
         return found + [self._at(connection, each) for each in self.offsets]
 
@@ -106,7 +105,7 @@ def query(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Shows the newest messages of a topic that have a key, or a tag."""
+    """Show the newest messages of a topic that have a key, or a tag."""
     if (key is None) == (tag is None):
         raise typer.BadParameter("give either a key or --tag")
     with asking(endpoint) as connection:
@@ -124,7 +123,7 @@ def view(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Shows messages by their ids, or by their offsets in a queue."""
+    """Show messages by their ids, or by their offsets in a queue."""
     chosen = Chosen.of(ids, topic, queue, offset)
     with asking(endpoint) as connection:
         _show(chosen.find(connection), as_json=as_json)
@@ -141,7 +140,7 @@ def resend(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Sends messages again, as new ones with the same body, tags, keys and properties.
+    """Send messages again, as new ones with the same body, tags, keys and properties.
 
     All of them are found before the first is sent. They get unique ids of their own. They are sent
     as the topic's message type asks; a topic of delayed messages has them at once.
@@ -170,7 +169,7 @@ def recall(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Takes back a message that waits for its delivery time.
+    """Take back a message that waits for its delivery time.
 
     The broker does not say whether the message still waited.
     """

@@ -1,7 +1,6 @@
-"""`rocketpy transaction …`: send a message in a transaction, and end transactions.
+"""`rocketpy transaction …`: sending of half messages, and end of transactions.
 
-A crash of a command leaves a transaction as it is: open, and asked after by the broker. Holds no
-state.
+After a crash of a command the transaction stays open, and the broker checks it.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def send(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Sends a half message, which nobody reads before its transaction is committed."""
+    """Send a half message, which nobody reads before its transaction is committed."""
     message = OutgoingMessage(os.fsencode(body), tag, tuple(key or ()))
     with asking(endpoint) as connection:
         try:
@@ -54,7 +53,7 @@ def list_open(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Shows transactions that are open, the oldest first, 1,000 at most."""
+    """Show transactions that are open, the oldest first, 1,000 at most."""
     with asking(endpoint) as connection:
         found = transactions.list_open(connection, group)
     if as_json:
@@ -106,7 +105,7 @@ def rollback(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Drops the message."""
+    """Drop the message."""
     _end(transaction_id, endpoint, commit=False)
     _tell(transaction_id, "rolled back", as_json=as_json)
 

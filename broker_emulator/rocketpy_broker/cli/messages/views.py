@@ -1,7 +1,4 @@
-"""A message as one JSON object, as one line, and as a table of fields; and one that was sent.
-
-Holds no state.
-"""
+"""Messages and sent messages as JSON objects, lines and tables."""
 
 from __future__ import annotations
 
@@ -19,14 +16,14 @@ from rocketpy_broker.client.messages.resend import ResentMessage
 from rocketpy_broker.runtime.time_format import time_text
 
 BASE64_MARK = "base64:"
-# Of each text in a line of many messages.
+# The limit of each text in a line for a message.
 TAIL_CHARACTERS_MAX = 200
-# They are characters of a text, though nothing that is printed.
+# Characters of a text that are not printable.
 _SPACES = str.maketrans("", "", "\n\r\t")
 
 
 def json_of(message: Message) -> dict[str, object]:
-    """Of a message's own fields, those that `message send --file` takes have its names."""
+    """Returns a message as JSON, with the field names of `message send --file`."""
     content = message.body
     text = _text(content)
     body = {"body": text}
@@ -52,9 +49,9 @@ def json_of(message: Message) -> dict[str, object]:
 
 
 def line_of(message: Message, *, is_whole: bool = False) -> list[Cell]:
-    """Stores time, queue, offset, tags, keys and body; texts are cut unless `is_whole`.
+    """Returns store time, queue, offset, tags, keys and body; cuts texts unless `is_whole`.
 
-    A body that could not be inflated is told as such behind its bytes.
+    The fault of a body that cannot be inflated follows the body.
     """
     tags, keys = message.tags or ABSENT, ",".join(message.keys) or ABSENT
     return [
@@ -68,7 +65,7 @@ def line_of(message: Message, *, is_whole: bool = False) -> list[Cell]:
 
 
 def fields_of(message: Message) -> list[list[Cell]]:
-    """Returns all that is known, by name."""
+    """Returns all fields of a message by name."""
     fields: list[list[Cell]] = [
         ["topic", message.topic],
         ["queue", f"{message.queue_id}, offset {message.queue_offset}"],
@@ -87,27 +84,27 @@ def fields_of(message: Message) -> list[list[Cell]]:
 
 
 def json_of_resent(resent: ResentMessage) -> dict[str, object]:
-    """Returns the topic and the place of a message that was sent again."""
+    """Returns the topic and place of a resent message as JSON."""
     error = resent.message.body_error
     fault = {} if error is None else {"bodyError": error}
     return {"topic": resent.topic, **json_of_sent(resent.sent), **fault}
 
 
 def line_of_resent(name: str, resent: ResentMessage) -> str:
-    """Returns the line for a message that was sent again; `name` names the message."""
+    """Returns the line for a resent message called `name`."""
     error = resent.message.body_error
     as_stored = "" if error is None else f" (its body as stored: it {error})"
     return printable(f"sent {name} to {resent.topic}: {place_of_sent(resent.sent)}{as_stored}")
 
 
 def place_of_sent(sent: SentMessage) -> str:
-    """Returns queue, offset and id of a message that was sent, as a text."""
+    """Returns queue, offset and id of a sent message as text."""
     offset_text = "comes later" if sent.queue_offset is None else f"offset {sent.queue_offset}"
     return f"queue {sent.queue_id}, {offset_text}, id {sent.msg_id}"
 
 
 def json_of_sent(sent: SentMessage) -> dict[str, object]:
-    """Where a message went."""
+    """Returns the place of a sent message as JSON."""
     return {
         "queueId": sent.queue_id,
         "queueOffset": sent.queue_offset,
@@ -116,7 +113,7 @@ def json_of_sent(sent: SentMessage) -> dict[str, object]:
 
 
 def _text(body: bytes) -> str | None:
-    """Returns the body as text, if it is one."""
+    """Returns the body as text; None if it is not printable text."""
     try:
         text = body.decode()
     except UnicodeDecodeError:
@@ -125,7 +122,10 @@ def _text(body: bytes) -> str | None:
 
 
 def _shown_body(message: Message, characters_max: int | None) -> str:
-    """On one line; a body that is cut tells how many bytes it has, a damaged one what is wrong."""
+    """Returns a body on one line.
+
+    A cut body is followed by its size, a damaged one by its fault.
+    """
     shown = _on_one_line(message.body, characters_max)
     error = message.body_error
     return shown if error is None else f"{shown} (as stored: it {error})"
@@ -138,7 +138,7 @@ def _on_one_line(body: bytes, characters_max: int | None) -> str:
     elif characters_max is None:
         shown = BASE64_MARK + base64.b64encode(body).decode()
     else:
-        # More than is shown, so that what was cut shows.
+        # The base64 text is longer than the limit, so the cut is shown.
         shown = BASE64_MARK + base64.b64encode(body[:characters_max]).decode()
     if characters_max is None or len(shown) <= characters_max:
         return shown

@@ -1,8 +1,8 @@
-"""Names and options of RocketMQ's `mqadmin`, for who has them in the fingers.
+"""Aliases for `mqadmin` commands and options.
 
-`rocketpy topicStatus -t T -n HOST:PORT` is `rocketpy topic describe T --endpoint HOST:PORT`. A name
-is not in the help, and prints what our command prints. An option that means nothing to a single
-broker, and one that has no counterpart, is refused by name, with our command. Holds no state.
+`rocketpy topicStatus -t T -n HOST:PORT` is `rocketpy topic describe T --endpoint HOST:PORT`. An
+alias is not in the help, and prints the output of the `rocketpy` command. An option without a
+counterpart, or without a meaning for a single broker, is refused; the error names the command.
 Source: docs/design/broker_behaviour.md section 9.7.
 """
 
@@ -26,16 +26,16 @@ _YES, _NO = frozenset({"true", "yes", "1"}), frozenset({"false", "no", "0"})
 
 
 class NoTranslationError(Exception):
-    """A word that our commands have no counterpart for; the text says which."""
+    """Error for an option or value without a counterpart."""
 
 
 def option(name: str) -> Translation:
-    """Returns the value belongs to an option of ours."""
+    """Returns a translation that passes the value to the option `name`."""
     return lambda value: [name, value]
 
 
 def switch(on: str, off: str | None = None) -> Translation:
-    """`true` and `false` as our switch; without `off`, false is what is so anyway."""
+    """Returns a translation of `true` to `on` and of `false` to `off`, or to no option."""
 
     def translate(value: str) -> Words:
         if value.lower() in _YES:
@@ -48,7 +48,10 @@ def switch(on: str, off: str | None = None) -> Translation:
 
 
 def time_of(name: str) -> Translation:
-    """`now`, ms since 1970, or 2026-05-01#08:00:00:000, which mqadmin takes as local time."""
+    """Returns a translation of a time to the option `name`.
+
+    A time is `now`, ms since 1970, or 2026-05-01#08:00:00:000 in local time as in mqadmin.
+    """
 
     def translate(value: str) -> Words:
         if value in {"now", "-1"}:
@@ -65,7 +68,7 @@ def time_of(name: str) -> Translation:
             accepted = "now, ms since 1970, or like 2026-05-01#08:00:00:000"
             raise NoTranslationError(f"{value!r} is no time; it is {accepted}")
         try:
-            # `astimezone` would shift a time that the zone skips by an hour.
+            # `astimezone` would shift a local time that the zone skips by an hour.
             local = datetime.fromisoformat(f"{match[1]}T{match[2]}")
             found = datetime.fromtimestamp(local.timestamp(), timezone.utc)
         except (ValueError, OverflowError, OSError) as error:
@@ -77,10 +80,10 @@ def time_of(name: str) -> Translation:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """What a name of mqadmin's stands for: our command, and what becomes of its options.
+    """The translation of an mqadmin command: the `rocketpy` command and its options.
 
-    `arguments` are the options that are arguments of ours, in our order. `also` is added. Without
-    the option `decisive`, or where it is `negative`, the name stands for `otherwise`.
+    `arguments` are the options that become positional arguments, in this order. `also` is appended.
+    Without the option `decisive`, or if its value is in `negative`, `otherwise` applies.
     """
 
     command: Sequence[str]
@@ -92,24 +95,24 @@ class Verb:
     negative: frozenset[str] = _NO
 
     def chosen(self, given: Mapping[str, str]) -> Verb:
-        """Returns the command that these options ask for."""
+        """Returns the translation that applies to these options."""
         is_decided = given.get(self.decisive or "", "false").lower() not in self.negative
         return self if is_decided or self.otherwise is None else self.otherwise
 
     def knows(self, name: str) -> bool:
-        """True if it, or what it stands for otherwise, takes an option."""
+        """True if this translation or `otherwise` accepts an option."""
         is_own = name in self.options or name in self.arguments or name == self.decisive
         return is_own or (self.otherwise is not None and self.otherwise.knows(name))
 
     def unknown(self, name: str) -> NoTranslationError:
-        """For an option that has no counterpart."""
+        """Returns the error for an option without a counterpart."""
         return NoTranslationError(
             f"-{name} means nothing to a single broker, or has no counterpart; "
             f"see `rocketpy {' '.join(self.command)} --help`"
         )
 
     def words(self, given: Mapping[str, str]) -> Words:
-        """Our command line. Raises NoTranslationError."""
+        """Returns the command line of `rocketpy`. Raises NoTranslationError."""
         found = [*self.command, *self.also]
         for name, value in given.items():
             if name in self.options:
@@ -124,7 +127,7 @@ def _dropped(_value: str) -> Words:
 
 
 def _only(accepted: str) -> Translation:
-    """Returns the value has been looked at, and is nothing else."""
+    """Returns a translation that drops the value `accepted` and refuses all other values."""
 
     def translate(value: str) -> Words:
         if value.lower() != accepted:
@@ -137,7 +140,7 @@ def _only(accepted: str) -> Translation:
 
 
 ENDPOINT = {"n": option("--endpoint")}
-# With verbs that ask a broker by its address.
+# For commands with a broker address.
 BROKER = {**ENDPOINT, "b": option("--endpoint")}
 TOPIC = {**ENDPOINT, "t": option("--topic")}
 _QUERY = {**ENDPOINT, "m": option("--count")}
@@ -182,7 +185,7 @@ VERBS: Mapping[str, Verb] = {
         decisive="g",
         otherwise=Verb(["group", "list"], ENDPOINT),
     ),
-    # An offset goes before the time, which mqadmin wants always.
+    # mqadmin requires a time; an offset takes precedence over it.
     "resetOffsetByTime": Verb(
         ["group", "reset"],
         {**_RESET, "s": _dropped, "o": option("--to")},
@@ -239,9 +242,9 @@ _NAMES = {name.lower(): name for name in (*VERBS, *OTHERS)}
 
 
 def translated(name: str, words: Sequence[str]) -> Words:
-    """Our command line for one of mqadmin's. Raises NoTranslationError.
+    """Returns the command line of `rocketpy` for one of mqadmin. Raises NoTranslationError.
 
-    Options with two hyphens are ours already.
+    Options with two hyphens are passed unchanged.
     """
     given: dict[str, str] = {}
     ours: Words = []
@@ -262,7 +265,7 @@ def translated(name: str, words: Sequence[str]) -> Words:
 
 
 def _value(word: str, left: Words) -> str:
-    """Of `-tT`, or of `-t T`, whose value is the first of `left`."""
+    """Returns the value of `-tT`, or of `-t T`, where it is the first word of `left`."""
     if len(word) > 2:
         return word[2:]
     if not left:
@@ -271,16 +274,16 @@ def _value(word: str, left: Words) -> str:
 
 
 def _arguments(value: str | None) -> Words:
-    """Mqadmin takes several ids between commas; no name has one."""
+    """Returns the arguments of a value: mqadmin separates ids by commas."""
     return [] if value is None else value.split(",")
 
 
 class WithMqadminNames(TyperGroup):
-    """Commands that may be called as mqadmin's are."""
+    """A command group that also accepts mqadmin's commands."""
 
-    # Typer has brought click's classes along since 0.20, and is click's before.
+    # Typer has its own copy of click's classes since 0.20 and uses click before.
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Returns one of mqadmin's names is ours then; mqadmin ignores their case."""
+        """Translates an mqadmin command; mqadmin ignores the case of its names."""
         name = _NAMES.get(args[0].lower(), "")
         if name in VERBS:
             try:

@@ -1,10 +1,10 @@
-"""Names of `mqadmin` that have no counterpart of ours, and what to say to them. Holds no state."""
+"""`mqadmin` commands without a counterpart, and the texts of their errors."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-# The command of ours that tells or does the most of it.
+# The `rocketpy` command that comes closest.
 NEAREST: Mapping[str, str] = {
     "brokerConsumeStats": "group list",
     "checkMsgSendRT": "stats",
@@ -55,7 +55,7 @@ _ABOUT = {
         "setCommitLogReadAheadMode"
     ),
 }
-# Each with the end of a sentence.
+# The end of the error text for each name.
 OTHERS: Mapping[str, str] = {
     name: f": this broker has no {subject}"
     for subject, names in _ABOUT.items()

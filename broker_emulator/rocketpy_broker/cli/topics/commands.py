@@ -1,4 +1,4 @@
-"""`rocketpy topic …`: queries and orders to a running broker. Holds no state."""
+"""`rocketpy topic …`: topics of a running broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rocketpy_broker.client.offsets import topic_groups
 from rocketpy_broker.client.statistics import list_statistics
 
 PUT_NUMS = "TOPIC_PUT_NUMS"
-# What the protocol's numbers hold; the broker's own limit is lower.
+# The protocol's maximum; the broker's own limit is lower.
 INT_MAX = (1 << 31) - 1
 topic_app = typer.Typer(
     help="Create, change, list and delete topics.", no_args_is_help=True, rich_markup_mode=None
@@ -57,7 +57,7 @@ def create(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Creates a topic; refuses one that exists."""
+    """Create a topic; refuses one that exists."""
     settings = topics.TopicSettings(
         perm=perm, order=order, attributes=named_values(attributes, "--attribute")
     )
@@ -95,7 +95,7 @@ def update(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Changes a topic; what no option names stays as it is.
+    """Change a topic; what no option names stays as it is.
 
     With fewer queues to read, the messages of the queues above stay in the store and no client
     reads them; the command says how many they are.
@@ -128,13 +128,13 @@ def update(
 
 @dataclass(frozen=True, slots=True)
 class _HiddenQueues:
-    """Queues that an update hides from readers: how many there were, and their messages."""
+    """Queues that an update hides: the topic's old queue count, and the hidden messages."""
 
     queue_count: int
     message_count: int
 
     def text(self, topic: str) -> str:
-        """Returns the warning."""
+        """Returns the warning about hidden messages."""
         return (
             f"{self.message_count} messages of queues that topic {topic} has no longer are hidden, "
             "not deleted: no client reads them before the topic has those queues again "
@@ -145,7 +145,7 @@ class _HiddenQueues:
 def _hidden_by(
     connection: BrokerConnection, topic: str, queue_nums: int | None
 ) -> _HiddenQueues | None:
-    """Returns the messages that fewer queues to read would hide; None where there are none."""
+    """Returns the queues that fewer read queues would hide; None without messages in them."""
     if queue_nums is None or not topics.topic_exists(connection, topic):
         return None
     queues = topics.topic_queues(connection, topic)
@@ -157,7 +157,7 @@ def _hidden_by(
 def describe(
     topic: Topic, as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
 ) -> None:
-    """Shows a topic: settings, queues with their messages, and the groups with progress in it."""
+    """Show a topic: settings, queues with their messages, and the groups with progress in it."""
     with asking(endpoint) as connection:
         put = list_statistics(connection, [PUT_NUMS], topic=topic)
         found = Description(
@@ -182,7 +182,7 @@ def delete(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Deletes a topic with all its messages, and all progress in it."""
+    """Delete a topic with all its messages, and all progress in it."""
     with asking(endpoint) as connection:
         topics.get_topic(connection, topic)
         confirm(f"Delete topic {topic} with all its messages?", yes=yes)
@@ -201,7 +201,7 @@ def list_topics(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Lists the topics."""
+    """List the topics."""
     with asking(endpoint) as connection:
         found = topics.each_topic(connection, include_system=system)
         if as_json:

@@ -1,4 +1,4 @@
-"""A topic as one JSON object, and as tables. Holds no state."""
+"""A topic as a JSON object and as tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from rocketpy_broker.runtime.time_format import time_of_ms
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """A topic, its queues, groups with progress in it, and messages put a second, last minute."""
+    """A topic with its queues, groups with progress, and messages put per second.
+
+    `put_tps` is the last minute's.
+    """
 
     topic: topics.Topic
     queues: Sequence[topics.TopicQueue]
@@ -23,12 +26,12 @@ class Description:
 
     @property
     def message_count(self) -> int:
-        """Messages that are there, if none was lost."""
+        """The number of messages in all queues."""
         return sum(queue.message_count for queue in self.queues)
 
 
 def description_json(found: Description) -> dict[str, object]:
-    """Returns all of a topic."""
+    """Returns a topic with its queues and groups as JSON."""
     return {
         **topic_json(found.topic),
         "messages": found.message_count,
@@ -50,7 +53,7 @@ def description_json(found: Description) -> dict[str, object]:
 
 
 def show_description(found: Description) -> None:
-    """The same as tables, with an empty line between them."""
+    """Prints a topic as tables, with an empty line between them."""
     output.print_table(
         ("field", "value"),
         [
@@ -92,12 +95,12 @@ def _setting_fields(topic: topics.Topic) -> list[list[output.Cell]]:
 
 
 def _letters(perm: int) -> str:
-    """RocketMQ's text of a permission, such as RW-."""
+    """Returns RocketMQ's text of a permission, such as RW-."""
     return "".join(letter if perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
 
 
 def topic_json(topic: topics.Topic) -> dict[str, object]:
-    """Settings of a topic."""
+    """Returns the settings of a topic as JSON."""
     return {
         "topic": topic.topic,
         "readQueueNums": topic.read_queue_nums,

@@ -1,1 +1,1 @@
-"""Calls of the client that send, read and look up messages."""
+"""Client calls that send, read and look up messages."""

@@ -1,9 +1,12 @@
-"""Reading a topic as a consumer group: from where the group is, and committing what was read.
+"""Reader of a topic that commits its progress as a consumer group.
 
-Queue after queue, a few messages a call. Each call commits what was read of the queue before it,
-and the end commits the rest, so what was handed out and not gone on from comes again. There are no
-heartbeats, so the group's subscriptions stay as its members have set them; and nobody shares queues
-out, so two readers of one group read the same messages. State: where each queue is, in memory.
+It reads the queues one after the other, MESSAGES_PER_PULL messages a call. A call commits the
+messages that the calls before it returned; the last commit is at the queue's end. The last messages
+are redelivered if the reader stops.
+
+The reader sends no heartbeats, so the group's subscriptions do not change. It has no share of the
+queues, so two readers of one group read the same messages. State: the position in the queue, in
+memory.
 """
 
 from __future__ import annotations
@@ -20,13 +23,13 @@ from rocketpy_broker.response_code import ResponseCode
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
-# As RocketMQ's consumers, and as many as an answer holds.
+# The number of RocketMQ's consumers, and the most that an answer holds.
 MESSAGES_PER_PULL = 32
 QUEUES_PER_CALL = 1_000
 
 
 class GroupReader:
-    """Reads one topic for one group. `is_committing` False leaves the group where it is."""
+    """A reader of one topic for one group. With `is_committing` False it commits nothing."""
 
     def __init__(
         self, connection: BrokerConnection, topic: str, group: str, *, is_committing: bool = True
@@ -37,10 +40,10 @@ class GroupReader:
         self._is_committing = is_committing
 
     def messages(self, count: int | None = None) -> Iterator[Message]:
-        """What the group has not consumed, up to `count` messages, of what is there now.
+        """Yields up to `count` stored messages that the group has not consumed.
 
-        A message counts as consumed when the next one is asked for. A queue in which the group has
-        no progress is read from its first message, and so is one that its offset lies outside of.
+        A message is acknowledged when the next one is requested. A queue without the group's
+        progress, or with an offset outside its bounds, is read from its first message.
         Raises ClientError.
         """
         left = count
@@ -52,7 +55,7 @@ class GroupReader:
                 left = None if left is None else left - 1
 
     def _begins(self) -> list[tuple[QueueBounds, int]]:
-        """Returns each queue, and where the group is in it."""
+        """Returns each queue with the group's offset in it."""
         bounds = query_bounds(self._connection, self.topic)
         offsets: list[int] = []
         for first in range(0, len(bounds), QUEUES_PER_CALL):
@@ -86,7 +89,7 @@ class GroupReader:
         return offsets
 
     def _read_queue(self, queue: QueueBounds, begin: int, left: int | None) -> Iterator[Message]:
-        """Messages of one queue, at most `left`; its progress is committed at the end."""
+        """Yields at most `left` messages of a queue and commits the progress at the end."""
         offset, committed = begin, begin
         while offset < queue.max_offset and left != 0:
             wanted = MESSAGES_PER_PULL if left is None else min(left, MESSAGES_PER_PULL)
@@ -102,7 +105,7 @@ class GroupReader:
             before = offset
             for answer in self._pull(request):
                 found, following = pulled_messages(request, offset, answer)
-                # An answer without messages may name any offset.
+                # An answer without messages may have any next offset.
                 offset = min(following, queue.max_offset)
                 messages = list(found)
                 yield from messages

@@ -1,4 +1,4 @@
-"""Single messages, by key, by tag, by offset message id and by place. Holds no state."""
+"""Lookup of single messages by key, tag, offset message id or offset."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 def query_messages(
     connection: BrokerConnection, topic: str, key: str, count_max: int, *, tag: str = ""
 ) -> list[Message]:
-    """Returns the newest messages of `topic` with `key`, or with `tag` in its place, oldest first.
+    """Returns the newest messages of `topic` with `key`, or instead with `tag`, oldest first.
 
     Raises UnreachableError, RefusedError, UnreadableError.
     """
@@ -24,7 +24,7 @@ def query_messages(
 
 
 def view_message(connection: BrokerConnection, offset_msg_id: str) -> Message:
-    """Returns the message with that id. Raises UnreachableError, RefusedError, UnreadableError."""
+    """Returns the message with this id. Raises UnreachableError, RefusedError, UnreadableError."""
     request = admin_pb2.ViewMessageRequest(offset_msg_id=offset_msg_id)
     response: admin_pb2.MessagesResponse = connection.ask(
         lambda: connection.admin.ViewMessage(request, timeout=REQUEST_SECONDS_MAX)
@@ -37,7 +37,7 @@ def view_message(connection: BrokerConnection, offset_msg_id: str) -> Message:
 def message_at(
     connection: BrokerConnection, topic: str, queue_id: int, offset: int
 ) -> Message | None:
-    """Returns the message at an offset of a queue; None where none is.
+    """Returns the message at an offset of a queue; None if there is none.
 
     Raises UnreachableError, RefusedError, UnreadableError.
     """

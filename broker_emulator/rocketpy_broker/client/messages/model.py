@@ -1,7 +1,4 @@
-"""Messages as people handle them: what is sent, what was sent, and what is read.
-
-Holds no state.
-"""
+"""Messages of the client: outgoing, sent and read ones."""
 
 from __future__ import annotations
 
@@ -32,16 +29,16 @@ from rocketpy_proto.record.properties import (
 
 EARLIEST = datetime.min.replace(tzinfo=timezone.utc)
 LATEST = datetime.max.replace(tzinfo=timezone.utc)
-# Properties that a message shows as something of their own.
+# Properties that a message has as fields of their own.
 _SHOWN_APART = frozenset({TAGS, KEYS, UNIQ_KEY})
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message to be sent. Without a queue id it goes to any queue.
+    """A message to send. Without a queue id the sender or the broker chooses the queue.
 
-    It comes when `delay_level` is over, or at `deliver_at`, which has a time zone. Properties of
-    NOT_COPIED_NAMES, as a message that was read may have them, are left out.
+    The broker delivers it after `delay_level`, or at `deliver_at`, which has a time zone.
+    Properties of NOT_COPIED_NAMES, which a message that was read may have, are left out.
     """
 
     body: bytes
@@ -54,15 +51,15 @@ class OutgoingMessage:
 
     @property
     def deliver_ms(self) -> int | None:
-        """When it comes, in ms since 1970."""
+        """The delivery time in ms since 1970."""
         return delivery_ms(self.deliver_at)
 
 
 @dataclass(frozen=True, slots=True)
 class SentMessage:
-    """Where a message lies that the broker has acknowledged.
+    """The place of a message that the broker has acknowledged.
 
-    `queue_offset` is None for one that comes later: it gets its offset then.
+    `queue_offset` is None for a delayed message, which gets its offset at its delivery.
     """
 
     msg_id: str
@@ -74,10 +71,10 @@ class SentMessage:
 class Message:
     """A message of a topic, as it was read.
 
-    `text` and `body` are its content. `msg_id` is the sender's unique id, or `offset_msg_id` where
-    it gave none. `properties` leaves out what `tags`, `keys` and `msg_id` tell. Times have a time
-    zone, UTC; hosts are texts, host:port. The body is held as it is stored, so that many messages
-    take no more memory than their records.
+    `text` and `body` are its content. `msg_id` is the sender's unique id, or else `offset_msg_id`.
+    `properties` leaves out the properties of `tags`, `keys` and `msg_id`. Times have the time zone
+    UTC; hosts are texts, host:port. The body is kept as it is stored, so messages take no more
+    memory than their records.
     """
 
     topic: str
@@ -99,25 +96,25 @@ class Message:
 
     @property
     def body(self) -> bytes:
-        """The content as its sender gave it; as it is stored where `body_error` says why.
+        """The content as the producer sent it; if `body_error` is set, as it is stored.
 
-        A compressed one is inflated each time.
+        Each access inflates a compressed body again.
         """
         return inflated_or_stored(self.stored_body, self.sys_flag)[0]
 
     @property
     def body_error(self) -> str | None:
-        """Why the body could not be inflated; None: nothing is wrong."""
+        """The reason why the body cannot be inflated; None without a fault."""
         return inflated_or_stored(self.stored_body, self.sys_flag)[1]
 
     @property
     def text(self) -> str:
-        """The content as text. Raises UnicodeDecodeError if it is no UTF-8."""
+        """The content as text. Raises UnicodeDecodeError if it is not UTF-8."""
         return self.body.decode()
 
     @classmethod
     def of(cls, record: Record) -> Message:
-        """What a record holds."""
+        """Returns the message of a record."""
         properties = record.properties
         offset_msg_id = encode_offset_message_id(record.store_host, record.physical_offset)
         return cls(
@@ -143,7 +140,7 @@ class Message:
 
 
 def delivery_ms(time: datetime | None) -> int | None:
-    """Returns a delivery time in ms since 1970; rounded up, so that nothing is early."""
+    """Returns a delivery time in ms since 1970, rounded up so that no message is early."""
     if time is None:
         return None
     return ms_of_time(time)
@@ -151,7 +148,7 @@ def delivery_ms(time: datetime | None) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class WaitArguments:
-    """Names of the arguments that let a message wait for a level, a time, or a transaction."""
+    """Names of the caller's arguments for a delay level, a delivery time and a transaction."""
 
     level: str
     time: str
@@ -161,9 +158,9 @@ class WaitArguments:
 def fault_of_wait(
     properties: Mapping[str, str], now_ms: int, arguments: WaitArguments
 ) -> str | None:
-    """Returns why properties that ask for a wait are refused; None where none does.
+    """Returns the reason to refuse properties that delay a message; None without such properties.
 
-    They are left out, so the message would come at once.
+    A send leaves these properties out, so the broker would deliver the message at once.
     """
     name = unsent_wait(properties, now_ms)
     if name is None:
@@ -200,7 +197,7 @@ def _damaged(error: MalformedRecordError) -> UnreadableError:
 
 
 def _time(timestamp_ms: int) -> datetime:
-    """Returns a record may say any time; what no calendar holds is the nearest that it does."""
+    """Returns the time of a record; a time outside `datetime` becomes EARLIEST or LATEST."""
     try:
         return EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

@@ -1,4 +1,4 @@
-"""Answers to pulls that let read on, and their messages. Holds no state."""
+"""Messages of the broker's answers to pulls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketpy_proto.record import (
 )
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
-# By these the broker says that messages are gone, or not there yet.
+# Codes for messages that were removed or are not yet stored.
 _WITHOUT_MESSAGES = frozenset(
     {
         ResponseCode.PULL_NOT_FOUND,
@@ -33,8 +33,8 @@ def pulled_messages(
 ) -> tuple[Iterator[Message], int]:
     """Returns the messages of an answer from `offset` on, and the offset after them.
 
-    They are all of these offsets: the request has no filter. Messages that are gone are passed
-    over. Raises RefusedError, UnreadableError.
+    The messages have all offsets of that range, because the request has no filter. Removed messages
+    are skipped. Raises RefusedError, UnreadableError.
     """
     head = response.head
     is_unmatched = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE

@@ -1,4 +1,4 @@
-"""Taking back messages that wait for their delivery time. Holds no state."""
+"""Recall of messages that wait for their delivery time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 def recall_handle(
     connection: BrokerConnection, topic: str, deliver_ms: int, unique_key: str
 ) -> str:
-    """Returns the handle of a message that was sent with TIMER_DELIVER_MS; it may be kept.
+    """Returns the recall handle of a message with TIMER_DELIVER_MS; it stays valid.
 
     Raises UnreachableError, RefusedError.
     """
@@ -22,7 +22,7 @@ def recall_handle(
 
 
 def recall_message(connection: BrokerConnection, topic: str, handle: str) -> str:
-    """Takes the message back, if it still waits; return its unique key.
+    """Recalls the message if it still waits; returns its unique key.
 
     Raises UnreachableError, RefusedError.
     """

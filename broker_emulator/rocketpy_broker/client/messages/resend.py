@@ -1,7 +1,7 @@
-"""Messages that are sent again, each as its topic's message type asks.
+"""Resending of messages as their topic's message type requires.
 
-A crash leaves the messages that were sent. A half message that was prepared and not committed is
-dropped by the broker after its checks.
+Messages that were sent before a crash stay. The broker drops an uncommitted half message after its
+checks.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rocketpy_broker.client.topics import RETRY_PREFIX
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import PRODUCER_GROUP, SHARDING_KEY, UNIQ_KEY
 
-# The producer group of transactions whose message names none.
+# The producer group of a transaction if the message has none.
 PRODUCER_GROUP_DEFAULT = "rocketpy-resend"
 
 
 @dataclass(frozen=True, slots=True)
 class ResentMessage:
-    """A message, the topic that it was sent to, and its place there."""
+    """A message, the topic to which it was sent, and its place there."""
 
     message: Message
     topic: str
@@ -35,10 +35,10 @@ class ResentMessage:
 def resend_dead_letters(
     connection: BrokerConnection, group: str, letters: Iterable[Message], topic: str | None = None
 ) -> Iterator[ResentMessage]:
-    """Sends dead letters to `topic`, or each to the topic that it was first sent to.
+    """Sends dead letters to `topic`, or each to the topic of its first send.
 
-    A dead letter without such a topic goes to the group's retry topic. They keep unique id, keys,
-    tags and properties; the dead letters stay. Raises ClientError; what was yielded is sent.
+    A dead letter without that topic goes to the group's retry topic. The messages keep unique id,
+    keys, tags and properties. The dead letters stay. Raises ClientError; yielded messages are sent.
     """
     senders = _Senders(connection)
     for letter in letters:
@@ -51,8 +51,8 @@ def resend_messages(
 ) -> Iterator[ResentMessage]:
     """Sends messages as new ones to `topic`, or each to its own topic.
 
-    They keep keys, tags and properties, and get new unique ids. Raises ClientError; what was
-    yielded is sent.
+    They keep keys, tags and properties, and get new unique ids. Raises ClientError; yielded
+    messages are sent.
     """
     senders = _Senders(connection)
     for message in messages:
@@ -67,7 +67,7 @@ def _with_unique_key(letter: Message) -> dict[str, str]:
 
 
 class _Senders:
-    """One sender a topic, made at the topic's first message."""
+    """Senders by topic, each created at the topic's first message."""
 
     def __init__(self, connection: BrokerConnection) -> None:
         self._connection = connection
@@ -82,15 +82,16 @@ class _Senders:
 
 
 class _TypedSender:
-    """A sender of messages that have the type of their topic.
+    """A sender of messages of their topic's message type.
 
-    DELAY: with a delivery time that is over, so that the broker delivers at once. FIFO: to the
-    queue of the message group; a message without one is a group of its own. NORMAL: without the
-    message group. TRANSACTION: prepared, then committed.
+    - DELAY: with a delivery time in the past, so that the broker delivers at once.
+    - FIFO: to the queue of the message group; a message without one is its own group.
+    - NORMAL: without the message group.
+    - TRANSACTION: prepared, then committed.
     """
 
     def __init__(self, connection: BrokerConnection, topic: str) -> None:
-        """Raises UnreachableError, RefusedError for a topic that does not exist."""
+        """Raises UnreachableError, RefusedError, also for a missing topic."""
         self._connection = connection
         self._topic = topic
         self._sender = MessageSender(connection, topic, turn=ANY_QUEUE)
@@ -99,7 +100,7 @@ class _TypedSender:
         self._turn = count()
 
     def send(self, message: Message, outgoing: OutgoingMessage) -> SentMessage:
-        """Returns the place of `outgoing`, a copy of `message`. Raises ClientError."""
+        """Sends `outgoing`, a copy of `message`; returns its place. Raises ClientError."""
         if self._type == "TRANSACTION":
             return self._committed(message, outgoing)
         if self._type == "DELAY":

@@ -1,4 +1,4 @@
-"""Sending messages back to be consumed again, and dead letters. Holds no state."""
+"""Sending back of messages, and dead letters."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 
 
 class SentBackTo(str, Enum):
-    """What has become of a message that was sent back."""
+    """The outcome of sending a message back."""
 
     RETRY = "retry"
     DEAD_LETTER = "deadLetter"
@@ -36,10 +36,11 @@ _SENT_BACK_TO: Mapping[int, SentBackTo] = {
 def send_back(
     connection: BrokerConnection, group: str, offset_msg_id: str, delay_level: int = 0
 ) -> SentBackTo:
-    """Let the group have a message once more, after a delay level or by its failures (0).
+    """Sends a message back to the group with a delay level.
 
-    Below 0 it is given up. Raises ParameterIllegalError for an id that is none, UnreachableError,
-    RefusedError, UnreadableError.
+    Level 0 takes the delay from the number of failures. A level below 0 makes the message a dead
+    letter. Raises ParameterIllegalError for an invalid id, UnreachableError, RefusedError,
+    UnreadableError.
     """
     try:
         _, offset = decode_offset_message_id(offset_msg_id)
@@ -68,11 +69,11 @@ def dead_letters(
     queue_ids: Collection[int] = (),
     since: datetime | None = None,
 ) -> Iterator[Message]:
-    """Yields the group's dead letters, oldest first: all, or those with a key or at a queue offset.
+    """Yields the group's dead letters, oldest first: all, or only by key or queue offset.
 
-    `queue_ids` names the queues, and `since` the first store time. A group that gave nothing up has
-    no dead letters, and no topic for them. Raises UnreachableError, RefusedError, UnreadableError,
-    ParameterIllegalError for a queue that does not exist.
+    `queue_ids` limits the queues, and `since` is the first store time. A group without dead letters
+    has no topic for them; the iterator is empty then. Raises UnreachableError, RefusedError,
+    UnreadableError, ParameterIllegalError for a missing queue.
     """
     wanted_keys, wanted_offsets = frozenset(keys), frozenset(offsets)
     try:
@@ -88,7 +89,7 @@ def dead_letters(
 
 
 def dead_letter_counts(connection: BrokerConnection) -> dict[str, int]:
-    """How many dead letters each group has, by name. Raises UnreachableError, RefusedError."""
+    """Returns the number of dead letters by group. Raises UnreachableError, RefusedError."""
     request = broker_pb2.QueryOffsetsRequest(topic_pattern=f"{DEAD_LETTER_PREFIX}.+")
     response: broker_pb2.QueryOffsetsResponse = connection.ask(
         lambda: connection.broker.QueryOffsets(request, timeout=REQUEST_SECONDS_MAX)
@@ -103,5 +104,5 @@ def dead_letter_counts(connection: BrokerConnection) -> dict[str, int]:
 
 
 def origin_topic(letter: Message) -> str | None:
-    """Returns the topic that a dead letter was first sent to; None where it does not say."""
+    """Returns the topic of a dead letter's first send; None if the letter has none."""
     return letter.properties.get(RETRY_TOPIC)

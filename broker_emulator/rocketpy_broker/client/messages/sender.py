@@ -1,7 +1,8 @@
-"""Sending: messages are checked, spread over queues, and go as one block for each queue.
+"""Sender that checks messages, spreads them over queues and sends blocks.
 
-A batch is sent when it is full, so a sender holds BATCH_BYTES and one message at most. A crash
-loses what was not acknowledged. State: whose turn it is, and how many messages were acknowledged.
+A send batch has one block for each queue and is sent when it is full. So a sender holds at most
+BATCH_BYTES_MAX and one message. A crash loses messages that were not acknowledged. State: the next
+queue, and the number of acknowledged messages.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 BATCH_MESSAGES_MAX = 5_000
 BATCH_BYTES_MAX = 4 << 20
 BATCH_SECONDS_MAX = 30.0
-# Beside its body and properties a record has about so many bytes: header, topic, unique id.
+# An estimate of a record's header, topic and unique id.
 RECORD_OVERHEAD_BYTES = 512
 ANY_QUEUE = -1
 
 
 @dataclass(frozen=True, slots=True)
 class _QueueBlock:
-    """Messages of one queue that are delayed alike, and their numbers in the batch."""
+    """Messages of one queue with the same delay, and their numbers in the batch."""
 
     queue_id: int
     numbers: list[int]
@@ -64,10 +65,10 @@ class _QueueBlock:
 
 
 class MessageChecker:
-    """Says what is wrong with a message before anything is sent."""
+    """A check of messages before the send."""
 
     def __init__(self, connection: BrokerConnection, topic: str) -> None:
-        """Raises UnreachableError, RefusedError for a topic that is not there."""
+        """Raises UnreachableError, RefusedError, also for a missing topic."""
         config = get_topic(connection, topic)
         self.topic = topic
         self.write_queue_nums = config.write_queue_nums
@@ -75,14 +76,14 @@ class MessageChecker:
         self._limits = connection.limits
 
     def check(self, messages: Sequence[OutgoingMessage], first: int = 0) -> None:
-        """Raises MessageIllegalError for one that cannot be sent; `first` is the first's number."""
+        """Raises MessageIllegalError for an illegal message; `first` is the first one's number."""
         for number, message in enumerate(messages, first):
             fault = self.fault(message)
             if fault is not None:
                 raise MessageIllegalError(number, fault)
 
     def fault(self, message: OutgoingMessage) -> str | None:
-        """What is wrong, in a sentence; None: nothing."""
+        """Returns the fault of a message as a sentence; None without a fault."""
         limit = self._limits.body_bytes_max
         if len(message.body) > limit:
             return f"the body has {len(message.body)} bytes, the broker takes {limit}"
@@ -97,7 +98,7 @@ class MessageChecker:
         parted = next((key for key in message.keys if KEY_SEPARATOR in key), None)
         if parted is not None:
             return f"key {parted!r} has a blank, which parts keys; send it as several"
-        # The values may be empty, the names may not.
+        # A value may be empty, a name may not.
         named = {
             name: value or "-"
             for name, value in message.properties.items()
@@ -111,7 +112,10 @@ class MessageChecker:
         return _fault_of_waiting(message) or self._fault_of_size(message)
 
     def _fault_of_size(self, message: OutgoingMessage) -> str | None:
-        """Refuses a record that fits no segment. The broker checks what waiting adds to one."""
+        """Returns the fault of a record that fits in no segment.
+
+        The broker checks the bytes that a delay adds.
+        """
         limit = _room_bytes(self._limits)
         if limit is None or _size_about(message) <= limit:
             return None
@@ -126,12 +130,12 @@ class MessageChecker:
 
 
 class MessageSender:
-    """Sends messages to one topic. `sent_count` of them are acknowledged."""
+    """A sender of messages to one topic; `sent_count` counts acknowledged messages."""
 
     def __init__(self, connection: BrokerConnection, topic: str, turn: int = 0) -> None:
-        """`turn` is the queue to begin spreading with; ANY_QUEUE leaves it to the broker.
+        """Starts with the queue `turn`; with ANY_QUEUE the broker chooses the queues.
 
-        Raises UnreachableError, RefusedError for a topic that is not there.
+        Raises UnreachableError, RefusedError, also for a missing topic.
         """
         self._connection = connection
         self._clock = SystemClock()
@@ -143,9 +147,9 @@ class MessageSender:
         self.sent_count = 0
 
     def send(self, messages: Iterable[OutgoingMessage]) -> Iterator[SentMessage]:
-        """Sends in order, yield what is acknowledged in the same order.
+        """Sends messages in order; yields acknowledged messages in the same order.
 
-        Raises MessageIllegalError, SendError; what was yielded before stays sent.
+        Raises MessageIllegalError, SendError; yielded messages stay sent.
         """
         given_count = 0
         for batch in self._batches(messages):
@@ -181,9 +185,9 @@ class MessageSender:
     def _append(
         self, blocks: Iterator[_QueueBlock], sent: dict[int, SentMessage]
     ) -> list[common_pb2.Status]:
-        """Sends the blocks, and add what is acknowledged to `sent`; the other answers come back.
+        """Sends the blocks and adds acknowledged messages to `sent`; returns the refusals.
 
-        A block is encoded when the one before it is on its way: none waits for all to be encoded.
+        Each block is sent as soon as it is encoded.
         """
         refusals = []
         given: list[_QueueBlock] = []
@@ -212,7 +216,7 @@ class MessageSender:
         return refusals
 
     def _blocks(self, batch: list[OutgoingMessage]) -> Iterator[_QueueBlock]:
-        """Yields one for each queue and delay; its messages keep their order."""
+        """Yields a block for each queue and delay; its messages keep their order."""
         numbers_by_place: dict[tuple[int, int, bool], list[int]] = {}
         queues = self._next_queues(sum(message.queue_id is None for message in batch))
         for number, message in enumerate(batch):
@@ -223,7 +227,7 @@ class MessageSender:
             yield self._encode(queue_id, numbers, [batch[number] for number in numbers])
 
     def _next_queues(self, count: int) -> Iterator[int]:
-        """Queues for `count` messages: a run for each, so that the log keeps their order."""
+        """Returns queues for `count` messages, one run a queue: the log keeps their order."""
         if self.turn == ANY_QUEUE:
             return itertools.repeat(ANY_QUEUE, count)
         nums = self.checker.write_queue_nums
@@ -250,8 +254,8 @@ class MessageSender:
 def block_columns(
     topic: str, messages: Sequence[OutgoingMessage], now_ms: int, queue_id: int = 0
 ) -> tuple[BlockColumns, list[str]]:
-    """Returns the messages of one block, and their unique ids."""
-    # A sender that names its own ids keeps them.
+    """Returns the columns of a block, and the messages' unique ids."""
+    # A unique id of the caller is kept.
     given = pa.array([message.properties.get(UNIQ_KEY) for message in messages], pa.string())
     msg_ids = pc.coalesce(given, unique_keys().take(len(messages), now_ms))
     properties = [list(message.properties.items()) for message in messages]
@@ -283,7 +287,7 @@ def _fault_of_waiting(message: OutgoingMessage) -> str | None:
 
 
 def _waiting_properties(messages: Sequence[OutgoingMessage]) -> dict[str, pa.StringArray]:
-    """Returns the properties by which the broker lets messages wait."""
+    """Returns the properties by which the broker delays messages."""
     levels = [str(message.delay_level or "") for message in messages]
     times = [message.deliver_ms for message in messages]
     return {
@@ -304,11 +308,11 @@ def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int
 
 
 def _room_bytes(limits: Limits) -> int | None:
-    """Bytes of records that a segment of the log has room for; None where it is not known."""
+    """Returns the bytes of records that fit in a log segment; None if unknown."""
     return limits.segment_bytes - BLANK_BYTES if limits.segment_bytes else None
 
 
 def _size_about(message: OutgoingMessage) -> int:
-    """Bytes of a message's record, or a little more, also of one that waits."""
+    """Returns an upper estimate of a record's bytes, also of a delayed message."""
     texts = [message.tags or "", *message.keys, *message.properties, *message.properties.values()]
     return len(message.body) + 4 * sum(map(len, texts)) + RECORD_OVERHEAD_BYTES

@@ -1,9 +1,8 @@
-"""Reading a topic: all its queues as one stream, in the order of the commit log.
+"""Reader of a topic's queues in the order of the commit log.
 
-Queues are pulled side by side and merged, so a reader holds a response or two of each queue,
-however long the queues are. The last messages are found queue by queue. Messages that are gone
-meanwhile are passed over. Following asks for the queues' bounds and lets the broker hold the
-answer until a message is there. State: where to go on.
+It pulls the queues in parallel and merges them. So it holds one or two responses of each queue. It
+finds the last messages queue by queue, and skips messages that were removed meanwhile. To follow a
+topic, it requests the queues' bounds by long polling. State: the next offset of each queue.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 PULL_SECONDS_MAX = 30.0
-# Of each queue; a reader has all queues of a topic open, which share what it holds.
+# Bytes of each queue. A reader has all queues of a topic open; they share READER_BYTES_MAX.
 RESPONSE_BYTES_MIN, RESPONSE_BYTES_MAX = 4 << 10, 256 << 10
 READER_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """Messages [begin, end) of a queue."""
+    """A range [begin, end) of a queue's messages."""
 
     queue_id: int
     begin: int
@@ -40,12 +39,12 @@ class QueueRange:
 
 
 class TopicReader:
-    """Reads one topic. What `next_messages` finds begins where the reading before ended."""
+    """A reader of one topic. `next_messages` continues after the last read."""
 
     def __init__(
         self, connection: BrokerConnection, topic: str, queue_ids: Collection[int] = ()
     ) -> None:
-        """Reads these queues; without `queue_ids` all queues."""
+        """Reads the queues of `queue_ids`, or else all queues."""
         self._connection = connection
         self.topic = topic
         self._queue_ids = frozenset(queue_ids)
@@ -54,7 +53,7 @@ class TopicReader:
     def first(
         self, count: int | None = None, *, since: datetime | None = None
     ) -> Iterator[Message]:
-        """Returns the first messages that are there now, or all; with `since` those stored then or later.
+        """Returns the first `count` stored messages, or all; `since` is the first store time.
 
         Raises ClientError, ParameterIllegalError for a queue that does not exist.
         """
@@ -68,7 +67,7 @@ class TopicReader:
         return islice(self._read(ranges), count)
 
     def last(self, count: int) -> Iterator[Message]:
-        """Returns the last `count` messages that are there now, queue by queue. Raises ClientError."""
+        """Returns the last `count` stored messages, in the log's order. Raises ClientError."""
         newest: list[tuple[int, int, int, Message]] = []
         for queue in self._bounds_now() if count else ():
             begin = max(queue.min_offset, queue.max_offset - count)
@@ -83,10 +82,10 @@ class TopicReader:
         return (message for *_, message in sorted(newest))
 
     def next_messages(self, wait_ms_max: int) -> Iterator[Message]:
-        """What has come since; none if nothing comes within `wait_ms_max`. Raises ClientError.
+        """Returns messages stored since the last read; none after `wait_ms_max` without a message.
 
-        A queue that has become shorter is another one of the same name, and is read from its
-        beginning.
+        A queue that has become shorter is a new queue of the same name. It is read from its first
+        message. Raises ClientError.
         """
         bounds = query_bounds(
             self._connection, self.topic, known=self._positions, wait_ms_max=wait_ms_max
@@ -110,7 +109,7 @@ class TopicReader:
         return [queue for queue in bounds if queue.queue_id in self._queue_ids]
 
     def _read(self, ranges: Sequence[QueueRange]) -> Iterator[Message]:
-        """Returns the messages of all ranges, in the order in which the broker stored them."""
+        """Returns the messages of all ranges, in the log's order."""
         filled = [part for part in ranges if part.begin < part.end]
         share = READER_BYTES_MAX // max(len(filled), 1)
         bytes_max = min(RESPONSE_BYTES_MAX, max(RESPONSE_BYTES_MIN, share))
@@ -135,7 +134,7 @@ class TopicReader:
                 return
 
     def _responses(self, request: broker_pb2.PullRequest) -> Iterator[PullResponseParts]:
-        """Yields one call's responses. A reader that is slow outlives its call; that is no fault."""
+        """Yields one call's responses. The deadline of a slow reader's call is no error."""
         count = 0
         with self._connection.faults():
             try:

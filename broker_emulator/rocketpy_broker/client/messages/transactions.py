@@ -1,7 +1,7 @@
-"""Transactions of one message: prepared, then committed or rolled back. Holds no state.
+"""Transactions of one message: prepared, then committed or rolled back.
 
-A half message that was acknowledged is asked after by the broker until it ends: `groups.listening`
-gives the questions to a producer that has sent a heartbeat.
+The broker checks an acknowledged half message until its transaction ends. `groups.listening` passes
+the checks to a producer that has sent a heartbeat.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, transactions_pb2
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """An open transaction: whose it is, and where its half message lies."""
+    """An open transaction: its producer group and the place of its half message."""
 
     transaction_id: str
     producer_group: str
@@ -35,7 +35,7 @@ class Transaction:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that has not ended, and where its message goes. Times have a time zone, UTC."""
+    """A transaction that has not ended, and its message's queue. Times have the time zone UTC."""
 
     transaction: Transaction
     topic: str
@@ -51,9 +51,9 @@ def prepare(
     message: OutgoingMessage,
     born_ms: int | None = None,
 ) -> Transaction:
-    """Sends a half message; nobody reads it before it is committed.
+    """Sends a half message; no consumer reads it before the commit.
 
-    Its age counts from `born_ms`, ms since 1970; without that from now.
+    Its age counts from `born_ms`, ms since 1970, or else from now.
     Raises MessageIllegalError, UnreachableError, RefusedError.
     """
     fault = MessageChecker(connection, topic).fault(message)
@@ -86,9 +86,10 @@ def end(
     commit: bool,
     from_check: bool = False,
 ) -> None:
-    """Commits or roll back; may be called again when the answer got lost.
+    """Commits or rolls back a transaction; may be repeated after a lost answer.
 
-    Raises UnreachableError, and RefusedError where it has ended otherwise, or is not the group's.
+    Raises UnreachableError, and RefusedError if the transaction has ended with the other outcome or
+    belongs to another group.
     """
     request = transactions_pb2.EndTransactionRequest(
         producer_group=transaction.producer_group,
@@ -106,7 +107,7 @@ def end(
 def list_open(
     connection: BrokerConnection, producer_group: str = "", transaction_id: str = ""
 ) -> list[OpenTransaction]:
-    """Returns the oldest transactions that are open, 1,000 at most.
+    """Returns the oldest open transactions, at most 1,000.
 
     Raises UnreachableError, RefusedError.
     """

@@ -1,1 +1,1 @@
-"""Limits and guards of calls that every protocol shares."""
+"""Limits and guards of calls, shared by all protocols."""

@@ -1,10 +1,10 @@
-"""How many bytes connections have received and sent, as Linux counts them. Lives in memory.
+"""Bytes that connections have received and sent, as Linux counts them.
 
-gRPC tells nothing of a request that is on its way. Its sockets are this process's: they are found
-by their peer's address, and only looked at. No descriptor is duplicated, which could keep a
-connection open, and whose it is gets asked each time: gRPC may have closed it, and the number may
-be another's. All of it is done in a thread: to look at a connection takes 5 us, to find it as long
-for each that is open.
+gRPC reports nothing of a request before it is complete. Its sockets belong to this process: this
+module finds them by the peer's address and only reads their counters. It duplicates no descriptor,
+because a duplicate could keep a connection open. It checks the peer each time: gRPC may have closed
+the descriptor, and its number may belong to another file. All of this runs in a thread of its own:
+to read a connection's counters takes 5 us, to find it 5 us per open descriptor.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from urllib.parse import quote, unquote
 from rocketpy_broker.runtime.clock import Clock
 
 DESCRIPTORS = Path("/proc/self/fd")
-# A search takes no more than its share of the time.
+# The next search starts after this many times the duration of the last one.
 SEARCH_SHARE = 20
 # struct tcp_info: 8 bytes, 24 numbers of 4 and 2 of 8 before tcpi_bytes_acked; <linux/tcp.h>.
 _TRAFFIC = struct.Struct("=120xQQ")
 _MAPPED = "::ffff:"
-# The system's tables of connections. A line has: number, own address, peer's address, state.
+# Linux's tables of connections. A line has: number, own address, peer's address, state.
 TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 # FIN_WAIT1, FIN_WAIT2, TIME_WAIT and CLOSING: this side closed first.
 _CLOSED_FIRST = frozenset({b"04", b"05", b"06", b"0B"})
 
 
 class Traffic(NamedTuple):
-    """What a connection has sent and seen acknowledged, and what it has received, in bytes."""
+    """The bytes that a connection has sent (and the peer acknowledged) and received."""
 
     sent: int
     received: int
 
 
 class ConnectionTraffic:
-    """Knows the sockets of connections; those of others cost a search."""
+    """A cache of the connections' descriptors; an unknown connection costs a search."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -51,27 +51,30 @@ class ConnectionTraffic:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="traffic")
 
     async def of(self, peers: Iterable[str]) -> dict[str, Traffic]:
-        """Of the connections with these peers, as gRPC writes them, without those gone."""
+        """Returns the traffic of the connections with `peers`, in gRPC's notation.
+
+        Closed connections are missing in the result.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._thread, self.look, peers)
 
     async def count(self, port: int) -> int:
-        """How many connections clients have with this process's port."""
+        """Returns the number of client connections with this process's port."""
         counting = asyncio.get_running_loop().run_in_executor(self._thread, _count_of, port)
         return await counting
 
     async def closed(self, port: int) -> set[str]:
         """Returns the peers of connections with this port that this side closed first.
 
-        The system forgets them after a minute. Empty where it has no such table.
+        Linux lists them for a minute. Empty where the system has no such table.
         """
         return await asyncio.get_running_loop().run_in_executor(self._thread, _closed_of, port)
 
     def close(self) -> None:
-        """Waits for what is under way, and end the thread."""
+        """Waits for running work and ends the thread."""
         self._thread.shutdown(wait=True)
 
     def look(self, peers: Iterable[str]) -> dict[str, Traffic]:
-        """Returns the same in this thread."""
+        """Returns the same as `of`, in the calling thread."""
         found: dict[str, Traffic] = {}
         missing = self._look(peers, found)
         began_ms = self._clock.monotonic_ms()
@@ -83,7 +86,7 @@ class ConnectionTraffic:
         return found
 
     def _look(self, peers: Iterable[str], found: dict[str, Traffic]) -> list[str]:
-        """Adds what is known; return the others."""
+        """Adds the traffic of known peers to `found`; returns the other peers."""
         missing = []
         for peer in peers:
             traffic = self._known(peer)
@@ -107,8 +110,11 @@ class ConnectionTraffic:
 
 @contextlib.contextmanager
 def _borrowed(descriptor: int) -> Iterator[socket.socket]:
-    """It stays gRPC's, which closes it. Raises OSError for what is no socket."""
-    # The family that has room for the addresses of both.
+    """Yields a socket object for gRPC's descriptor, which gRPC closes.
+
+    Raises OSError for a descriptor that is no socket.
+    """
+    # AF_INET6's address buffer also holds IPv4 addresses.
     connection = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, fileno=descriptor)
     try:
         yield connection
@@ -151,7 +157,7 @@ def _closed_of(port: int) -> set[str]:
 
 
 def _peer_of_table(text: bytes) -> str:
-    """Returns the other end as the table has it: words of four bytes in the machine's order."""
+    """Returns the peer from a table's field: words of four bytes in the machine's order."""
     address, _, port = text.decode().partition(":")
     words = struct.iter_unpack("=I", bytes.fromhex(address))
     packed = b"".join(struct.pack("!I", word) for (word,) in words)
@@ -160,7 +166,7 @@ def _peer_of_table(text: bytes) -> str:
 
 
 def _peer(connection: socket.socket) -> str:
-    """Returns the other end as gRPC writes it; empty where it has no address. Raises OSError."""
+    """Returns the peer in gRPC's notation; empty without an address. Raises OSError."""
     address = connection.getpeername()
     if not isinstance(address, tuple):
         return ""
@@ -174,12 +180,12 @@ def _name_of(host: str, port: int) -> str:
 
 
 async def untold(_peers: Iterable[str]) -> dict[str, Traffic]:
-    """Of no connection, where the system does not tell."""
+    """Returns no traffic; used where the system does not report it."""
     return {}
 
 
 def is_told(clock: Clock) -> bool:
-    """True if this system tells, tried on a connection of our own."""
+    """True if this system reports traffic, tried on a connection of this process to itself."""
     with contextlib.suppress(OSError, AttributeError), contextlib.ExitStack() as closing:
         server = closing.enter_context(socket.create_server(("127.0.0.1", 0)))
         client = closing.enter_context(socket.create_connection(server.getsockname()))

@@ -1,7 +1,7 @@
-"""One line a peer and minute for calls that fail as no call should. Lives in memory.
+"""Log lines for unexpected failures of calls, one per peer and minute.
 
-The first failure of each place in the code has its trace; a line for each of the others would let
-one client fill the disk.
+The first failure at each place in the code has its trace. A line for each failure would let one
+client fill the disk.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Peer:
 
 
 class PeerLines:
-    """Lets a line about a peer into the log once a minute. Ports do not count."""
+    """A permit for one log line per peer and minute, regardless of the port."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -37,7 +37,7 @@ class PeerLines:
         return len(self._peers)
 
     def due(self, peer: str) -> int | None:
-        """How many lines were withheld since the last one; None where this one is to be, too."""
+        """Returns the number of withheld lines; None where this line is withheld, too."""
         name, now_ms = host_of(peer), self._clock.monotonic_ms()
         known = self._peers.get(name)
         if known is not None and now_ms < known.silent_until_ms:
@@ -51,19 +51,19 @@ class PeerLines:
 
 
 def host_of(peer: str) -> str:
-    """Returns a peer without its port: each connection has another."""
+    """Returns a peer without its port, which differs for each connection."""
     return peer.rpartition(":")[0] or peer
 
 
 class FailureLog:
-    """What has been told of which peer."""
+    """The log of unexpected failures, by peer and by place in the code."""
 
     def __init__(self, clock: Clock) -> None:
         self._peers = PeerLines(clock)
         self._places: set[str] = set()
 
     def tell(self, peer: str, method: str, error: Exception) -> None:
-        """Logs that a call of `peer` met `error`, or count it."""
+        """Logs `error` of a call of `peer`, or counts it as withheld."""
         withheld = self._peers.due(peer)
         if withheld is None:
             return

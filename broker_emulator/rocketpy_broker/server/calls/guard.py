@@ -1,9 +1,9 @@
-"""What every call passes, whatever its protocol: no failure reaches a client undeclared.
+"""The guard around every call, which converts failures into answers.
 
-What a handler raises is logged, and answered with SYSTEM_ERROR; a request that is no message of its
-method with INVALID_PARAMETER. Beyond a number of running calls new ones are answered with
-SYSTEM_BUSY. Methods of other protocols than ours, health and reflection, have no place for a code,
-and end with a gRPC status that says the same. Lives in memory.
+An unexpected error of a handler is logged and answered with SYSTEM_ERROR. A request that is no
+message of its method is answered with INVALID_PARAMETER. Beyond `calls_max` running calls a new
+call is answered with SYSTEM_BUSY. Health and reflection have no field for a code; their calls end
+with a corresponding gRPC status.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from rocketpy_broker.server.calls.incomplete_requests import IncompleteRequests
 from rocketpy_broker.services.call_memory import CallMemory, Charge, KeptBytesError, decoded_bytes
 
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
-# A response of any method of a protocol that tells of an error.
+# Returns the response, of any method of a protocol, that reports an error.
 Failure = Callable[[BrokerError], bytes]
-# Told of a method, the code of its answer, and how many ms it took.
+# A listener for a method, the code of its answer, and its duration in ms.
 Called = Callable[[str, int, float], None]
 
 STATUS_OF = {
@@ -36,7 +36,7 @@ STATUS_OF = {
 
 
 class UnexpectedError(BrokerError):
-    """Something in the broker is wrong."""
+    """An error that no handler expects."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -55,7 +55,7 @@ class MalformedRequestError(BrokerError):
 
 
 class TooManyCallsError(BrokerError):
-    """As many calls are running as may."""
+    """A new call while the maximum of calls is running."""
 
     code = ResponseCode.SYSTEM_BUSY
 
@@ -64,25 +64,25 @@ class TooManyCallsError(BrokerError):
 
 
 class TimedCalls:
-    """Tells how long calls took, by method and code."""
+    """A timer of calls that reports durations by method and code."""
 
     def __init__(self, clock: Clock, on_called: Called) -> None:
         self._clock = clock
         self._on_called = on_called
 
     def now_ms(self) -> float:
-        """When a call begins."""
+        """Returns the start time of a call."""
         return self._clock.monotonic_ms()
 
     def answered(self, method: str, begin_ms: float, answer: Any) -> None:
-        """A call has got its first answer. Those of health and reflection have no code."""
+        """Reports the first answer of a call; answers of health and reflection have no code."""
         status = getattr(getattr(answer, "head", answer), "status", None)
         if status is not None and hasattr(status, "code"):
             self._on_called(method, status.code, self._clock.monotonic_ms() - begin_ms)
 
 
 class CallGuard:
-    """Counts the running calls of a server, and ends those that fail."""
+    """A counter of the running calls of a server, and a converter of their errors."""
 
     def __init__(
         self,
@@ -100,14 +100,14 @@ class CallGuard:
 
     @contextlib.contextmanager
     def enter(self, peer: Callable[[], str], method: str) -> Iterator[Charge]:
-        """Around the work of one call. Raises BrokerError, and grpc.aio's own errors."""
+        """Yields the memory charge of one call. Raises BrokerError, and grpc.aio's own errors."""
         if self.running >= self._calls_max:
             raise TooManyCallsError(self._calls_max)
         self.running += 1
         try:
             with self.memory.call(peer()) as charge:
                 yield charge
-        # Calls that were ended on purpose, and clients that have gone.
+        # A call that was ended on purpose, or a client that has gone.
         except grpc.aio.BaseError:
             raise
         except DecodeError as error:
@@ -122,7 +122,7 @@ class CallGuard:
 
 
 class GuardedHandlers(grpc.GenericRpcHandler):
-    """The handlers of another, guarded. Without `failure` calls end with a gRPC status."""
+    """Guarded handlers of a service; without `failure` calls end with a gRPC status."""
 
     def __init__(
         self, handlers: grpc.GenericRpcHandler, guard: CallGuard, failure: Failure | None = None
@@ -133,7 +133,7 @@ class GuardedHandlers(grpc.GenericRpcHandler):
         self._guarded: dict[str, Handler] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> Handler | None:
-        """Returns the handler of a method; None for one of another service."""
+        """Returns the handler of a method; None for a method of another service."""
         method = str(details.method)
         guarded = self._guarded.get(method)
         if guarded is None:
@@ -146,7 +146,7 @@ class GuardedHandlers(grpc.GenericRpcHandler):
 
 
 class GuardedMethod:
-    """One method. Requests are decoded, and responses encoded, within: these may fail, too."""
+    """A guarded method; decoding and encoding are guarded, too, since they may fail."""
 
     def __init__(
         self, name: str, handler: Handler, guard: CallGuard, failure: Failure | None = None
@@ -163,7 +163,7 @@ class GuardedMethod:
         self._work: Any = handler.stream_stream or handler.unary_stream or handler.unary_unary
 
     def handler(self) -> Handler:
-        """What a server takes up: methods that ask for their requests by themselves."""
+        """Returns a handler that reads its requests itself."""
         if not self._answers_in_stream:
             return grpc.stream_unary_rpc_method_handler(self._answer)
         if inspect.isasyncgenfunction(self._work):
@@ -175,7 +175,7 @@ class GuardedMethod:
     async def _answer(self, _requests: Any, context: Any) -> bytes:
         try:
             with self._guard.enter(context.peer, self._name) as charge:
-                # No name here holds the request: a method that is held may let it go.
+                # No name here holds the request, so a held method can free it.
                 work = self._work(await self._asked(context, charge), context)
                 begin_ms = self._begin_ms()
                 message = await work
@@ -186,7 +186,7 @@ class GuardedMethod:
             return await self._failed(context, error)
 
     async def _stream(self, _requests: Any, context: Any) -> None:
-        """Writes by itself, since a generator would be one more layer to go through."""
+        """Writes the answers itself: a generator would be one more layer."""
         try:
             with self._guard.enter(context.peer, self._name) as charge:
                 asked = await self._asked(context, charge)
@@ -200,7 +200,7 @@ class GuardedMethod:
             await context.write(await self._failed(context, error))
 
     async def _write(self, _requests: Any, context: Any) -> None:
-        """For a method that writes its responses by itself."""
+        """Runs a method that writes its responses itself."""
         try:
             with self._guard.enter(context.peer, self._name) as charge:
                 await self._work(await self._asked(context, charge), context)
@@ -208,7 +208,7 @@ class GuardedMethod:
             await context.write(await self._failed(context, error))
 
     def _begin_ms(self) -> float:
-        """When the work begins; 0 where nobody wants to know."""
+        """Returns the start time of the work; 0 without a timer."""
         return 0.0 if self._timed is None else self._timed.now_ms()
 
     def _answered(self, begin_ms: float, answer: Any) -> None:
@@ -226,14 +226,14 @@ class GuardedMethod:
         return self._decode(data)
 
     async def _read_all(self, data: Any, context: Any, charge: Charge) -> AsyncIterator[Any]:
-        """Requests as they come. gRPC's own iterator of them is a generator more to go through."""
+        """Yields requests as they come; gRPC's own iterator would be one more generator."""
         while data is not grpc.aio.EOF:
             yield self._charged(data, charge)
             charge.set(0)
             data = await self._unfinished.next(context)
 
     def _charged(self, data: bytes, charge: Charge) -> Any:
-        """Returns a request of a stream, or the error that is its answer, in its place."""
+        """Returns a request of a stream, or in its place the error that answers it."""
         try:
             charge.set(decoded_bytes(len(data)))
         except KeptBytesError as error:

@@ -1,9 +1,10 @@
-"""Requests that have not come as a whole: so many bytes in all, and the first of none for ever.
+"""Limits for partly received requests.
 
-gRPC gathers a request in memory from when it is asked for it, up to the largest that it takes.
-While there are such requests, it is looked what their connections hold; when that is too much, some
-end with UNAVAILABLE: nothing of the request was done, and it may be repeated. No call waits before
-its request is asked for. Lives in memory.
+The limits are the total bytes, and the time for a call's first request. gRPC buffers a request in
+memory from the read call until it is complete, up to the largest allowed size. While requests are
+incomplete, this module measures the bytes that their connections hold. Beyond the limit some calls
+end with UNAVAILABLE: nothing of the request was done, and the client may repeat it. Every call
+reads its request without delay.
 """
 
 from __future__ import annotations
@@ -35,28 +36,28 @@ from rocketpy_broker.server.calls.senders import (
 )
 
 logger = logging.getLogger(__name__)
-# What connections with these peers have sent and received; without those of which nothing tells.
+# Returns the traffic of connections with these peers; connections without counters are missing.
 TrafficOf: TypeAlias = "Callable[[list[str]], Awaitable[dict[str, Traffic]]]"
 UNFINISHED_MS_MAX = 120_000
-# While all that have begun could hold too much: LOOK_INTERVAL_MS between two looks, or so long for
-# each connection. After so many looks at which little was held it is looked more rarely.
+# While the incomplete requests could exceed the limit, looks are LOOK_INTERVAL_MS apart, or LOOK_MS
+# for each connection. After CALM_LOOKS looks with at most CALM_BYTES_MAX held, CALM_FACTOR times
+# as far.
 LOOK_MS = 0.05
 CALM_BYTES_MAX, CALM_LOOKS, CALM_FACTOR = 16 * MIB, 40, 10
-# So many that begin end a calm.
+# This number of new incomplete requests ends the calm.
 BEGIN_COUNT = 8
-# While they could not, and where there are none.
+# The interval while the incomplete requests cannot exceed the limit.
 OLD_INTERVAL_MS = 1_000
-# Of connections looked at in a pass of the event loop.
+# Connections per scheduler slot of a look.
 SLICE = 1_000
-# A pass of the event loop ends so many requests at most.
+# The most requests that one look ends.
 ENDED_MAX = 100
-# Beyond twice as many connections as there were, but not before so many, those that are gone are
-# forgotten.
+# The least number of known connections at which closed ones are removed; see `_forget`.
 SENDERS_MIN = 1_000
 
 
 class IncompleteRequestError(BrokerError):
-    """Not raised: a request was not received. A status of gRPC tells its text."""
+    """A request that was not received; not raised, its text goes into a gRPC status."""
 
     code = ResponseCode.SYSTEM_BUSY
 
@@ -68,51 +69,51 @@ class IncompleteRequestError(BrokerError):
 
 
 class IncompleteRequests:
-    """The requests of a server that are being received."""
+    """The partly received requests of a server."""
 
     def __init__(self, clock: Clock, request_bytes_max: int, traffic: TrafficOf) -> None:
         self._clock = clock
         self._request_bytes_max = request_bytes_max
         self._traffic = traffic
         self._lines = PeerLines(clock)
-        # Who sends, and until when it may, in ms; by call, in the order in which they began.
+        # The sender and its deadline in ms, by call, in order of the calls' starts.
         self._reads: dict[Any, tuple[Sender, float]] = {}
-        # How many of them are of a sender, in the order in which these began their first.
+        # The number of reads by sender, in order of the senders' first reads.
         self._counts: dict[Sender, int] = {}
-        # So many hold less than anybody ends for.
+        # This number of requests cannot exceed any limit.
         self._harmless_count = STRANGERS_BYTES_MAX // request_bytes_max
-        # By peer: of all connections that have sent something, also those that are gone.
+        # By peer: all connections that made a call, including closed ones.
         self._senders: dict[str, Sender] = {}
         self._senders_max = SENDERS_MIN
-        # Those that have had much taken since they were looked at.
+        # Senders with more than DELIVERED_BYTES_MAX delivered since their last look.
         self._busy: dict[Sender, None] = {}
-        # Looks in a row at which little was held.
+        # Successive looks with at most CALM_BYTES_MAX held.
         self._calm_looks = 0
-        # Between two looks, and how many unfinished requests end that.
+        # The rest between two looks, and the number of incomplete requests that ends it.
         self._rest_over: asyncio.Future[None] | None = None
         self._rest_count = 0
         self._scope: TaskScope | None = None
         self.ended = 0
 
     def start(self, scope: TaskScope) -> None:
-        """Ends what has its time behind it or holds too much, from now on."""
+        """Starts to end requests that take too long or hold too many bytes."""
         self._scope = scope
         scope.start(self._look_for_ever())
 
     def stop(self) -> None:
-        """Ends nothing any more."""
+        """Stops ending requests."""
         self._scope = None
 
     def __len__(self) -> int:
         return len(self._reads)
 
     def has_called(self, peer: str) -> bool:
-        """True if a call of this connection has begun."""
+        """True if a call of this connection has started."""
         return peer in self._senders
 
     @property
     def held(self) -> int:
-        """What they are believed to hold, in bytes."""
+        """The estimated bytes that incomplete requests hold."""
         return sum(each.held for each in self._counts)
 
     async def first(self, context: Any) -> Any:
@@ -120,7 +121,7 @@ class IncompleteRequests:
         return await self._read(context, self._clock.monotonic_ms() + UNFINISHED_MS_MAX)
 
     async def next(self, context: Any) -> Any:
-        """Returns a later one. It may take for ever: a stream may idle."""
+        """Returns a later request of a stream; without a time limit, since a stream may idle."""
         return await self._read(context, math.inf)
 
     async def _read(self, context: Any, until_ms: float) -> Any:
@@ -136,7 +137,7 @@ class IncompleteRequests:
         try:
             request = await context.read()
             if context not in reads:
-                # It came while the call was being ended, by another task.
+                # The request came while another task was ending the call.
                 raise asyncio.CancelledError
         finally:
             if context in reads:
@@ -147,7 +148,7 @@ class IncompleteRequests:
         return request
 
     def _leave(self, context: Any) -> Sender:
-        """Returns a request is no longer waited for."""
+        """Ends the wait for a request; returns its sender."""
         sender, _ = self._reads.pop(context)
         self._counts[sender] -= 1
         if not self._counts[sender]:
@@ -168,9 +169,9 @@ class IncompleteRequests:
                 await self._look()
 
     async def _rest(self, delay_ms: float, count: int) -> None:
-        """Waits for so long, or until so many requests are unfinished.
+        """Waits for `delay_ms`, or until `count` requests are incomplete.
 
-        Time in which the loop stood still is nobody's: none could go on.
+        Time in which the event loop was blocked does not count as a standstill of a sender.
         """
         self._rest_over, self._rest_count = asyncio.get_running_loop().create_future(), count
         until_ms = self._clock.monotonic_ms() + delay_ms
@@ -189,15 +190,15 @@ class IncompleteRequests:
 
     @property
     def _forgets(self) -> bool:
-        """True if so many connections are known that it is time to forget those that are gone."""
+        """True if the known connections are too many, so that closed ones are to be removed."""
         return len(self._senders) > self._senders_max
 
     async def _look(self) -> None:
-        """At those with unfinished requests, and those that have had much taken."""
+        """Measures senders with incomplete requests or many delivered bytes."""
         busy, forgets = self._busy, self._forgets
         self._busy = {}
         looked_at = self._senders.values() if forgets else {**self._counts, **busy}
-        # What is given meanwhile is counted by the next look: the bytes are of now or later.
+        # The next look counts deliveries during this one.
         given = {each: each.delivered for each in looked_at}
         traffic = await self._traffic([each.peer for each in given])
         now_ms = self._clock.monotonic_ms()
@@ -214,7 +215,7 @@ class IncompleteRequests:
         self._end_held(now_ms)
 
     def _forget(self, known: Container[str]) -> None:
-        """The connections that are gone."""
+        """Removes closed connections; sets the next threshold to twice the rest."""
         for each in list(self._senders.values()):
             if each.peer not in known and each not in self._counts:
                 del self._senders[each.peer]
@@ -226,7 +227,7 @@ class IncompleteRequests:
             self._end(call)
 
     def _end_held(self, now_ms: float) -> None:
-        """All of a connection, since nothing tells which of them it holds."""
+        """Ends all calls of a connection: its held bytes cannot be assigned to one of them."""
         left = ENDED_MAX
         for sender in list(to_end(self._counts, now_ms)):
             calls = [call for call, (each, _) in self._reads.items() if each is sender][:left]
@@ -250,6 +251,9 @@ class IncompleteRequests:
 
 
 async def _abort(context: Any) -> None:
-    """From a task of its own: gRPC would lose what it gathered if the one that reads left."""
+    """Aborts a call in a task of its own.
+
+    gRPC would leak the buffered bytes if the task that reads were cancelled.
+    """
     with contextlib.suppress(grpc.aio.BaseError):
         await context.abort(grpc.StatusCode.UNAVAILABLE, IncompleteRequestError().remark)

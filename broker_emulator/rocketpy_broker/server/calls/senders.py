@@ -1,7 +1,7 @@
-"""What clients that send requests are believed to have in the broker's memory, by connection.
+"""Estimates of the bytes that a connection's incomplete requests hold in memory.
 
-gRPC tells nothing of a request before it has come as a whole. But what a connection has received
-and no method was given lies in memory. Lives in memory.
+gRPC reports nothing of a request before it is complete. But the bytes that a connection has
+received and no method was given are in memory.
 """
 
 from __future__ import annotations
@@ -11,32 +11,31 @@ from collections.abc import Iterable, Iterator
 from rocketpy_broker.config import KIB, MIB
 from rocketpy_broker.server.calls.connection_traffic import Traffic
 
-# Beyond so much in all, who stands still for so long ends.
+# Beyond this total a sender without progress for STANDSTILL_MS_MAX ends.
 HELD_BYTES_MAX = 128 * MIB
 STANDSTILL_MS_MAX = 1_000
-# So much is for those that never had a request of such a size taken. Beyond it one of them ends:
-# who stands still, or else who came last.
+# The total of strangers: senders that hold more than methods were ever given of them. Beyond it a
+# stranger ends: one without progress, or else the last one.
 STRANGERS_BYTES_MAX = 64 * MIB
 LOOK_INTERVAL_MS = 25
-# Who receives so much in that time loses little time by sending it again.
+# A sender of this size per LOOK_INTERVAL_MS repeats its request quickly.
 FAST_BYTES = 512 * KIB
-# Who has not received so much stands still.
+# The received bytes that count as progress.
 PROGRESS_BYTES = 4 * KIB
-# Who holds less is not worth the harm.
+# A sender with less held bytes is not ended.
 WORTH_BYTES = 64 * KIB
-# What a request is counted as beside its bytes, and what comes in for each answer that goes out:
-# headers, frames, windows. It is rather too much, since a client that idles must not be believed to
-# hold something.
+# Estimates for headers, frames and windows: of each request, and as a share of requests and
+# answers. They are too high rather than too low: an idle client must not seem to hold bytes.
 HEAD_BYTES = 4 * KIB
 FRAMES_SHARE = 64
-# After so much it is looked at a connection that has nothing unfinished, or what its requests were
-# counted too much as would hide what it holds later.
+# A connection without incomplete requests is measured after this size. Otherwise the surplus of the
+# estimates would hide bytes that it holds later.
 DELIVERED_BYTES_MAX = MIB
 NO_TRAFFIC = Traffic(0, 0)
 
 
 class Sender:
-    """A connection, and what it is believed to hold in bytes."""
+    """A connection and the estimated bytes that it holds."""
 
     __slots__ = (
         *("delivered", "gained", "held", "moved_ms", "peer"),
@@ -45,12 +44,12 @@ class Sender:
 
     def __init__(self, peer: str, now_ms: float) -> None:
         self.peer = peer
-        # What methods were given of it since it was looked at.
+        # Bytes that methods were given since the last look.
         self.delivered = 0
         self.held = 0
-        # By so much more each LOOK_INTERVAL_MS.
+        # The growth of `held` per LOOK_INTERVAL_MS.
         self.gained = 0.0
-        # When it last had received enough to count as getting on.
+        # The last time at which it had received PROGRESS_BYTES more.
         self.moved_ms = now_ms
         self._looked_ms = now_ms
         self._traffic = NO_TRAFFIC
@@ -59,20 +58,21 @@ class Sender:
 
     @property
     def is_stranger(self) -> bool:
-        """True if methods have been given less of it in all than it holds."""
+        """True if it holds more bytes than methods were ever given of it."""
         return self._given < self.held
 
     def deliver(self, size: int) -> None:
-        """A method is given a request of `size` bytes."""
+        """Counts a request of `size` bytes that a method was given."""
         self.delivered += HEAD_BYTES + size + size // FRAMES_SHARE
 
     def look(self, traffic: Traffic, delivered: int, held_max: int, now_ms: float) -> None:
-        """Counts what it has sent and received; methods had been given so much of that before.
+        """Updates the estimate from the connection's traffic.
 
-        What it has not finished takes `held_max` bytes at most.
+        `delivered` are the bytes that methods were given before the traffic was read. Incomplete
+        requests hold at most `held_max` bytes.
         """
         if traffic.received < self._traffic.received:
-            # Another connection, from the same port.
+            # A new connection from the same port.
             self._traffic, self._enough, self._given, self.held = NO_TRAFFIC, 0, 0, 0
         before = self.held
         gained = traffic.received - self._traffic.received
@@ -88,10 +88,10 @@ class Sender:
 
 
 def to_end(senders: Iterable[Sender], now_ms: float) -> Iterator[Sender]:
-    """Who is to end for others, one after the other.
+    """Yields the senders to end so that the totals fall below their limits.
 
-    `senders` are in the order in which they began. Of strangers as much is to be
-    expected until the next look as came in that time before.
+    `senders` are in order of their first reads. Strangers are expected to receive as much until
+    the next look as since the last one.
     """
     senders = list(senders)
     left = sum(each.held for each in senders)

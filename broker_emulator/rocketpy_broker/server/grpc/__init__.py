@@ -1,1 +1,1 @@
-"""The gRPC server, and the answer to clients of other protocols."""
+"""The gRPC server, and its answers to clients of other protocols."""

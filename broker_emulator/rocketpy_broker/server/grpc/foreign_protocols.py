@@ -1,9 +1,9 @@
-"""Clients of protocols that the port does not serve: one answer, one log line a peer and minute.
+"""Answers to clients of protocols that the port does not serve.
 
-gRPC owns the socket. It closes a connection at its first byte that is no HTTP/2, and reports it
-nowhere. So this module looks at the connections that this side closed first and that never made a
-call: Linux lists them for a minute. Their bytes are gone, so the log line names what sends such
-bytes. Lives in memory.
+There is one log line per peer and minute. gRPC owns the socket: it closes a connection at the first
+byte that is not HTTP/2, and reports nothing. So this module looks for connections that this side
+closed first and that never made a call; Linux lists them for a minute. Their bytes are lost, so the
+log line names the protocols that send such bytes.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _OTHER_CLIENTS = (
 
 
 class ForeignCalls(grpc.GenericRpcHandler):
-    """The last handler of a server: it refuses each method that no other handler knows."""
+    """The last handler of a server: it refuses each method without another handler."""
 
     def __init__(self, clock: Clock, guard: CallGuard, names: Sequence[str]) -> None:
-        """`names` are the services of the server."""
+        """Takes in `names` the services of the server."""
         self.lines = PeerLines(clock)
         self._guard = guard
         self._names = names
@@ -40,7 +40,7 @@ class ForeignCalls(grpc.GenericRpcHandler):
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
         """Returns a handler for a method with or without streams.
 
-        It takes the first request: a `grpc.aio` client that still sends would see INTERNAL.
+        It reads the first request: otherwise a `grpc.aio` client that still sends sees INTERNAL.
         """
         method = str(details.method)[:METHOD_CHARACTERS_MAX].strip("/")
         refusing: grpc.RpcMethodHandler[Any, Any] = grpc.stream_stream_rpc_method_handler(
@@ -49,7 +49,7 @@ class ForeignCalls(grpc.GenericRpcHandler):
         return GuardedMethod(method, refusing, self._guard).handler()
 
     async def _refuse(self, method: str, _requests: Any, context: Any) -> NoReturn:
-        """Raises grpc.aio's own error, after one log line."""
+        """Logs the refusal, at most once per peer and minute, and raises grpc.aio's own error."""
         reason = self._reason(method)
         withheld = self.lines.due(context.peer())
         if withheld is not None:
@@ -73,7 +73,7 @@ class ForeignCalls(grpc.GenericRpcHandler):
 
 
 class ForeignConnections:
-    """Looks for connections that gRPC closed at their first bytes."""
+    """A watcher for connections that gRPC closed at their first bytes."""
 
     def __init__(
         self,
@@ -82,7 +82,11 @@ class ForeignConnections:
         closed: Callable[[], Awaitable[set[str]]],
         has_called: Callable[[str], bool],
     ) -> None:
-        """`closed` returns peers that this side closed first, `has_called` knows peers of calls."""
+        """Takes functions that find peers.
+
+        `closed` returns the peers that this side closed first; `has_called` is True for a peer
+        that made a call.
+        """
         self._clock = clock
         self._lines = lines
         self._closed = closed
@@ -90,13 +94,13 @@ class ForeignConnections:
         self._seen: set[str] = set()
 
     async def run(self) -> None:
-        """Looks until it is cancelled."""
+        """Looks every LOOK_INTERVAL_MS until cancelled."""
         while True:
             await sleep(self._clock, LOOK_INTERVAL_MS)
             await self.look()
 
     async def look(self) -> None:
-        """Logs the connections that were closed since the last look, a line for each host."""
+        """Logs connections closed since the last look, at most one line per host and minute."""
         closed = await self._closed()
         for peer in sorted(closed - self._seen):
             withheld = None if self._has_called(peer) else self._lines.due(peer)
@@ -113,5 +117,5 @@ class ForeignConnections:
 
 
 def more(withheld: int) -> str:
-    """Returns the end of a log line: the number of lines that were withheld."""
+    """Returns the end of a log line: the number of withheld lines."""
     return f"; {withheld} more since the last such line"

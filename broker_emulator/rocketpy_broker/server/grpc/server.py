@@ -1,4 +1,4 @@
-"""The gRPC server: every door, health and reflection on one port. Holds no state on disk."""
+"""The gRPC server: protocol services, health and reflection on one port."""
 
 from __future__ import annotations
 
@@ -28,22 +28,26 @@ from rocketpy_broker.server.calls.incomplete_requests import IncompleteRequests
 from rocketpy_broker.server.grpc.foreign_protocols import ForeignCalls, ForeignConnections
 
 logger = logging.getLogger(__name__)
-# What a request carries beside its records: names, sizes, framing.
+# The bytes of a request beside its records: names, sizes, framing.
 REQUEST_OVERHEAD_BYTES = 256 * KIB
-# New calls that wait to be looked at. Beyond so many gRPC cancels some, beyond twice as many all.
+# New calls that wait for their handler. Beyond this number gRPC cancels some, beyond twice as many
+# all.
 PENDING_CALLS = 20_000
-# Calls of one connection; its client lets more wait. Those that it resets count until they end.
+# Running calls of one connection; its client delays more. Reset calls count until they end.
 CALLS_PER_CONNECTION = 10_000
-# Calls of all connections; more are answered with SYSTEM_BUSY. A held one takes 13 KiB.
+# Running calls of all connections; more are answered with SYSTEM_BUSY. A held call takes 13 KiB.
 CALLS_MAX = 20_000
-# A connection that is silent for so long is asked, and closed 20 seconds later without an answer.
+# The silence after which gRPC pings a connection; without an answer it is closed 20 seconds later.
 SILENT_MS_MAX = 60_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 def _is_news(record: logging.LogRecord) -> bool:
-    """Returns a client that leaves in the middle of a pull is no error, but gRPC tells it with a trace."""
+    """True if the record reports an error of the broker.
+
+    gRPC logs a trace when a client leaves in the middle of a pull, which is no error.
+    """
     return "ExecuteBatchError" not in record.getMessage()
 
 
@@ -51,35 +55,35 @@ logging.getLogger("grpc._cython.cygrpc").addFilter(_is_news)
 
 
 class ProtocolServices(Protocol):
-    """A protocol that clients may speak."""
+    """The services of a protocol that clients may use."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Its gRPC services, by full name."""
+        """The full names of its gRPC services."""
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
-        """Returns its services."""
+        """Returns the handlers of its services."""
 
     def failure(self, error: BrokerError) -> bytes:
-        """Returns the response of any of its methods that tells of `error`."""
+        """Returns the response, of any of its methods, that reports `error`."""
 
 
 class _Collected:
-    """Takes up services as a server does, to hand them on."""
+    """A collector of handlers with the interface of a gRPC server."""
 
     def __init__(self) -> None:
         self.handlers: list[grpc.GenericRpcHandler] = []
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Keeps them."""
+        """Adds handlers to the collection."""
         self.handlers += handlers
 
     def add_registered_method_handlers(self, service: str, handlers: object) -> None:
-        """The same handlers again, in a form that spares gRPC a look-up."""
+        """Ignores the same handlers in a second form, which spares gRPC a look-up."""
 
 
 class GrpcServer:
-    """Binds, serves, and stops without cutting off answers that are on their way."""
+    """A gRPC server that lets running answers finish, within a grace time, when it stops."""
 
     def __init__(
         self,
@@ -88,7 +92,7 @@ class GrpcServer:
         clock: Clock,
         on_called: Called | None = None,
     ) -> None:
-        """`on_called` is told of calls that were answered."""
+        """Takes in `on_called` a listener for answered calls."""
         self._config = config
         request_bytes = config.limits.request_bytes_max + REQUEST_OVERHEAD_BYTES
         self._server = grpc.aio.server(
@@ -135,7 +139,7 @@ class GrpcServer:
         self._server.add_generic_rpc_handlers(guarded)
 
     async def start(self, scope: TaskScope) -> int:
-        """Listens; return the port. Raises PortInUseError."""
+        """Binds the address, starts serving and returns the port. Raises PortInUseError."""
         host, port = self._config.host, self._config.port
         address = f"[{host}]" if ":" in host else host
         try:
@@ -150,11 +154,11 @@ class GrpcServer:
         return bound
 
     async def connection_count(self) -> int:
-        """How many connections clients have; 0 where the system does not tell."""
+        """Returns the number of client connections; 0 where the system does not report it."""
         return await self._traffic.count(self._port)
 
     async def stop(self) -> None:
-        """Takes no more requests; let running ones end within the grace time, then cut them."""
+        """Refuses new requests; cancels the ones that still run after the grace time."""
         await self._set_health(NOT_SERVING)
         await self._server.stop(self._config.stop_grace_ms / 1000)
         self.unfinished.stop()

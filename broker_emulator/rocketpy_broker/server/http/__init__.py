@@ -1,1 +1,1 @@
-"""The HTTP door: what tools that know no gRPC ask a broker for."""
+"""The HTTP server, for tools without gRPC."""

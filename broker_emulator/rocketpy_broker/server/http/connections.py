@@ -1,11 +1,16 @@
-"""Connections of the HTTP door, and what one client may cost.
+"""Connections of the HTTP server, and their limits.
 
-CONNECTIONS_MAX are open at a time, more are closed at once. A connection is closed, read or not,
-REQUEST_SECONDS after it was opened without a whole request, MAKING_SECONDS after a request without
-a reply, REPLY_SECONDS after a reply that was not read, and IDLE_SECONDS after one that was. Who
-sends more than AHEAD_BYTES_MAX before the next reply is closed, too: it is a body, headers without
-end, or requests whose replies nobody reads. One whose client has gone counts until its request is
-over. Lives in memory.
+At most CONNECTIONS_MAX are open at a time; more are closed at once. A connection is closed, whether
+its client reads or not:
+
+- REQUEST_SECONDS after it was opened, without a whole request;
+- MAKING_SECONDS after a request, without a reply;
+- REPLY_SECONDS after a reply that was not read;
+- IDLE_SECONDS after a reply that was read;
+- after more than AHEAD_BYTES_MAX before the next reply. Such bytes are a body, headers without end,
+  or requests without reads of their replies.
+
+A connection without a client counts until its request has ended.
 """
 
 from __future__ import annotations
@@ -20,17 +25,17 @@ from rocketpy_broker.runtime.clock import Clock
 
 CONNECTIONS_MAX = 64
 REQUEST_SECONDS = 10
-# A snapshot may have to read much from a slow disk.
+# A snapshot may read many bytes from a slow disk.
 MAKING_SECONDS = 120
 REPLY_SECONDS = 30
-# Prometheus asks again on the same connection, mostly each 15 to 60 seconds.
+# Prometheus reuses its connection, usually each 15 to 60 seconds.
 IDLE_SECONDS = 75
-# Twice the longest line of a request that is looked at, and more.
+# More than twice the longest line of a request.
 AHEAD_BYTES_MAX = 32_768
 
 
 class HttpConnections:
-    """The open ones, each in front of a protocol that `make` gives."""
+    """The open HTTP connections, each with a protocol that `make` returns."""
 
     def __init__(self, make: Callable[[], web.RequestHandler], clock: Clock) -> None:
         self._make = make
@@ -45,49 +50,49 @@ class HttpConnections:
         return iter([*self._of.values()])
 
     def new(self) -> HttpConnection:
-        """For a socket that was accepted."""
+        """Returns the connection of an accepted socket."""
         return HttpConnection(self)
 
     def abort_old(self) -> None:
-        """Closes those whose time is over. What they have not read is dropped."""
+        """Closes connections past their end time; drops their unread replies."""
         now_ms = self._clock.monotonic_ms()
         for each in self:
             if each.end_ms <= now_ms:
                 each.abort()
 
     def abort_all(self) -> None:
-        """Closes them, and take no more."""
+        """Closes all connections and refuses new ones."""
         self._is_closed = True
         for each in self:
             each.abort()
 
-    # --- Told by requests ---
+    # --- Events of requests ---
 
     def begins(self, protocol: web.RequestHandler) -> None:
-        """A request has come, and its reply is to be made."""
+        """Starts the time for a reply: a request was received."""
         found = self._of.get(protocol)
         if found is not None:
             found.is_busy = True
             self._allow(found, MAKING_SECONDS)
 
     def replies(self, protocol: web.RequestHandler) -> None:
-        """The reply is made, and is to be read."""
+        """Starts the time for the client to read: the reply is ready."""
         found = self._of.get(protocol)
         if found is not None:
             self._allow(found, REPLY_SECONDS)
 
     def ends(self, protocol: web.RequestHandler) -> None:
-        """It is answered, but for what the system holds."""
+        """Starts the idle time: the reply is written, or in the system's buffers."""
         found = self._of.get(protocol)
         if found is not None:
             found.is_busy, found.ahead_bytes = False, 0
             self._allow(found, IDLE_SECONDS)
             self.leave_if_over(found)
 
-    # --- Told by connections ---
+    # --- Events of connections ---
 
     def enter(self, connection: HttpConnection) -> web.RequestHandler | None:
-        """Returns the protocol of a new connection; None where it is one too many."""
+        """Returns a new connection's protocol; None beyond CONNECTIONS_MAX or after `abort_all`."""
         if self._is_closed or len(self._of) >= CONNECTIONS_MAX:
             return None
         protocol = self._make()
@@ -96,7 +101,7 @@ class HttpConnections:
         return protocol
 
     def leave_if_over(self, connection: HttpConnection) -> None:
-        """Forgets one that is lost, and has no request that goes on."""
+        """Removes a lost connection without a running request."""
         if connection.protocol is not None and connection.is_lost and not connection.is_busy:
             self._of.pop(connection.protocol, None)
 
@@ -105,30 +110,30 @@ class HttpConnections:
 
 
 class HttpConnection(asyncio.Protocol):
-    """Hands everything on to the protocol of HTTP, and counts what comes."""
+    """A connection that counts received bytes and forwards all events to the HTTP protocol."""
 
     def __init__(self, connections: HttpConnections) -> None:
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self.protocol: web.RequestHandler | None = None
         self.end_ms = 0.0
-        # What has come since the last reply.
+        # Received since the last reply.
         self.ahead_bytes = 0
         self.is_busy = False
         self.is_lost = False
 
     @property
     def unread_bytes(self) -> int:
-        """What waits in this process for the client to read."""
+        """The bytes in this process that wait for the client to read."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def abort(self) -> None:
-        """Closes it at once: a mere close would wait for a client that does not read."""
+        """Closes the connection at once; `close` would wait for the client to read."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begins, or close what is one too many."""
+        """Starts the protocol, or closes a connection beyond the limit."""
         self._transport = cast("asyncio.Transport", transport)
         self.protocol = self._connections.enter(self)
         if self.protocol is None:
@@ -137,14 +142,14 @@ class HttpConnection(asyncio.Protocol):
             self.protocol.connection_made(transport)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is closed, by whomever."""
+        """Marks the connection as lost; either side may have closed it."""
         self.is_lost, self._transport = True, None
         if self.protocol is not None:
             self.protocol.connection_lost(error)
             self._connections.leave_if_over(self)
 
     def data_received(self, data: bytes) -> None:
-        """Something has come."""
+        """Forwards `data`; closes the connection beyond AHEAD_BYTES_MAX."""
         self.ahead_bytes += len(data)
         if self.protocol is None or self.ahead_bytes > AHEAD_BYTES_MAX:
             self.abort()
@@ -152,16 +157,16 @@ class HttpConnection(asyncio.Protocol):
             self.protocol.data_received(data)
 
     def eof_received(self) -> None:
-        """The client sends no more; it may read yet."""
+        """Forwards the end of the client's data; the client may still read."""
         if self.protocol is not None:
             self.protocol.eof_received()
 
     def pause_writing(self) -> None:
-        """The client reads slowly."""
+        """Pauses the protocol's writes: the client reads slowly."""
         if self.protocol is not None:
             self.protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has read something."""
+        """Resumes the protocol's writes: the client has read."""
         if self.protocol is not None:
             self.protocol.resume_writing()

@@ -1,7 +1,6 @@
-"""HTTP beside gRPC: `/metrics` for Prometheus, `/healthz` for whoever looks after the process.
+"""The HTTP server: `/metrics` for Prometheus, `/healthz` for a process supervisor.
 
-It only tells, and takes no orders. What a client may cost is bounded: see `connections`. Lives in
-memory.
+It only reports and takes no commands. `connections` has the limits of a client.
 """
 
 from __future__ import annotations
@@ -25,26 +24,26 @@ from rocketpy_broker.server.http.connections import HttpConnections
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
 else:
-    # Python 3.10's has no type of its own.
+    # Python 3.10's class takes no type parameter at run time.
     _Adapter = logging.LoggerAdapter
 
 logger = logging.getLogger(__name__)
 
-# Of a request's line, and of all its headers.
+# The limit of a request's line, and of each header field.
 LINE_BYTES_MAX = 8_190
-# Handed to the system at a time: what a client does not read is not copied.
+# The size of one write: unread bytes of a reply are not copied.
 CHUNK_BYTES = 65_536
-# For requests that are under way, and once more for their ends.
+# The grace time for running requests, and again for their ends.
 STOP_SECONDS = 0.5
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = "this broker answers GET /metrics and GET /healthz\n"
 
 
 class HttpServer:
-    """Serves HTTP from the running event loop.
+    """An HTTP server in the running event loop.
 
-    `metrics` gives the text of all metrics, in pieces. `refusal` says why the store takes no
-    messages, and is empty while it does.
+    `metrics` returns the text of all metrics in pieces. `refusal` returns the reason why the store
+    takes no messages, empty while it takes messages.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class HttpServer:
         self._server: asyncio.Server | None = None
 
     async def start(self, scope: TaskScope) -> int:
-        """Listens; return the port. Raises PortInUseError."""
+        """Binds the address, starts serving and returns the port. Raises PortInUseError."""
         await self._runner.setup()
         try:
             self._server = await asyncio.get_running_loop().create_server(
@@ -92,11 +91,11 @@ class HttpServer:
         return port
 
     def stopping(self) -> None:
-        """Tell whoever asks that the broker stops, until `stop`."""
+        """Makes `/healthz` report, until `stop`, that the broker stops."""
         self._is_stopping = True
 
     async def stop(self) -> None:
-        """Takes no more requests, and close all connections: at once, or when their time is over."""
+        """Refuses new requests; closes idle connections at once, busy ones after STOP_SECONDS."""
         self._is_stopping = True
         if self._server is not None:
             self._server.close()
@@ -105,7 +104,7 @@ class HttpServer:
 
     @property
     def connection_count(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self.connections)
 
     def _new_protocol(self) -> web.RequestHandler:
@@ -145,7 +144,7 @@ class HttpServer:
         self.connections.replies(request.protocol)
         response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE})
         response.content_length = sum(map(len, page))
-        # The client may have gone; nobody is to be told of that.
+        # A client that has gone is no error.
         with contextlib.suppress(ConnectionError):
             await response.prepare(request)
             for piece in page if request.method == "GET" else ():
@@ -169,14 +168,14 @@ class HttpServer:
 
 
 class _Malformed(_Adapter):
-    """What the library tells of requests that are none: one line a peer and minute, no traces."""
+    """A logger of malformed requests: one line per peer and minute, no traces."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(logger, {})
         self._peers = PeerLines(clock)
 
     def exception(self, msg: object, *args: object, exc_info: Any = True, **_kwargs: Any) -> None:
-        """A connection had to be ended."""
+        """Logs a connection that aiohttp ended, without its trace."""
         text = str(msg) % args
         withheld = self._peers.due(text)
         if withheld is not None:

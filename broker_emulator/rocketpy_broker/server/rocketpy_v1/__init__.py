@@ -1,1 +1,1 @@
-"""The door for `rocketpy.v1`, the protocol of our connector and command line. Holds no state."""
+"""The protocol services of `rocketpy.v1`, for the connector and the command line."""

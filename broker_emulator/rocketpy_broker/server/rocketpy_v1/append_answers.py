@@ -1,8 +1,8 @@
-"""The answers of one stream of appends, in the order of its blocks. Holds no state on disk.
+"""Answers of one append stream, in the order of its blocks.
 
-A block whose acknowledgement waits for the disk does so in a queue, so that the next ones are
-stored meanwhile and share its flush. One that waits for nothing, behind none that does, is answered
-by the task that stored it: waking another one for it would take a tenth of a send.
+A block that needs a flush waits in a queue. The next blocks are stored meanwhile and share its
+flush. If the queue is empty and a block needs no wait, the task that stored it answers it: to wake
+another task would take a tenth of a send.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rocketpy_broker.services.retry.send_service import SendService
 from rocketpy_broker.services.send.append_service import Stored
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
-# Told of the code of an answer, and when its block came.
+# A listener for the code of an answer and the time at which its block came.
 Answered = Callable[[int, float], None]
 
 
 class AppendAnswers:
-    """Writes the answers of one stream; `run` those that had to wait."""
+    """The answers of one append stream; `run` writes the delayed ones."""
 
     def __init__(
         self,
@@ -37,11 +37,11 @@ class AppendAnswers:
         self._waiting: asyncio.Queue[tuple[Stored | BrokerError, float]]
         self._waiting = asyncio.Queue(waiting_max)
         self._waiting_count = 0
-        # Made once: only its numbers differ from answer to answer.
+        # Created once: only its numbers differ from answer to answer.
         self._success = broker_pb2.AppendResponse(status=status.success())
 
     async def add(self, outcome: Stored | BrokerError, begin_ms: float) -> None:
-        """Answers at once, or in turn, a block that came at `begin_ms`."""
+        """Answers, at once or after earlier blocks, a block that came at `begin_ms`."""
         if not self._waiting_count and self._is_final(outcome):
             self._on_answered(_code(outcome), begin_ms)
             await self._context.write(self._encoded(outcome))
@@ -53,7 +53,7 @@ class AppendAnswers:
         return isinstance(outcome, BrokerError) or self._sends.acknowledges(outcome)
 
     async def run(self) -> None:
-        """Writes answers as flushes complete, for ever."""
+        """Writes answers as flushes complete, until cancelled."""
         while True:
             outcome, begin_ms = await self._waiting.get()
             answer, code = await self._acknowledged(outcome)
@@ -67,12 +67,12 @@ class AppendAnswers:
         await self._waiting.join()
 
     async def _acknowledged(self, outcome: Stored | BrokerError) -> tuple[bytes, int]:
-        """Returns the answer, when it may be given, and its code."""
+        """Waits until a block is acknowledged; returns its encoded answer and code."""
         if isinstance(outcome, Stored):
             try:
                 await self._sends.acknowledged(outcome)
             except FlushTimeoutError as error:
-                # Stored all the same, so the answer says where.
+                # The block is stored, so the answer has its position.
                 answer = broker_pb2.AppendResponse.FromString(self._encoded(outcome))
                 answer.status.CopyFrom(status.failure(error))
                 return answer.SerializeToString(), error.code

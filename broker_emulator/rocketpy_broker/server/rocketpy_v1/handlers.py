@@ -1,8 +1,8 @@
-"""Handlers of methods with one request and one response. Holds no state.
+"""Handlers of methods with one request and one response.
 
-Every request is measured before it is decoded, since decoding takes time on the event loop; its
-names are checked when it is decoded, before anything else.
-Each call tells the loop's turns whose it is; streams, which are not made here, do so themselves.
+A handler checks a request's size before it decodes it, since decoding takes event loop time. It
+checks the names directly after decoding. It sets the connection for the scheduler; streams, which
+have other handlers, set it themselves.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from rocketpy_broker.server.rocketpy_v1.request_parts import has_more_parts
 
 Decoded = Message | BrokerError
 DecoderOf = Callable[[type[Message], int], Callable[[bytes], Decoded]]
-# Of a request with blocks, or with columns of numbers; a whole one has a dozen.
+# For a request with blocks or columns of numbers; a valid one has about a dozen parts.
 LARGE_PARTS_MAX = 64
 
 
 def decoder(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded]:
-    """Decodes a request, or says that it is too large, or which of its names is illegal."""
+    """Returns a decoder; it returns an error for a request that is too large or has illegal names.
+
+    Its decoder returns the error instead of raising it.
+    """
     names = Names(request.DESCRIPTOR)
 
     def decode(data: bytes) -> Decoded:
@@ -39,7 +42,10 @@ def decoder(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded
 
 
 def decoder_of_large(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded]:
-    """As `decoder`, for a request with long fields: a larger one has few parts."""
+    """Returns a decoder as `decoder` does, for requests with long fields.
+
+    A request of more than `bytes_max` may have at most LARGE_PARTS_MAX parts.
+    """
     names = Names(request.DESCRIPTOR)
 
     def decode(data: bytes) -> Decoded:
@@ -67,14 +73,14 @@ def bounded(
     bytes_max: int,
     decoder_of: DecoderOf = decoder,
 ) -> grpc.RpcMethodHandler[Any, Any]:
-    """Returns the handler of `method`; what is too large is answered by a failing `response`."""
+    """Returns the handler of `method`; it answers a refused request with a failed `response`."""
 
     async def checked(message: Decoded, context: status.Context) -> Message:
         if isinstance(message, BrokerError):
             return response(status=status.failure(message))
         scheduler.connection.set(context.peer())
         work = method(message, context)
-        # A method that is held may let its request go.
+        # Allows a held method to free its request.
         del message
         answer: Message = await work
         return answer

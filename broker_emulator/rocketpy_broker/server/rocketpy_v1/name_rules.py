@@ -1,10 +1,11 @@
-"""Names in requests: one rule for each text field, applied where requests are decoded.
+"""Rules for names in requests, one for each text field.
 
-Nothing looks a name up, holds, stores or logs it before its length and its characters are checked
-here; a service may ask for more. Every text field of a request has its line in `RULES`, and so has
-every list of them, or of parts with names: a request with a field that has none cannot be served.
-Each name is looked at once, however often a list repeats it. Holds no state.
-Source: TopicValidator, docs/design/broker_behaviour.md section 1.2, docs/design/storage.md section 12.2.
+The decoder applies them. No code looks up, holds, stores or logs a name before this module has
+checked its length and characters; a service may require more. `RULES` has a line for every text
+field, every list of texts, and every list of messages with names. A request with a field without a
+rule cannot be served. A name that a list repeats is checked once.
+Source: TopicValidator, docs/design/broker_behaviour.md section 1.2, docs/design/storage.md section
+12.2.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 
 _CLIENTS = ClientLimits()
 _CHARACTERS = "of the characters a-z A-Z 0-9 _ - % |"
-# A topic's name takes one byte of its length in a record, and RocketMQ makes retry topics as long.
+# A record has one byte for the length of a topic's name; RocketMQ creates retry topics that long.
 _STORED_BYTES_MAX = 255
-# Names of one field; more are looked at each time.
+# Remembered legal names of one field; names beyond it are checked each time.
 _REMEMBERED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class NameRule:
-    """What a name has to be; `is_legal` is asked about texts of 1 to `size_max` characters."""
+    """A rule for a name; `is_legal` is called with texts of 1 to `size_max` characters."""
 
     size_max: int
     accepted: str
@@ -45,7 +46,7 @@ class NameRule:
     is_topic: bool = False
 
     def check(self, field: str, text: str) -> None:
-        """Raises ParameterIllegalError, or TopicIllegalError for a topic that may be made."""
+        """Raises ParameterIllegalError, or TopicIllegalError for a topic that may be created."""
         if not text:
             if self.may_be_empty:
                 return
@@ -57,16 +58,16 @@ class NameRule:
         raise ParameterIllegalError(field, shown, self.accepted)
 
     def or_empty(self) -> NameRule:
-        """Returns the rule of a field that may be left out."""
+        """Returns the same rule for an optional field."""
         return replace(self, may_be_empty=True)
 
 
 @dataclass(frozen=True, slots=True)
 class EntriesMax:
-    """A list of parts with names has so many at most; those within parts have so many in all.
+    """The most entries of a list of messages with names.
 
-    `checked_later`: by who takes the parts apart, with `check_each`, first of all. There are so
-    many that looking at them twice would be felt.
+    For lists within entries of a list it is the total. With `checked_later` the code that reads the
+    entries checks their names first, with `check_each`: a second pass over them would be slow.
     """
 
     count: int
@@ -75,18 +76,18 @@ class EntriesMax:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """A list of names, so many at most."""
+    """A list of at most `count_max` names."""
 
     rule: NameRule
     count_max: int
 
 
-# What a request may make, or have the broker keep.
+# Names that a request may create or make the broker keep.
 TOPIC = NameRule(TOPIC_BYTES_MAX, f"1 to {TOPIC_BYTES_MAX} {_CHARACTERS}", TOPIC_PATTERN.fullmatch)
 NEW_TOPIC = replace(TOPIC, is_topic=True)
 GROUP = NameRule(GROUP_BYTES_MAX, f"1 to {GROUP_BYTES_MAX} {_CHARACTERS}", GROUP_PATTERN.fullmatch)
-# What it may ask for: a store may be RocketMQ's, some versions of which take longer names, and the
-# broker's own name and its cluster's are topics, too.
+# Names that a request may look up. RocketMQ may have written the store, and some versions accept
+# longer names. The names of the broker and its cluster are topics, too.
 STORED = NameRule(
     _STORED_BYTES_MAX, f"1 to {_STORED_BYTES_MAX} printable characters", str.isprintable
 )
@@ -101,14 +102,14 @@ WRITER_ID = NameRule(
 KEY = NameRule(
     PROPERTIES_BYTES_MAX, f"up to {PROPERTIES_BYTES_MAX} characters", lambda _text: True
 ).or_empty()
-# No name: it is parsed or compared within the call, by a rule of its own, and then forgotten.
+# Not a name: the call parses or compares the text by its own rule and does not keep it.
 TEXT = None
 Rule = NameRule | Texts | EntriesMax | None
-# The broker's limits say what a heartbeat may have; none has more than that.
+# The most subscriptions in a heartbeat.
 _SUBSCRIPTIONS = EntriesMax(_CLIENTS.subscriptions_per_heartbeat_max)
 
 RULES: Mapping[str, Rule] = {
-    # What several requests are made of.
+    # Parts of several requests
     "QueueTime.topic": STORED,
     "TopicQueue.topic": STORED,
     "OffsetRange.topic": STORED,
@@ -129,7 +130,7 @@ RULES: Mapping[str, Rule] = {
     "PullRequest.recovery_id": TEXT,
     "CheckFilterRequest.expression_type": TEXT,
     "CheckFilterRequest.expression": TEXT,
-    # Without records it names no topic.
+    # A request without records has no topic.
     "StageBlocksRequest.topic": NEW_TOPIC.or_empty(),
     "QueryOffsetsRequest.topics": Texts(STORED, OFFSET_QUERY_ENTRIES_MAX),
     "QueryOffsetsRequest.consumer_group": GROUP.or_empty(),
@@ -141,7 +142,7 @@ RULES: Mapping[str, Rule] = {
     "SearchOffsetsRequest.queues": EntriesMax(ENTRIES_MAX),
     "SearchOffsetsRequest.store_id": TEXT,
     "FindKeysRequest.ranges": EntriesMax(ENTRIES_MAX),
-    # There may be any number, and of many none is looked up.
+    # Any number is allowed; beyond a limit none is looked up.
     "FindKeysRequest.keys": TEXT,
     "FindKeysRequest.store_id": TEXT,
     "MeasureRangesRequest.ranges": EntriesMax(ENTRIES_MAX),
@@ -182,7 +183,7 @@ RULES: Mapping[str, Rule] = {
     "ListGroupTopicsRequest.consumer_group": STORED,
     "ListGroupTopicsRequest.after": STORED.or_empty(),
     "GroupConfig.consumer_group": GROUP,
-    # Refused, whatever they are.
+    # Always refused.
     "GroupConfig.attributes": TEXT,
     "DeleteGroupRequest.consumer_group": STORED,
     "ResetOffsetsRequest.consumer_group": STORED,
@@ -190,7 +191,7 @@ RULES: Mapping[str, Rule] = {
     "ListClientsRequest.after": CLIENT_ID.or_empty(),
     # Admin
     "TopicConfig.topic": NEW_TOPIC,
-    # Compared with those that there are, behind the name and with RocketMQ's code.
+    # Compared with the known attributes after the name is checked, with RocketMQ's code.
     "TopicConfig.attributes": TEXT,
     "TopicConfig.topic_filter_type": TEXT,
     "DeleteTopicRequest.topic": STORED,
@@ -207,7 +208,7 @@ RULES: Mapping[str, Rule] = {
     "GetStatisticsRequest.names": TEXT,
     "GetStatisticsRequest.topic": STORED.or_empty(),
     "GetStatisticsRequest.consumer_group": STORED.or_empty(),
-    # Transactions: groups are those of stored messages, whose properties may be any text.
+    # Transactions: a group is a property of a stored message, which may be any text.
     "EndTransactionRequest.producer_group": KEY,
     "EndTransactionRequest.transaction_id": TEXT,
     "ListTransactionsRequest.producer_group": KEY,
@@ -221,11 +222,11 @@ RULES: Mapping[str, Rule] = {
 
 
 class Names:
-    """The names in messages of one type."""
+    """A checker of the names in messages of one type."""
 
     def __init__(self, message: Any) -> None:
-        """Of a descriptor. Raises LookupError where a field has no rule."""
-        # With names that are known to be legal: most requests have one of a few.
+        """Takes a descriptor. Raises LookupError where a field has no rule."""
+        # With known legal names: most requests have one of a few.
         self._texts: list[tuple[str, NameRule, set[str]]] = []
         self._text_lists: list[tuple[str, Texts]] = []
         self._parts: list[tuple[str, Names]] = []
@@ -245,7 +246,7 @@ class Names:
         return any((self._texts, self._text_lists, self._parts, self._entries))
 
     def check(self, message: Message) -> None:
-        """Raises ParameterIllegalError, TopicIllegalError for one that is illegal, or too many."""
+        """Raises ParameterIllegalError or TopicIllegalError for an illegal name or a long list."""
         for field, rule, legal in self._texts:
             text = getattr(message, field)
             if text not in legal:
@@ -266,7 +267,7 @@ class Names:
                 names.check_all(entries)
 
     def check_counts(self, messages: Any) -> None:
-        """Raises ParameterIllegalError where lists in these have more than is allowed in all."""
+        """Raises ParameterIllegalError where lists in `messages` have too many entries in total."""
         for field, entries_max, _ in self._entries:
             count = sum(len(getattr(message, field)) for message in messages)
             if count > entries_max.count:
@@ -274,7 +275,7 @@ class Names:
                 raise ParameterIllegalError(f"number of {field}", count, accepted)
 
     def check_all(self, messages: Any) -> None:
-        """As `check`, of many; of those with one name each name once."""
+        """Checks `messages` as `check` does; with one name per message, each name once."""
         if len(self._texts) == 1 and not (self._text_lists or self._parts or self._entries):
             ((field, rule, _),) = self._texts
             check_each(rule, field, map(attrgetter(field), messages))
@@ -284,7 +285,7 @@ class Names:
 
 
 def check_each(rule: NameRule, field: str, texts: Iterable[str]) -> None:
-    """Checks names, each once. Raises ParameterIllegalError."""
+    """Checks each distinct name once. Raises ParameterIllegalError."""
     for text in dict.fromkeys(texts):
         rule.check(field, text)
 
@@ -294,7 +295,7 @@ def _is_part(field: FieldDescriptor) -> bool:
 
 
 def needs_rule(field: FieldDescriptor) -> bool:
-    """True if the field has text: its own, of a table, or in a list of parts."""
+    """True if the field is a text, a map, or a list of messages with such fields."""
     if field.message_type is None or not _is_part(field):
         return field.type == FieldDescriptor.TYPE_STRING or field.message_type is not None
     return field.is_repeated and any(map(needs_rule, field.message_type.fields))

@@ -1,4 +1,4 @@
-"""Messages of offset queries, read in steps that leave the event loop free. No state."""
+"""Messages of offset queries, read and encoded in scheduler slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketpy_broker.services.offsets.service import QueueOffsets
 from rocketpy_proto.call_limits import OFFSET_QUERY_QUEUES_MAX
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
-# Queues that a client knows; they are read in 2 ms.
+# Known queues per scheduler slot, read in 2 ms.
 KNOWN_A_TURN = 1_000
 EntryT = TypeVar("EntryT", broker_pb2.KnownOffset, broker_pb2.TopicQueue)
 
@@ -30,9 +30,9 @@ def queue_offsets(queue: QueueOffsets) -> broker_pb2.QueueOffsets:
 
 
 class OffsetsAnswer:
-    """A QueryOffsetsResponse in encoded parts, which are one message for protobuf.
+    """A QueryOffsetsResponse in encoded parts, which protobuf decodes as one message.
 
-    A topic is encoded when it has been looked at, so the end of a large answer takes no time.
+    Each topic is encoded when it is added, so the end of a large answer takes no time.
     """
 
     def __init__(self, head: broker_pb2.QueryOffsetsResponse) -> None:
@@ -41,7 +41,7 @@ class OffsetsAnswer:
         self._queue_count = 0
 
     def add(self, part: broker_pb2.QueryOffsetsResponse) -> None:
-        """Takes in topics, or what else the answer has. Raises ParameterIllegalError."""
+        """Adds topics or other fields. Raises ParameterIllegalError for too many queues in all."""
         self._queue_count += sum(len(each.queues) + len(each.hidden_queues) for each in part.topics)
         if self._queue_count > OFFSET_QUERY_QUEUES_MAX:
             accepted = f"at most {OFFSET_QUERY_QUEUES_MAX}; ask for fewer topics"
@@ -51,14 +51,14 @@ class OffsetsAnswer:
         self._parts.append(part.SerializeToString())
 
     def SerializeToString(self) -> bytes:  # noqa: N802
-        """Returns the message, as protobuf's own do."""
+        """Returns the encoded message, as protobuf's messages do."""
         return b"".join(self._parts)
 
 
 async def known_offsets(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets:
     """Reads the queues that a client knows. Raises ParameterIllegalError for an illegal topic.
 
-    Only a held query needs them. One without a pattern asks for the topics that it names.
+    Only a held query needs them. A query without a pattern is about its named topics.
     """
     known = KnownOffsets()
     named = frozenset(request.topics if request.wait_ms_max else ())
@@ -80,8 +80,9 @@ async def known_offsets(request: broker_pb2.QueryOffsetsRequest) -> KnownOffsets
 
 
 async def _in_turns(entries: Sequence[EntryT]) -> AsyncIterator[tuple[list[str], Sequence[EntryT]]]:
-    """Yields some entries a turn, with their topics. Raises ParameterIllegalError for an illegal
-    topic.
+    """Yields slices of entries with their topics, one per scheduler slot.
+
+    Raises ParameterIllegalError for an illegal topic.
     """
     for begin in range(0, len(entries), KNOWN_A_TURN):
         part = entries[begin : begin + KNOWN_A_TURN]

@@ -1,8 +1,8 @@
-"""How many parts a request has, before it is decoded. Holds no state.
+"""Counts of a request's parts before it is decoded.
 
-Bytes and packed numbers take hardly any time to decode, and may be large; parts take time each. So
-a request that may be large is looked through first, field by field, up to a number of parts that
-none of a client in good faith has. What is malformed is left to the decoder.
+Bytes and packed numbers decode fast and may be large; each part takes time. So a possibly large
+request is scanned field by field first, up to a maximum that no valid request exceeds. Malformed
+requests are left to the decoder.
 Source: protobuf's wire format.
 """
 
@@ -18,12 +18,12 @@ _VARINT_BYTES_MAX = 10
 
 
 def has_more_parts(data: bytes, message: type[Message], count_max: int) -> bool:
-    """True if a message has more than `count_max` fields, with those of messages within."""
+    """True if a message has more than `count_max` fields, nested ones included."""
     return _parts_left(data, 0, len(data), message.DESCRIPTOR, count_max) < 0
 
 
 def _parts_left(data: bytes, begin: int, end: int, descriptor: Any, left: int) -> int:
-    """What is left of the number of parts; negative when there are too many."""
+    """Returns `left` minus the number of parts; negative for too many parts."""
     while begin < end:
         left -= 1
         if left < 0:
@@ -49,7 +49,7 @@ def _parts_left(data: bytes, begin: int, end: int, descriptor: Any, left: int) -
 
 
 def _varint(data: bytes, begin: int, end: int) -> tuple[int, int]:
-    """Returns a number, and where the next thing begins; at the end for one that does not end."""
+    """Returns a number and the position after it; `end` for an unterminated number."""
     value = 0
     for index in range(begin, min(begin + _VARINT_BYTES_MAX, end)):
         value |= (data[index] & 0x7F) << 7 * (index - begin)

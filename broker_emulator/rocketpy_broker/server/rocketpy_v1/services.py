@@ -1,4 +1,4 @@
-"""The services behind `rocketpy.v1`, and how a gRPC server takes them up. Holds no state."""
+"""The services of `rocketpy.v1`, with their gRPC handlers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 @dataclass(frozen=True, slots=True)
 class RocketpyV1Services:
-    """The services of the protocol. `testing` is that of brokers for tests."""
+    """The services of the protocol; only brokers for tests have `testing`."""
 
     broker: BrokerCallServices
     admin: AdminServices
@@ -48,7 +48,7 @@ class RocketpyV1Services:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The services by full name."""
+        """The full names of the services."""
         names = (
             broker_servicer.SERVICE_NAME,
             admin_servicer.SERVICE_NAME,
@@ -59,7 +59,7 @@ class RocketpyV1Services:
         return names if self.testing is None else (*names, testing_servicer.SERVICE_NAME)
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
-        """Returns the services, with their methods."""
+        """Returns a gRPC handler for each service."""
         service, listing = self.transactions.service, self.transactions.listing
         transactions = TransactionsServicer(service, listing, self.admin.request_bytes_max)
         services = {
@@ -77,6 +77,6 @@ class RocketpyV1Services:
         ]
 
     def failure(self, error: BrokerError) -> bytes:
-        """Returns a response of any method: its status is the first field of each."""
+        """Returns an encoded response of any method: `status` is the first field of each."""
         response = admin_pb2.CleanExpiredFilesResponse(status=status.failure(error))
         return response.SerializeToString()

@@ -1,4 +1,4 @@
-"""Declared errors as response statuses. Holds no state."""
+"""Response statuses of declared errors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def success() -> common_pb2.Status:
-    """Returns the status of a request that was carried out."""
+    """Returns the status of a successful request."""
     return common_pb2.Status(code=ResponseCode.SUCCESS)
 
 
 def failure(error: BrokerError) -> common_pb2.Status:
-    """Returns the status that tells a client of `error`."""
+    """Returns the status that reports `error` to a client."""
     return common_pb2.Status(code=error.code, remark=error.remark)

@@ -1,8 +1,8 @@
-"""Texts of configuration files, as answers can carry them. Holds no state."""
+"""Texts of configuration files in answers."""
 
 from __future__ import annotations
 
 
 def shown(text: str) -> str:
-    """Files of others may hold what is no valid Unicode; it is shown with question marks."""
+    """Returns `text` with question marks for invalid Unicode, which foreign files may hold."""
     return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,1 +1,1 @@
-"""What operators ask and order: topics, single messages, cleaning, export and import."""
+"""Administration for operators: topics, groups, messages, cleaning, export and import."""

@@ -1,8 +1,8 @@
-"""Backups of a store while it is served: one at a time, in steps, on a thread of its own.
+"""Backups of a store in use: one at a time, in steps.
 
-While one runs, cleaning leaves the log alone from its begin on. A client that reads nothing for
-STALL_MS_MAX loses that right, and its place to the next one. Nothing is kept of a backup here, so
-a crash costs its client the copy, and the store nothing.
+A thread named "backup" does the work. Cleaning removes nothing of the log while a backup runs. A
+client that reads nothing for STALL_MS_MAX loses this protection, and another backup may start. The
+broker keeps nothing of a backup on disk: after a crash the client starts again.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 T = TypeVar("T")
 STEP_BYTES, STEP_PIECES = 1 << 20, 200
 STALL_MS_MAX = 120_000
-# Until the log can end where a copy may end.
+# Time to wait for a log end at which a copy may end, and time between two checks of it.
 END_MS_MAX, END_LOOK_MS = 60_000, 20
 STARTS_MAX = 10
 
 
 class BackupError(BrokerError):
-    """A backup that cannot be made now; nothing of it counts."""
+    """A backup that cannot be made now; all its pieces are void."""
 
     code = ResponseCode.SYSTEM_BUSY
 
 
 @dataclass(frozen=True, slots=True)
 class BackupStart:
-    """A copy begins, of about so many bytes; what came before counts no more."""
+    """The start of a copy; `total_bytes` is approximate, and earlier pieces are void."""
 
     total_bytes: int
     log_end: int
@@ -53,11 +53,11 @@ BackupStep = BackupStart | list[Piece]
 
 
 class _TopicDeletedError(Exception):
-    """Queues went while they were copied."""
+    """A topic deleted while its queues were copied."""
 
 
 class BackupService:
-    """Backs up one store. `tables` are saved before its state is copied."""
+    """Backups of one store; `tables` are saved before the state files are copied."""
 
     def __init__(
         self, store: MessageStore, flush: FlushServices, tables: list[SavedTable], clock: Clock
@@ -68,7 +68,7 @@ class BackupService:
         self._tables = tables
         self._clock = clock
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="backup")
-        # The backup that runs, by its number, and when it last went on.
+        # Number of the running backup, 0: none; and the time of its last step.
         self._numbers = itertools.count(1)
         self._running = 0
         self._went_on_ms = 0.0
@@ -80,11 +80,11 @@ class BackupService:
         return self._clock.monotonic_ms() - self._went_on_ms > STALL_MS_MAX
 
     def _needed_from(self) -> int:
-        """Where the log begins that a backup copies."""
+        """Returns the log offset from which the running backup needs the log."""
         return self._log_begin if self._running and not self._is_stalled else NOTHING_NEEDED
 
     async def run(self) -> AsyncGenerator[BackupStep, None]:
-        """Yields the copy, in steps of some 1 MiB. Raises BackupError, StoreClosedError."""
+        """Yields the copy, in steps of about 1 MiB. Raises BackupError, StoreClosedError."""
         with self._only_one() as number:
             try:
                 for _ in range(STARTS_MAX):
@@ -118,7 +118,7 @@ class BackupService:
                 self._running = 0
 
     def _goes_on(self, number: int) -> None:
-        """Raises BackupError where the client was away for too long."""
+        """Notes a step that the client has read. Raises BackupError if the client has stalled."""
         if self._running != number or self._is_stalled:
             raise BackupError(
                 f"the backup was not read for {STALL_MS_MAX // 1000} s, and the store may have "
@@ -127,7 +127,7 @@ class BackupService:
         self._went_on_ms = self._clock.monotonic_ms()
 
     async def _once(self) -> AsyncGenerator[BackupStep, None]:
-        # A segment that is being removed is gone behind this.
+        # This waits for the end of a running removal.
         async with self._store_files.removing_nothing():
             self._log_begin = self._store.positions().log_begin
         deletion_count = self._store.deletion_counts.total()
@@ -158,7 +158,10 @@ class BackupService:
             raise _TopicDeletedError
 
     async def _planned(self, state: StateFiles) -> LiveBackup:
-        """Returns the copy, behind all that the state files know. Raises BackupError, StoreClosedError."""
+        """Returns a copy that ends at or after the present log end, which covers the state files.
+
+        Raises BackupError, StoreClosedError.
+        """
         store = self._store
         end_min = store.positions().log_end
         deadline_ms = self._clock.monotonic_ms() + END_MS_MAX
@@ -188,20 +191,20 @@ class BackupService:
             while step := await self._in_thread(lambda: _some(pieces)):
                 yield step
         finally:
-            # Closes the file that is being read.
+            # Closes the file that the generator reads.
             await self._in_thread(getattr(pieces, "close", lambda: None))
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Runs `work`. Nobody is let go before its end, also when cancelled."""
+        """Runs `work` in the thread; returns at its end, also when the caller is cancelled."""
         return await run_shielded(asyncio.get_running_loop().run_in_executor(self._thread, work))
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Waits for the running step and ends the thread."""
         self._thread.shutdown(wait=True)
 
 
 def _some(pieces: Iterator[Piece]) -> list[Piece]:
-    """Returns the next pieces, up to a step's worth; none at the end."""
+    """Returns the pieces of the next step; an empty list at the end."""
     step: list[Piece] = []
     size = 0
     for piece in pieces:

@@ -1,6 +1,6 @@
-"""How one broker does: its directory, what waits, who is connected, and what its start found.
+"""Status of a broker: directories, backlogs, clients and recovery result.
 
-Holds no state but when it began and what recovery told.
+State: start time and recovery result, in memory only.
 Source: AdminBrokerProcessor#prepareRuntimeInfo, docs/design/broker_behaviour.md section 9.7.
 """
 
@@ -25,7 +25,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.values import QueueKey
 
-# Below the store's directory.
+# Role -> path relative to the store's directory.
 ROLES: Mapping[str, str] = {
     "commit log": "commitlog",
     "configuration": "config",
@@ -35,13 +35,13 @@ ROLES: Mapping[str, str] = {
     "staged batches": "rocketpy/staging",
     "store": "",
 }
-# More are not counted, since counting them takes time.
+# Counting stops here, since it takes time.
 QUARANTINED_COUNTED_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """The disk that a store lies on, and what programs may still take of it, in bytes."""
+    """The disk of a store; `free` is the space for unprivileged programs, all in bytes."""
 
     size: int
     free: int
@@ -49,10 +49,10 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """What a broker tells of itself; times in ms, sizes in bytes. `recovery` None: none was told.
+    """A broker's status; times in ms, sizes in bytes; `recovery` None: none was reported.
 
     `directories`: by role. `quarantined_file_count`: up to QUARANTINED_COUNTED_MAX.
-    `segment_waits`: what keeps log segments from the next cleaning.
+    `segment_waits`: reasons why the next cleaning keeps log segments.
     """
 
     start_timestamp_ms: int
@@ -75,7 +75,7 @@ class BrokerStatus:
 
 
 class BrokerStatusService:
-    """Asks the rooms."""
+    """A reader of the other services' counts."""
 
     def __init__(
         self,
@@ -97,18 +97,18 @@ class BrokerStatusService:
         self._began_ms = clock.monotonic_ms()
         self._started_ms = clock.now_ms()
         self._recovery: RecoveryResult | None = None
-        # The server's, which stands above.
+        # Set by the server, which is a higher layer.
         self._count_connections: Callable[[], Awaitable[int]] = _no_connection
 
     def serves(
         self, recovery: RecoveryResult, count_connections: Callable[[], Awaitable[int]]
     ) -> None:
-        """Clients may come from now on."""
+        """Notes that clients may connect from now on, and resets the start time."""
         self._recovery, self._count_connections = recovery, count_connections
         self._began_ms, self._started_ms = self._clock.monotonic_ms(), self._clock.now_ms()
 
     async def status(self) -> BrokerStatus:
-        """As it is now."""
+        """Returns the present status."""
         connection_count = await self._count_connections()
         await take_slot("admin")
         folder = self._store.config.folder
@@ -135,7 +135,7 @@ class BrokerStatusService:
         )
 
     def _delay_level_pending_count(self) -> int:
-        """Places of the delay levels' queues that are not delivered yet."""
+        """Returns the number of undelivered messages in all delay level queues."""
         progress, range_of = self._delay.progress, self._store.range_of
         return sum(
             max(
@@ -156,7 +156,7 @@ def _count(folder: Path) -> int:
     try:
         return sum(1 for _ in islice(folder.iterdir(), QUARANTINED_COUNTED_MAX))
     except OSError:
-        # It is made with its first file.
+        # The folder is created with its first file.
         return 0
 
 

@@ -1,4 +1,4 @@
-"""What changes of topics and of consumer groups have in common. Holds no state."""
+"""Error handling and timing of topic and consumer group changes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rocketpy_broker.runtime.clock import Clock
 
 @contextmanager
 def saving(what: str) -> Iterator[None]:
-    """Around a change of `what`, as people call it. Raises BrokerError where the disk refuses."""
+    """Raises BrokerError for an OSError in the block; the error text names `what`."""
     try:
         yield
     except OSError as error:
@@ -23,7 +23,7 @@ def saving(what: str) -> Iterator[None]:
 
 @contextmanager
 def timing(clock: Clock, tell: Callable[[float, bool], None]) -> Iterator[None]:
-    """Around a change. Tells, however it ends, how many ms it took, and whether it succeeded."""
+    """Calls `tell` when the block ends, also by an error, with ms taken and success."""
     begin_ms, is_success = clock.monotonic_ms(), False
     try:
         yield

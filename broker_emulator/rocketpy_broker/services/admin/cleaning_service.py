@@ -1,7 +1,7 @@
-"""Cleaning at its times: expired log segments go, and a nearly full disk stops sends.
+"""Scheduled removal of expired log segments.
 
-Holds no state; what a crash interrupts goes on after the restart. Files are removed by a thread,
-and a segment at a time.
+A nearly full disk stops sends. A thread removes the files, one segment at a time. After a crash,
+cleaning continues with the restart.
 Source: docs/design/storage.md section 10.5.
 """
 
@@ -16,12 +16,12 @@ from rocketpy_broker.services.flush.store_files import StoreFiles
 from rocketpy_broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
-# So that removing many files leaves the disk to others in between.
+# Pause between two segments, which leaves the disk to other tasks.
 PAUSE_MS = 100
 
 
 class CleaningService:
-    """Cleans one store."""
+    """Cleaning of one store."""
 
     def __init__(
         self, store: MessageStore, store_files: StoreFiles, clock: Clock, config: BrokerConfig
@@ -34,7 +34,7 @@ class CleaningService:
         self._interval_ms = config.clean_interval_ms
 
     async def run(self) -> None:
-        """Cleans by time and by space, for ever."""
+        """Cleans at intervals, by age and by disk space, until cancelled."""
         await sleep(self._clock, self._delay_ms)
         while True:
             try:
@@ -44,11 +44,11 @@ class CleaningService:
             await sleep(self._clock, self._interval_ms)
 
     async def clean(self, *, manual: bool) -> int:
-        """Removes what should go now; return how many log segments. Raises OSError."""
+        """Removes expired log segments and returns their number. Raises OSError."""
         left, removed = self._store.expired_segment_count(manual=manual), 0
         while left > 0:
             async with self._removing:
-                # Others had their turns: what could go before may be needed by now, or be gone.
+                # Other tasks ran: an expired segment may be needed by now, or be removed.
                 left = min(left, self._store.expired_segment_count(manual=manual))
                 if left > 0:
                     await self._store_files.remove_oldest_segment()

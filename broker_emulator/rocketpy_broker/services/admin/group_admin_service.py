@@ -1,8 +1,8 @@
-"""Creating, changing and deleting consumer groups. Holds no state of its own.
+"""Creation, change and deletion of consumer groups.
 
-A group is deleted in steps, its topics first and its configuration last, so what a crash leaves of
-it can be deleted again. A member of a group that was deleted all the same makes it again by its
-next heartbeat. Source: AdminBrokerProcessor#deleteSubscriptionGroup,
+A deletion removes the group's topics first and its configuration last. So a group that a crash
+leaves can be deleted again. A member recreates its deleted group with the next heartbeat.
+Source: AdminBrokerProcessor#deleteSubscriptionGroup,
 docs/design/broker_behaviour.md section 9.2.
 """
 
@@ -28,7 +28,7 @@ from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topi
 
 
 class GroupAdminService:
-    """Changes groups of one broker."""
+    """Changes to the consumer groups of one broker."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class GroupAdminService:
         self._saver = saver
         self._tasks = tasks
         self._clock = clock
-        # Told of a group that was to be changed: how many ms that took, and whether it is.
+        # Notified after each attempt to change a group: ms taken, and success.
         self.group_changed = Listeners[[float, bool]]()
 
     async def update(self, change: GroupChange, *, create_only: bool) -> SubscriptionGroupConfig:
-        """Creates or change a group; durable on return. What it is then.
+        """Creates or changes a group and returns its configuration; durable on return.
 
         Raises ParameterIllegalError, GroupExistsError, BrokerError; then nothing has changed.
         """
@@ -62,11 +62,11 @@ class GroupAdminService:
         return self._groups.configs.get(change.group)
 
     async def delete(self, group: str, *, keep_topics: bool, force: bool) -> list[str]:
-        """Removes a group, its progress and its topics; the topics that are gone.
+        """Removes a group, its committed offsets and its topics; returns the removed topics.
 
-        It goes on when the caller is cancelled. Raises ParameterIllegalError,
-        SubscriptionGroupNotExistError, PermissionDeniedError, MembersOnlineError: nothing was done
-        then. Raises BrokerError where the disk refuses; what was removed until then stays removed.
+        It continues when the caller is cancelled. Raises ParameterIllegalError,
+        SubscriptionGroupNotExistError, PermissionDeniedError, MembersOnlineError; then nothing was
+        removed. Raises BrokerError if the disk fails; earlier removals remain.
         """
         details = await self._listing.get(group)
         if is_own(group):

@@ -1,9 +1,9 @@
-"""Consumer groups for an operator: which there are, who is in them, how far they are behind.
+"""Consumer groups for operators: names, members and lag.
 
-A group is one that is configured, or one that has progress all the same, as in tables that come
-from elsewhere. It is about the topics in which it has progress or to which it subscribes; a queue
-without progress is all ahead of it. Lags take time that grows with queues, so a call works for
-about half a second and answers for the first groups or topics, one at least. Holds no state.
+A group is configured, or it has only committed offsets, as in tables of another broker. Its topics
+are the topics with committed offsets and the subscribed topics. The lag of a queue without a
+committed offset is all its messages. Lags take time that grows with the queues. So a call works for
+about half a second and returns the first groups or topics, at least one.
 Source: AdminBrokerProcessor#getConsumeStats, docs/design/broker_behaviour.md section 9.7.
 """
 
@@ -29,7 +29,7 @@ from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 
-# Bounds and offsets that are looked at in 2 ms.
+# Queues to look up in one scheduler slot; takes 2 ms.
 QUEUES_A_TURN = 400
 TOPICS_SHOWN_MAX = 10
 REGISTRATIONS_PER_PAGE = 1_000
@@ -37,7 +37,7 @@ REGISTRATIONS_PER_PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class GroupTopic:
-    """A topic of a group: its queues to read, those with progress, and messages not consumed."""
+    """A topic of a group: readable queues, queues with a committed offset, and lag."""
 
     topic: str
     is_subscribed: bool
@@ -48,7 +48,7 @@ class GroupTopic:
 
 @dataclass(frozen=True, slots=True)
 class GroupSummary:
-    """A group on one line; `clients` is None where it has no members."""
+    """A group in a list; `clients` is None if it has no members."""
 
     group: str
     is_configured: bool
@@ -60,7 +60,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class GroupDetails:
-    """A group by itself; `config` is None where it is not configured."""
+    """A single group; `config` is None if it is not configured."""
 
     config: SubscriptionGroupConfig | None
     member_count: int
@@ -70,7 +70,7 @@ class GroupDetails:
 
 @dataclass(frozen=True, slots=True)
 class RegisteredClient:
-    """A client, and what is known of it in each of its groups."""
+    """A client and its registrations, one for each of its groups."""
 
     client_id: str
     registrations: list[tuple[GroupKey, Member]]
@@ -78,7 +78,7 @@ class RegisteredClient:
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """Groups by name; `has_more`: others come behind the last one."""
+    """Groups by name; `has_more`: groups follow the last one."""
 
     groups: list[GroupSummary]
     has_more: bool
@@ -101,7 +101,7 @@ class ClientPage:
 
 
 class GroupListing:
-    """Looks at groups, progress and queues."""
+    """A reader of groups, committed offsets and queues."""
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class GroupListing:
         self._groups = groups
         self._committed = committed
         self._clock = clock
-        # Of all calls together: many groups of a few queues each are as much work as one of many.
+        # Shared by all calls: many groups of few queues are as much work as one of many queues.
         self._left = QUEUES_A_TURN
 
     async def groups(self, after: str, count_max: int, *, include_system: bool) -> GroupPage:
@@ -151,7 +151,7 @@ class GroupListing:
         )
 
     async def topics(self, group: str, after: str, count_max: int) -> GroupTopicPage:
-        """Returns a page of a group's topics. Raises as `get`."""
+        """Returns a page of a group's topics. Raises the same errors as `get`."""
         check_group(group)
         count = page_count(count_max)
         work = WorkTime(self._clock)
@@ -176,7 +176,7 @@ class GroupListing:
         found: list[RegisteredClient] = []
         left = REGISTRATIONS_PER_PAGE
         for number, client_id in enumerate(page.names, 1):
-            # It may be gone by now.
+            # The client may have left since.
             if registrations := clients.registrations(client_id):
                 found.append(RegisteredClient(client_id, sorted(registrations, key=_group_of)))
                 left -= len(registrations)
@@ -185,7 +185,7 @@ class GroupListing:
         return ClientPage(found, page.has_more)
 
     async def _topics_by_group(self, groups: Collection[str]) -> dict[str, list[str]]:
-        """Returns the topics in which these groups have progress."""
+        """Returns the topics with committed offsets, by group."""
         found: dict[str, list[str]] = {}
         async for topic, group in self._committed.entries():
             if group in groups:
@@ -210,7 +210,7 @@ class GroupListing:
         )
 
     async def _topic(self, group: str, topic: str) -> GroupTopic | None:
-        """How the group is in a topic; None for one that is not there."""
+        """Returns the group's state in a topic; None for a missing topic."""
         await self._step()
         committed_count = lag = queue_count = 0
         for queue in self._queues(topic):
@@ -234,7 +234,7 @@ class GroupListing:
         return count
 
     async def _step(self) -> None:
-        """Before a look at a queue."""
+        """Counts one queue; takes a scheduler slot every QUEUES_A_TURN queues."""
         if not self._left:
             self._left = QUEUES_A_TURN
             await take_slot("offsets")
@@ -247,7 +247,7 @@ class GroupListing:
 
 
 def is_own(group: str) -> bool:
-    """True if a group is the broker's, and is listed only if asked for."""
+    """True if a group is the broker's own, which a list shows on request only."""
     return group in PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""Pages of names: the first ones in order, and whether there are others. Holds no state."""
+"""Pages of sorted names."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.scheduler import take_slot
 
 PAGE_COUNT_MAX = 1_000
-# Looked at before others have a turn; takes 2 ms.
+# Names to look at in one scheduler slot; takes 2 ms.
 NAMES_A_TURN = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Names in order; `has_more`: others come behind the last one."""
+    """Sorted names; `has_more`: names follow the last one."""
 
     names: list[str]
     has_more: bool
 
 
 def page_count(count_max: int) -> int:
-    """How many entries a page has; 0 stands for the default. Raises ParameterIllegalError."""
+    """Returns the size of a page; 0 selects the default. Raises ParameterIllegalError."""
     if count_max < 0:
         raise ParameterIllegalError("count_max", count_max, f"0 to {PAGE_COUNT_MAX}")
     return min(count_max or PAGE_COUNT_MAX, PAGE_COUNT_MAX)
 
 
 def first_page(names: Iterable[str], count: int = PAGE_COUNT_MAX) -> Page:
-    """Returns the first `count` of these names."""
+    """Returns the first `count` names in order."""
     found = heapq.nsmallest(count + 1, names)
     return Page(found[:count], has_more=len(found) > count)
 
 
 async def page_after(names: Iterable[str], after: str, count: int) -> Page:
-    """Returns the first `count` of these names behind `after`; others have turns in between.
+    """Returns the first `count` names after `after`; takes scheduler slots in between.
 
-    Names may repeat. What is iterated over may not change meanwhile.
+    Names may repeat. The caller must not change their collection meanwhile.
     """
     left = iter(names)
     found: list[str] = []

@@ -1,7 +1,7 @@
-"""Queries and orders about what is stored: single messages, counters, cleaning. Holds no state.
+"""Store administration: single messages, counters and cleaning.
 
-Nothing is cleaned here that a restart would not clean, too; topics that nobody configured go only
-on request, for a lost `topics.json` must not take the messages with it.
+Cleaning removes only what a restart would remove, too. Topics without configuration are removed on
+request only, since a lost `topics.json` must not cost the messages.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ logger = logging.getLogger(__name__)
 QUERY_COUNT_DEFAULT = 32
 QUERY_COUNT_MAX = 64
 NO_END_MS = 1 << 60
-# By name in the log, of those that nobody can read.
+# Unused topics that the log line names.
 UNUSED_NAMED_MAX = 20
-# Of the records in one answer; a client takes twice as much.
+# Bytes of records in one response; a client accepts twice as many.
 ANSWER_BYTES_MAX = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class PutTotals:
-    """Topics and what was put into them; `has_more`: others come behind the last one."""
+    """Topics with their put counters; `has_more`: topics follow the last one."""
 
     totals: list[tuple[str, PutTotal]]
     has_more: bool
@@ -43,14 +43,14 @@ class PutTotals:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """How many log segments were removed, and what keeps the others."""
+    """The number of removed log segments, and the reasons why segments remain."""
 
     removed_count: int
     waits: list[SegmentWait]
 
 
 class StoreAdminService:
-    """Looks into the store, and cleans it."""
+    """Message queries, counters and cleaning of one store."""
 
     def __init__(
         self,
@@ -76,12 +76,11 @@ class StoreAdminService:
     def query_message(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int, tag: str
     ) -> list[memoryview]:
-        """Returns the newest records of `topic` with `key`, or with `tag` in its place, oldest first.
+        """Returns the newest records of `topic` with `key`, or else with `tag`, oldest first.
 
-        0 stands for the defaults.
-
-        As many as fit into an answer, and at least one. Raises TopicNotExistError,
-        ParameterIllegalError, StoreReadError.
+        0 selects the defaults of `end_ms` and `count_max`. The result has at most ANSWER_BYTES_MAX
+        bytes, but at least one found record. Raises TopicNotExistError, ParameterIllegalError,
+        StoreReadError.
         """
         self._topics.get(topic)
         if key and tag:
@@ -109,10 +108,9 @@ class StoreAdminService:
         return found
 
     def view_message(self, offset_msg_id: str) -> memoryview:
-        """Returns the record with that id; RocketMQ looks at its offset alone, for the caller has come by
-        its address.
+        """Returns the record with that id. Raises ParameterIllegalError, MessageNotExistError.
 
-        Raises ParameterIllegalError, MessageNotExistError.
+        RocketMQ checks only the offset in the id, since its client connects to the address in it.
         """
         try:
             host, physical_offset = decode_offset_message_id(offset_msg_id)
@@ -128,11 +126,11 @@ class StoreAdminService:
         return found
 
     def statistics(self) -> StoreStatistics:
-        """What the store has counted since it was opened."""
+        """Returns the store's counters since it was opened."""
         return self._store.statistics
 
     def put_totals(self, after: str, *, include_system: bool) -> PutTotals:
-        """Topics behind `after` with what was put into them, by name; a page of them."""
+        """Returns a page of topics after `after`, by name, with their put counters."""
         puts = self._store.statistics.puts
         wanted = (
             topic
@@ -143,7 +141,7 @@ class StoreAdminService:
         return PutTotals([(topic, puts[topic]) for topic in page.names], page.has_more)
 
     async def clean_expired_files(self) -> Cleaned:
-        """Removes what has expired, whatever the hour. Raises BrokerError."""
+        """Removes expired log segments at any hour. Raises BrokerError."""
         try:
             removed_count = await self._tasks.finish(self._cleaning.clean(manual=True))
             return Cleaned(removed_count, self._store.segment_waits(manual=True))
@@ -155,7 +153,7 @@ class StoreAdminService:
         return sorted(topic for topic in stored if not self._topics.exists(topic))
 
     def name_unused_topics(self) -> None:
-        """Says in the program's log whose messages nobody can read, as topics.json lacks them."""
+        """Logs the topics with queues but no entry in topics.json: no client can read them."""
         unused = self._unused_topics()
         if unused:
             names = ", ".join(repr(topic) for topic in unused[:UNUSED_NAMED_MAX])
@@ -169,9 +167,9 @@ class StoreAdminService:
             )
 
     async def clean_unused_topics(self) -> list[str]:
-        """Removes the queues of topics that are not configured; return their names.
+        """Removes the queues of topics that are not configured and returns the topic names.
 
-        Raises BrokerError; what was removed until then stays removed.
+        Raises BrokerError; earlier removals remain.
         """
         return await self._tasks.finish(self._clean_unused_topics())
 
@@ -190,7 +188,10 @@ class StoreAdminService:
 
 
 def _why_nothing(host: Host, stored_at: Host | None = None) -> str:
-    """Of an id with this address; `stored_at` is where the message that lies at its place was."""
+    """Returns why no message has an id with address `host`.
+
+    `stored_at` is the store host of the message at the id's offset.
+    """
     if not 0 < host.port <= PORT_MAX:
         return "it may be a msgId, which a query of its topic finds"
     if stored_at is not None:

@@ -1,6 +1,6 @@
-"""Administration: topics, and what broker this is. Holds no state of its own.
+"""Topic administration and broker information.
 
-What a crash leaves of a deleted topic is an empty one, to be deleted again.
+After a crash, a topic that was being deleted may remain without messages; delete it again.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 
 DISTRIBUTION = "pyspark-rocketpy"
-# Queues whose last messages are looked up in one turn: some ms.
+# Queues to look up the last message of in one scheduler slot; takes some ms.
 LOOKUPS_A_TURN = 50
 INT_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """What a client may want to know before it sends; sizes in bytes."""
+    """Version, names and limits of a broker, for clients; sizes in bytes."""
 
     version: str
     cluster_name: str
@@ -55,7 +55,7 @@ class BrokerInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """Topics by name; `has_more`: others come behind the last one."""
+    """Topics by name; `has_more`: topics follow the last one."""
 
     configs: Iterator[TopicConfig]
     has_more: bool
@@ -63,7 +63,7 @@ class TopicPage:
 
 @dataclass(frozen=True, slots=True)
 class TopicQueue:
-    """A queue, and when its last message was stored, in ms since 1970; -1: none."""
+    """A queue, and the store time of its last message in ms since 1970; -1: none."""
 
     queue_id: int
     min_offset: int
@@ -80,7 +80,7 @@ class TopicQueuePage:
 
 
 class TopicAdminService:
-    """Changes topics and tells about the broker."""
+    """Changes to the topics of one broker, and its information."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class TopicAdminService:
         tasks: TaskScope,
         clock: Clock,
     ) -> None:
-        # A file of the package, which a disk that fails later need not give.
+        # Read from a file of the package now, in case the disk fails later.
         self._version = version(DISTRIBUTION)
         self._config = config
         self._store = store
@@ -105,11 +105,11 @@ class TopicAdminService:
         self._statistics = statistics
         self._tasks = tasks
         self._clock = clock
-        # Told of a topic that was to be changed, how many ms that took, and whether it is.
+        # Notified after each attempt to change a topic: its name, ms taken, and success.
         self.topic_changed = Listeners[[str, float, bool]]()
 
     async def update_topic(self, change: TopicChange, *, create_only: bool) -> None:
-        """Creates or change a topic; durable on return.
+        """Creates or changes a topic; durable on return.
 
         Raises TopicIllegalError, TopicAttributeError, BrokerError.
         """
@@ -118,15 +118,15 @@ class TopicAdminService:
             await self._topics.alter(change, create_only=create_only)
 
     async def delete_topic(self, topic: str) -> None:
-        """Removes a topic, its queues, and every group's progress in it.
+        """Removes a topic, its queues, and the committed offsets of all groups in it.
 
-        Nothing is sent to it meanwhile. It goes on when the caller is cancelled.
+        Sends to it are refused meanwhile. It continues when the caller is cancelled.
         Raises TopicNotExistError, TopicIllegalError, StoreClosedError, BrokerError.
         """
         await self._tasks.finish(self._delete_topic(topic))
 
     async def _delete_topic(self, topic: str) -> None:
-        # A deletion takes along what is under way.
+        # Lets a large write under way end first, so that the deletion includes it.
         await self._large_writes.over()
         self._topics.check_deletable(topic)
         with saving(f"topic {topic!r}"), self._store.deletions.refusing(topic):
@@ -135,7 +135,7 @@ class TopicAdminService:
         await self._statistics.forget_topic(topic)
 
     async def remove_given_up(self) -> None:
-        """Removes the messages of transactions that were given up. Raises BrokerError."""
+        """Removes the half messages of abandoned transactions. Raises BrokerError."""
         await self._tasks.finish(self._remove_given_up())
 
     async def _remove_given_up(self) -> None:
@@ -147,9 +147,9 @@ class TopicAdminService:
     def list_topics(
         self, names: list[str], after: str = "", count_max: int = 0, *, include_system: bool
     ) -> TopicPage:
-        """Returns the named topics, each once, or those behind `after`: all, or so many.
+        """Returns the named topics, each once, or topics after `after`: all, or `count_max`.
 
-        Raises TopicNotExistError for a name that is not there, ParameterIllegalError for too many.
+        Raises TopicNotExistError for a missing topic, ParameterIllegalError for too many names.
         """
         if names:
             check_count("topics", names, OFFSET_QUERY_ENTRIES_MAX)
@@ -163,7 +163,7 @@ class TopicAdminService:
         return TopicPage(self._topics.configs(listed[begin:end]), has_more=end < len(listed))
 
     async def topic_queues(self, topic: str, first: int, count_max: int) -> TopicQueuePage:
-        """Queues to read from `first` on, as many as the work time allows, and one at least.
+        """Returns readable queues from `first` on: as many as fit the work time, at least one.
 
         Raises TopicNotExistError, ParameterIllegalError.
         """
@@ -185,9 +185,9 @@ class TopicAdminService:
         return TopicQueuePage(found, has_more=first + len(found) < queue_nums)
 
     async def topic_groups(self, topic: str, after: str, count_max: int) -> Page:
-        """Groups with progress in a topic, by name, behind `after`; others have turns in between.
+        """Returns groups with committed offsets in a topic, by name, after `after`.
 
-        Raises TopicNotExistError, ParameterIllegalError.
+        It takes scheduler slots in between. Raises TopicNotExistError, ParameterIllegalError.
         """
         self._topics.get(topic)
         count = page_count(count_max)
@@ -199,11 +199,11 @@ class TopicAdminService:
 
     @property
     def refusal(self) -> str:
-        """Why the store takes no messages; empty while it does."""
+        """The reason why the store refuses messages; empty while it accepts them."""
         return self._store.refusal or self._store.growth.refusal or ""
 
     def broker_info(self) -> BrokerInfo:
-        """Version, names and limits of this broker."""
+        """Returns version, names and limits of this broker."""
         config = self._config
         return BrokerInfo(
             self._version,

@@ -1,8 +1,8 @@
-"""What belongs to a topic besides its configuration: messages, and how far groups are in them.
+"""Removal of a topic's messages and committed offsets.
 
-The messages go first, and nothing of both is left on disk when another topic of this name may be
-made: groups would begin in the middle of it. A crash in between leaves a topic that can be removed
-again.
+The messages are removed first. Both are removed from disk before a topic of this name can be
+created again; otherwise groups would start in its middle. A crash in between leaves a topic that
+can be removed again.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 
 
 class TopicContents:
-    """Removes the contents of topics."""
+    """Removal of topic contents from one store."""
 
     def __init__(
         self, store_files: StoreFiles, consumers: ConsumerOffsetManager, saver: Saver
@@ -23,9 +23,9 @@ class TopicContents:
         self._saver = saver
 
     async def remove(self, topic: str) -> None:
-        """Removes messages and progress for ever; durable on return.
+        """Removes messages and committed offsets permanently; durable on return.
 
-        To be called in a block of `refusing`: nobody sends or commits then. Raises OSError.
+        The caller holds a block of `refusing`, so no client sends or commits. Raises OSError.
         """
         await self._store_files.delete_topic(topic)
         await self._consumers.delete_topic(topic)

@@ -1,4 +1,4 @@
-"""Builds the room of operators' queries and orders. Holds no state."""
+"""Wiring of the administration services."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rocketpy_broker.services.transactions.wiring import Transactions
 
 @dataclass(frozen=True, slots=True)
 class AdminWiring:
-    """What operators ask and order."""
+    """The administration services of one broker."""
 
     admin: TopicAdminService
     store_admin: StoreAdminService
@@ -47,7 +47,7 @@ def build(
     transactions: Transactions,
     statistics: StatisticsService,
 ) -> AdminWiring:
-    """Administration of one broker, and its cleaning."""
+    """Returns the administration of one broker, and registers its cleaning."""
     config, store, store_files = context.config, context.store, flush.store_files
     cleaning = CleaningService(store, store_files, context.clock, config)
 

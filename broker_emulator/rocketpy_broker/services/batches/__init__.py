@@ -1,1 +1,1 @@
-"""The broker's half of the exactly-once sink: prepared batches, decided and shown once."""
+"""Batches of the exactly-once sink, decided and made visible once."""

@@ -1,8 +1,8 @@
-"""What a commit names, held against what is staged.
+"""Check of a commit against the staged attempts.
 
-Every attempt must be there, ended, on disk as it was written, and as large as the commit says; and
-its topics must still be those that it was staged for. Files that were written before the start, or
-by somebody else since, are read whole. Holds no state.
+Each named attempt must exist, have ended and have the counts of the commit. It must be on disk as
+it was written. Its topics must be the same ones as when it was staged. Files written before the
+start, or by another process since, are read whole.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rocketpy_broker.store.staging.file import StagedCounts
 
 
 class CommitCheck:
-    """Finds the attempts of a commit."""
+    """A finder of the attempts that a commit names."""
 
     def __init__(
         self, store: MessageStore, topics: TopicConfigManager, staging: StagingService
@@ -33,7 +33,7 @@ class CommitCheck:
         self._staging = staging
 
     async def attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:
-        """Returns the attempts that a commit names, in its order: ended, whole, and as large as it says.
+        """Returns the attempts that a commit names, in its order: ended, whole, with its counts.
 
         Raises StagedIllegalError, TopicNotExistError, QueueIdIllegalError, StoreClosedError.
         """
@@ -47,9 +47,9 @@ class CommitCheck:
                 for topic, queue_id in staged.queue_ids.items():
                     uses[topic].add(staged, queue_id, staged.deletion_counts.get(topic))
             found += some
-        # Of the decision, which follows at once.
+        # Before the decision, which is appended at once after the check.
         await self._staging.large_writes.over()
-        # Topics had their turns in between.
+        # Topics may have changed during the awaits above.
         for topic, use in uses.items():
             self._check_topic(topic, use)
         return found
@@ -57,12 +57,12 @@ class CommitCheck:
     async def _check_attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:
         attempts = [_named(job, task) for task in tasks]
         staged = [attempt.staged for attempt in attempts]
-        # One turn of a thread for all of them: others may have much to do for the threads.
+        # One call of a thread for all of them: the threads may have a long queue of work.
         untouched = await self._staging.in_thread(lambda: [one.is_untouched for one in staged])
         for attempt, task, is_untouched in zip(attempts, tasks, untouched, strict=True):
             if attempt.lock.locked() or not is_untouched:
                 async with attempt.lock:
-                    # Written before the start, or by somebody else since.
+                    # Written before the start, or by another process since.
                     survey = attempt.staged.survey
                     await self._staging.file_call(attempt.staged, survey, long=True)
             _check_attempt(attempt, task)
@@ -79,9 +79,9 @@ class CommitCheck:
 
 @dataclass(slots=True)
 class _TopicUse:
-    """What attempts know of a topic that they write to: see StagedAttempt.
+    """The use of one topic by attempts: see StagedAttempt.
 
-    Of their queues the highest counts, of their ends of the log the first.
+    It keeps the highest of their queue ids and the lowest of their log ends.
     """
 
     queue_id: int = -1
@@ -96,7 +96,7 @@ class _TopicUse:
 
 
 def _check_attempt(attempt: Attempt, task: StagedTask) -> None:
-    """Raises StagedIllegalError for an attempt that is not as it is named."""
+    """Raises StagedIllegalError for an attempt that differs from the commit's counts."""
     staged = attempt.staged
     if attempt.is_gone or not staged.is_sealed or staged.counts != task.counts:
         raise StagedIllegalError(
@@ -108,7 +108,7 @@ def _check_attempt(attempt: Attempt, task: StagedTask) -> None:
 
 
 def _named(job: Job, task: StagedTask) -> Attempt:
-    """Raises StagedIllegalError."""
+    """Returns the named attempt. Raises StagedIllegalError if the job has none."""
     attempt = job.attempts.get((task.task, task.token))
     if attempt is None:
         raise StagedIllegalError(

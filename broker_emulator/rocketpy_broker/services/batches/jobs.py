@@ -1,12 +1,15 @@
-"""The jobs that stage something now, and which of them count.
+"""Jobs that are staging, and the one that counts for each writer.
 
-A writer has one batch at a time on its way, and one job for it. So a job that is new here puts away
-the writer's others, for that batch and for older ones: their drivers are gone, or are rivals of
-this one, of whom one may commit. What a job that was put away sends later is refused, as long as
-that is remembered. A job that nothing is heard of is put away, too; one with an open stream is
-heard of. A job without files ends with its streams, and a connection begins a limited number of
-jobs. Lives in memory: after a restart the files tell which attempts there are, and what was put
-away before comes to be known only by their absence.
+A writer has one pending batch at a time, and one job for it. So a new job supersedes the writer's
+other jobs for that batch and for older ones. Their drivers have ended, or compete with this one,
+and only one may commit. Blocks from a discarded job are refused as long as the table remembers that
+job.
+
+A job is also discarded after `idle_ms_max` without a call; an open stream counts as a call. A job
+without files ends with its streams. One connection may start CONNECTION_JOBS_MAX jobs.
+
+The state is in memory. After a restart the staging files list the attempts. Discarded jobs are then
+recognised only by their missing files.
 """
 
 from __future__ import annotations
@@ -24,16 +27,16 @@ from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
 
 PUT_AWAY_MAX = 10_000
-# Names of jobs that ended without files: a newer job of the writer still puts them away.
+# Names of jobs that ended without files: a newer job of the writer still supersedes them.
 ENDED_MAX = 10_000
 JOBS_MAX = 100_000
-# Begun by one connection.
+# Jobs started by one connection.
 CONNECTION_JOBS_MAX = 10_000
 
 
 @dataclass(eq=False, slots=True)
 class Attempt:
-    """A staged attempt; whoever works on its file holds the lock."""
+    """A staged attempt; the lock protects its file."""
 
     staged: StagedAttempt
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -45,7 +48,7 @@ class Job:
     """A job's attempts by task and task token.
 
     `holds` counts open streams and a running commit; `bytes` is the disk space of all attempts.
-    `connection` began it.
+    `connection` started the job.
     """
 
     name: BatchJob
@@ -58,7 +61,7 @@ class Job:
 
 
 class JobTable:
-    """All jobs, the one that was used last at the end."""
+    """All jobs, in the order of their last use."""
 
     def __init__(self, clock: Clock, idle_ms_max: int) -> None:
         self._clock = clock
@@ -73,11 +76,11 @@ class JobTable:
         return iter(list(self._jobs))
 
     def find(self, name: BatchJob) -> Job | None:
-        """Returns the job, if something of it is here."""
+        """Returns the job; None if the table has none of that name."""
         return self._jobs.get(name)
 
     def check_wanted(self, name: BatchJob) -> None:
-        """Raises StagedIllegalError for a job that was put away."""
+        """Raises StagedIllegalError for a discarded job."""
         reason = self._put_away.get(name)
         if reason is not None:
             raise StagedIllegalError(
@@ -86,9 +89,9 @@ class JobTable:
             )
 
     def use(self, name: BatchJob) -> Job:
-        """Returns the job, which is heard of now.
+        """Returns the job and sets its last use to now.
 
-        Raises StagedIllegalError for one that was put away, TooManyJobsError for a new one.
+        Raises StagedIllegalError for a discarded job, TooManyJobsError for a new one.
         """
         self.check_wanted(name)
         job = self._jobs.get(name)
@@ -107,7 +110,10 @@ class JobTable:
         return job
 
     def superseded_jobs(self, name: BatchJob) -> list[BatchJob]:
-        """Returns the writer's other jobs for this batch and older ones that a new job puts away."""
+        """Returns the jobs that `name` supersedes: its writer's jobs for this batch or older ones.
+
+        `name` itself and jobs that are committing are left out.
+        """
         names = self._by_writer.get(name.writer_id, ())
         return [
             other
@@ -123,7 +129,7 @@ class JobTable:
         return [name for name in names if name.batch_id <= batch_id]
 
     def idle(self) -> Iterator[BatchJob]:
-        """Jobs that nothing was heard of for too long."""
+        """Yields jobs that were not used for `idle_ms_max`."""
         for name, job in list(self._jobs.items()):
             if self._idle_ms(job) < self._idle_ms_max:
                 return
@@ -133,7 +139,7 @@ class JobTable:
                 yield name
 
     def is_idle(self, name: BatchJob) -> bool:
-        """True if nothing was heard of a job for too long."""
+        """True if a job was not used for `idle_ms_max`."""
         job = self._jobs.get(name)
         return job is not None and not job.holds and self._idle_ms(job) >= self._idle_ms_max
 
@@ -141,7 +147,7 @@ class JobTable:
         return self._clock.monotonic_ms() - job.used_ms
 
     def discard(self, name: BatchJob, reason: str) -> list[Attempt]:
-        """Forgets a job; return its attempts, whose files may go."""
+        """Forgets a job and returns its attempts; their files may be removed."""
         self._put_away[name] = reason
         while len(self._put_away) > PUT_AWAY_MAX:
             self._put_away.popitem(last=False)
@@ -154,7 +160,7 @@ class JobTable:
 
     @contextmanager
     def hold(self) -> Iterator[JobHold]:
-        """Returns a hold on a job, which ends with the block."""
+        """Yields a hold on a job; it ends with the block."""
         hold = JobHold(self)
         try:
             yield hold
@@ -162,7 +168,7 @@ class JobTable:
             hold.release()
 
     def released(self, job: Job) -> None:
-        """Forgets a job that has no files and no streams. It may come again."""
+        """Forgets a job that has no files and no streams. It may return."""
         if not (job.holds or job.attempts) and self._jobs.get(job.name) is job:
             self._drop(job)
             self._ended[job.name] = None
@@ -182,14 +188,14 @@ class JobTable:
 
 
 class JobHold:
-    """The job that a stream or a commit works on; that job does not count as idle."""
+    """The job that a stream or a commit works on; that job is not idle."""
 
     def __init__(self, table: JobTable) -> None:
         self._table = table
         self._job: Job | None = None
 
     def use(self, name: BatchJob) -> Job:
-        """Returns the job, as `JobTable.use` does, and releases another one."""
+        """Returns the job, as `JobTable.use` does, and releases the previous one."""
         job = self._table.use(name)
         if job is not self._job:
             job.holds += 1
@@ -198,7 +204,7 @@ class JobHold:
         return job
 
     def release(self) -> None:
-        """Ends the hold; a job without files goes with its last hold."""
+        """Ends the hold; a job without files ends with its last hold."""
         if self._job is not None:
             self._job.holds -= 1
             self._table.released(self._job)
@@ -206,7 +212,7 @@ class JobHold:
 
 
 def retire(attempts: Iterable[Attempt]) -> Iterator[Attempt]:
-    """Yields the attempts, on which nobody begins to work any more."""
+    """Yields the attempts after marking them as gone, so that no task starts work on them."""
     for attempt in attempts:
         attempt.is_gone = True
         yield attempt

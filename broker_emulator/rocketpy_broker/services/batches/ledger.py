@@ -1,15 +1,16 @@
 """The ledger of batches: the last decided batch of every writer.
 
-Kept in memory, saved every few seconds and at a clean stop; a crash loses the last seconds, and the
-start reads them from the decisions in the log. The file is needed for what cleaning has removed
-from the log. What is saved has been flushed in the log before, so the file never knows of a batch
-that a power cut has taken back.
+It is kept in memory, and saved every few seconds and at a clean stop. A crash loses the last
+seconds; the start reads them again from the decisions in the log. The file is needed for decisions
+that cleaning removed from the log. An entry is saved only after its decision is flushed. So the
+file never has a batch that a power cut removed from the log.
 
-A writer is forgotten when it has been idle for `idle_ms_max`, at two readings of the clock that lie
-an hour of monotonic time apart: a clock that jumps forgets nobody at once. A writer that wrote one
-batch only and never comes back is forgotten after `single_idle_ms_max` of monotonic time, counted
-from its decision or from the start. No file is written for that: a crash brings some of them back,
-to be forgotten again.
+A writer is forgotten after it was idle for `idle_ms_max`. Two readings of the wall clock, an hour
+of monotonic time apart, must agree on that. So a clock that jumps forgets no writer at once.
+
+A single writer writes one batch and never returns. It is forgotten after `single_idle_ms_max` of
+monotonic time since its decision or the start. That alone writes no file: after a crash some return
+and are forgotten again.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from rocketpy_broker.services.config_files.saver import SavePlan
 __all__ = ["CONFIRM_MS", "NO_BATCH", "BatchLedger", "LedgerEntry"]
 NO_BATCH = -1
 CONFIRM_MS = 3_600_000
-# Writers forgotten at a time, while everybody waits.
+# Writers forgotten in one step; the event loop waits meanwhile.
 FORGOTTEN_AT_A_TIME = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Single:
-    """A writer of one batch, and when it was decided or loaded: monotonic time in ms."""
+    """A single writer, and the monotonic time in ms of its decision or load."""
 
     entry: LedgerEntry
     since_ms: float
@@ -42,7 +43,7 @@ class _Single:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """Entries that may be saved with `next_offset` when the log is flushed up to `log_end`."""
+    """Entries that may be saved with `next_offset` once the log is flushed up to `log_end`."""
 
     log_end: int
     next_offset: int
@@ -51,14 +52,17 @@ class _Step:
 
 @dataclass(slots=True)
 class _Reading:
-    """Writers decided before `before_ms` have been idle ever since monotonic time `since_ms`."""
+    """A reading of the clock.
+
+    Writers decided before `before_ms` have been idle since monotonic time `since_ms`.
+    """
 
     since_ms: float
     before_ms: int
 
 
 class BatchLedger:
-    """The table. `flushed_end` says up to where the log is on disk."""
+    """The table. `flushed_end` returns the offset up to which the log is on disk."""
 
     def __init__(
         self,
@@ -73,10 +77,10 @@ class BatchLedger:
         self._flushed_end = flushed_end
         self._idle_ms_max = idle_ms_max
         self._single_idle_ms_max = single_idle_ms_max
-        # Both in the order of time, so that who is idle stands in front.
+        # Both are ordered by time: idle writers come first.
         self._writers: dict[str, LedgerEntry] = {}
         self._singles: dict[str, _Single] = {}
-        # Decisions before this offset of their queue have been carried out.
+        # Decisions before this offset of the batches queue have been carried out.
         self.next_offset = 0
         self._changed: dict[str, LedgerEntry] = {}
         self._steps: deque[_Step] = deque()
@@ -86,7 +90,7 @@ class BatchLedger:
         self._has_forgotten_all = False
 
     def load(self) -> None:
-        """Reads the file, if there is one. Blocks. Raises ConfigFileError, OSError."""
+        """Reads the file, if it exists. Blocks. Raises ConfigFileError, OSError."""
         self._file.load()
         self.next_offset = self._file.next_offset
         now_ms = self._clock.monotonic_ms()
@@ -103,7 +107,7 @@ class BatchLedger:
             self._writers[writer_id] = entry
 
     def last(self, writer_id: str) -> LedgerEntry | None:
-        """Returns the writer's last decided batch; None where none is known."""
+        """Returns the writer's last decided batch; None if none is known."""
         found = self._writers.get(writer_id)
         if found is None and writer_id in self._singles:
             return self._singles[writer_id].entry
@@ -115,22 +119,22 @@ class BatchLedger:
         return NO_BATCH if entry is None else entry.batch_id
 
     def decided(self, writer_id: str, entry: LedgerEntry) -> None:
-        """A batch has been decided, or more is known of it; one below the last changes nothing."""
+        """Takes in a decided batch, or an update of one; ignores one older than the last."""
         if entry.batch_id >= self.last_batch(writer_id):
             self._put(writer_id, entry, self._clock.monotonic_ms())
             self._changed[writer_id] = entry
 
     def done(self, next_offset: int, log_end: int) -> None:
-        """Decisions before `next_offset` are carried out, by records below `log_end` of the log.
+        """Notes that records below `log_end` of the log carry out decisions before `next_offset`.
 
-        To be called after every change.
+        Must be called after every change.
         """
         self.next_offset = next_offset
         self._steps.append(_Step(log_end, next_offset, self._changed))
         self._changed = {}
 
     def forget_all(self, kept: Collection[str]) -> None:
-        """Forgets all writers but these, and at the next save for good."""
+        """Forgets all writers except `kept`; the next save makes that permanent."""
         gone = [each for each in (*self._writers, *self._singles) if each not in kept]
         left: dict[str, LedgerEntry] = {}
         for step in self._steps:
@@ -144,7 +148,7 @@ class BatchLedger:
         self._has_forgotten_all = True
 
     def plan_save(self) -> SavePlan | None:
-        """Saves what has changed and is flushed."""
+        """Returns a save of the changed entries that are flushed; None if none is needed."""
         self._forget_idle()
         flushed = self._flushed_end()
         count = 0
@@ -173,7 +177,7 @@ class BatchLedger:
         return SavePlan(lambda: self._file.save(entries, next_offset, forgotten), saved)
 
     def _forget_idle(self) -> None:
-        """Forgets who stands in front and is idle; not all at once, should there be many."""
+        """Forgets idle writers, at most FORGOTTEN_AT_A_TIME of each kind."""
         monotonic_ms = self._clock.monotonic_ms()
         before_ms = monotonic_ms - self._single_idle_ms_max
         gone = []
@@ -192,7 +196,7 @@ class BatchLedger:
         self._forgotten += gone
 
     def _read_clock(self, monotonic_ms: float) -> None:
-        """Finds from when on back writers are idle, as all readings of an hour say."""
+        """Finds the time before which writers are idle by all clock readings of an hour."""
         before_ms = self._clock.now_ms() - self._idle_ms_max
         reading = self._reading
         if reading is None:

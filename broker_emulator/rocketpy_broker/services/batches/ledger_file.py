@@ -1,11 +1,12 @@
 """The ledger's file: `config/batchLedger.journal`.
 
-Maps: a writer's id to its last decided batch, and beside them the offset in the batches' queue
-before which every decision is carried out. A save adds a line for each entry that has changed, and
-the offset in the last one. So what a crash tears off is in the log, from the offset on that the
-file still tells. Of a writer's lines the last one counts; when more lines are dead than alive, the
-file is replaced. If lines are damaged, the offset that stands before them is told, and the start
-reads from the log what they said, as far as cleaning has left it there.
+Maps: a writer's id to its last decided batch. It also holds the offset in the batches queue before
+which every decision is carried out. A save adds a line for each changed entry, then a line with the
+offset. So lines that a crash tears off are in the log, from the file's last offset on.
+
+The last line of a writer counts. The file is replaced when it has more dead lines than live ones.
+If lines are damaged, the offset before them counts. The start then reads the missing entries from
+the log, as far as cleaning has left them.
 
 Earlier versions kept `config/batchLedger.json`, which is read once, and then removed.
 """
@@ -27,7 +28,7 @@ WRITER_ID, BATCH_ID, TIMESTAMP = "writerId", "batchId", "timestamp"
 RECORD_COUNT, STORED_COUNT, IS_SINGLE = "recordCount", "storedCount", "isSingle"
 NEXT_OFFSET, JOB_TOKEN = "nextOffset", "jobToken"
 WRITERS = "writers"
-# Few dead lines are no reason to replace a file.
+# Fewer dead lines than this do not replace a file.
 DEAD_LINES = 1_000
 
 
@@ -35,10 +36,10 @@ DEAD_LINES = 1_000
 class LedgerEntry:
     """A writer's last decided batch.
 
-    `timestamp_ms` is the wall time of the decision, `record_count` its messages, `stored_count`
-    those of them that are stored: fewer, and the batch is incomplete. A writer that `is_single`
-    writes one batch only and never comes back. `job_token` tells who committed it; 0 where that is
-    not known.
+    `timestamp_ms` is the wall time of the decision. `record_count` is the number of its messages,
+    `stored_count` the number that is stored. The batch is incomplete if `stored_count` is smaller.
+    A writer that `is_single` writes one batch and never returns. `job_token` names the job that
+    committed it; 0 if unknown.
     """
 
     batch_id: int
@@ -62,7 +63,7 @@ class LedgerEntry:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> LedgerEntry:
-        """Of a line, or of an entry in a file of an earlier version. Raises ValueError."""
+        """Returns the entry of a line, or of a file of an earlier version. Raises ValueError."""
         return cls(
             as_long(line[BATCH_ID]),
             as_long(line[TIMESTAMP]),
@@ -74,7 +75,7 @@ class LedgerEntry:
 
 
 class LedgerFile:
-    """The file, and what stands in it. After `load` only saves change it, one at a time."""
+    """The file and its content. After `load` only saves change it, one at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._journal = Journal(folder / "batchLedger.journal")
@@ -108,16 +109,16 @@ class LedgerFile:
         self.must_replace = content.is_damaged
 
     def is_too_long(self, forgotten_count: int) -> bool:
-        """True if it is to be replaced, once so many of its writers are forgotten."""
+        """True if the file must be replaced once `forgotten_count` of its writers are forgotten."""
         alive = len(self.entries) - forgotten_count
         return self._line_count - alive > max(alive, DEAD_LINES)
 
     def save(
         self, entries: Mapping[str, LedgerEntry], next_offset: int, forgotten: Iterable[str]
     ) -> None:
-        """Forgets writers, take in entries and the offset, and save that. Blocks.
+        """Forgets writers, takes in entries and the offset, and saves them. Blocks.
 
-        Raises OSError; what it was called with is then saved by the next call.
+        Raises OSError; the next call then saves the same changes.
         """
         for writer_id in forgotten:
             self.entries.pop(writer_id, None)
@@ -126,7 +127,7 @@ class LedgerFile:
         if self.must_replace or self.is_too_long(0):
             self._replace()
             return
-        # Should this fail, nobody knows what of it is on the disk.
+        # If this fails, the part that reached the disk is unknown.
         self.must_replace = True
         self._journal.append(_lines(entries, next_offset))
         self.must_replace = False
@@ -145,7 +146,7 @@ def _lines(entries: Mapping[str, LedgerEntry], next_offset: int) -> Iterator[dic
 
 
 def _of_old_file(content: Mapping[str, Any]) -> JournalContent:
-    """What batchLedger.json holds, as lines. Raises ValueError."""
+    """Returns the content of batchLedger.json as lines. Raises ValueError."""
     lines: list[dict[str, Any]] = []
     for writer_id, entry in as_object(content.get(WRITERS)).items():
         if BATCH_ID in as_object(entry) and TIMESTAMP in entry:

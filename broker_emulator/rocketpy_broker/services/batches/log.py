@@ -1,10 +1,12 @@
-"""The batches' own queue in the log: a record for each decision, and one when it is carried out.
+"""The batches queue in the log: decisions and completions.
 
-Entry: a message whose body is JSON, with the tag `decision` or `completion`. A decision names the
-attempts that count, so that a start can carry it out from their staging files; a completion tells
-how many messages were stored. A decision that a crash has torn is cut away with the log's tail and
-has never been. Read at the start, written by `BatchService` alone; no client gets to see it. Holds
-no state. Decisions of the old kind name ranges of prepared records; see `old_kind`.
+Entry: a message with a JSON body and the tag `decision` or `completion`. A decision names the
+committed attempts, so that a start can carry it out from their staging files. A completion holds
+the number of stored messages. If a crash tears a decision, it is cut with the log's tail and does
+not take effect.
+
+The queue is read at the start and written by `BatchService` alone; clients cannot read it.
+Decisions of the old kind name ranges of prepared records; see `old_kind`.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ logger = logging.getLogger(__name__)
 BATCHES_QUEUE = QueueKey(BATCHES_TOPIC, 0)
 DECISION, COMPLETION = "decision", "completion"
 _READ_BYTES = 1 << 20
-# As many as a decision of 4 MiB has room for, and more.
+# More than fit into a decision of 4 MiB.
 TASKS_MAX = 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class StagedTask:
-    """The attempt at a task that counts, and what it has staged."""
+    """The committed attempt at a task, and its staged counts."""
 
     task: int
     token: int
@@ -50,9 +52,9 @@ class StagedTask:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a job wants to be visible, in the order of `tasks`: all of it, once, or nothing.
+    """The messages that a job commits, in the order of `tasks`: all of them once, or none.
 
-    `ranges` are those of a batch of the old kind.
+    `ranges` belong to a batch of the old kind.
     """
 
     job: BatchJob
@@ -67,7 +69,10 @@ class Batch:
         return staged + sum(wanted.record_count for wanted in self.ranges)
 
     def to_json(self) -> bytes:
-        """Returns the body of its decision. In pieces, so that others have their turns meanwhile."""
+        """Returns the body of the decision.
+
+        It is built in pieces, so that other threads run meanwhile.
+        """
         tasks = ",".join(
             f"[{task.task},{task.token},{task.counts.block_count},{task.counts.record_count},"
             f"{task.counts.bytes}]"
@@ -84,7 +89,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A batch that is decided, and where its record lies."""
+    """A decided batch, and the offsets of its record."""
 
     batch: Batch
     queue_offset: int
@@ -94,9 +99,9 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A batch of which everything is stored that can be: `stored_count` messages, None for all.
+    """A batch that is stored as far as possible: `stored_count` messages, None for all.
 
-    It tells what its decision does, as far as that is needed where the decision was damaged.
+    It repeats the fields of the decision that are needed if the decision is damaged.
     """
 
     job: BatchJob
@@ -107,16 +112,16 @@ class Completion:
 
 
 class BatchLog:
-    """Writes the records and reads them."""
+    """The writer and reader of these records."""
 
     def __init__(self, store: MessageStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     def append_decision(self, batch: Batch, body: bytes) -> Decision:
-        """Decides; `body` is the batch as JSON.
+        """Decides a batch; `body` is the batch as JSON.
 
-        Raises what `MessageStore.append` does; then nothing is decided.
+        Raises the errors of `MessageStore.append`; then nothing is decided.
         """
         stored = self._append(DECISION, body)
         return Decision(
@@ -124,7 +129,7 @@ class BatchLog:
         )
 
     def append_completion(self, batch: Batch, stored_count: int) -> AppendResult:
-        """Spares the next start this batch. Raises what `MessageStore.append` does."""
+        """Spares the next start this batch. Raises the errors of `MessageStore.append`."""
         content = {
             "writerId": batch.job.writer_id,
             "batchId": batch.job.batch_id,
@@ -149,9 +154,9 @@ class BatchLog:
         return self._store.append(BATCHES_QUEUE, block, AppendHints(cause=PutCause.OWN))
 
     def read(self, offset: int) -> Iterator[Decision | Completion]:
-        """Everything from `offset` of the queue on that is still there."""
+        """Yields the remaining entries from `offset` of the queue on."""
         bounds = self._store.range_of(BATCHES_QUEUE)
-        # Behind the end: the queue was lost, and renumbered.
+        # Past the end: the queue was lost, and its offsets start again.
         offset = bounds.min_offset if offset > bounds.max_offset else offset
         offset = max(offset, bounds.min_offset)
         while offset < bounds.max_offset:

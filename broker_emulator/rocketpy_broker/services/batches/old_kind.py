@@ -1,8 +1,9 @@
-"""Batches of the old kind, decided by a broker before 0.2 that stopped before they were stored.
+"""Batches that a broker before 0.2 decided but did not store.
 
-Their blocks lie in the log as prepared records, which the decision names by ranges; each is
-appended once more as a committed record that names its place. How far that came is found in the log
-at every try, so nothing is kept. No new ones are made: this goes with the stores that hold some.
+Their blocks are prepared records in the log; the decision names them by ranges. Each is appended
+again as a committed record that names the physical offset of the prepared one. Every try reads its
+progress from the log, so no state is kept. Nothing creates such batches any more; this module is
+needed only for stores that hold some.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from rocketpy_broker.store.message_store import MessageStore
 
 @dataclass(slots=True)
 class Progress:
-    """`stored_count` records are stored, up to `log_end`; `offset` in range `index` comes next."""
+    """Progress of one batch.
+
+    `stored_count` records are stored, up to `log_end`; the next is at `offset` in range `index`.
+    """
 
     stored_count: int
     log_end: int
@@ -28,14 +32,14 @@ class Progress:
 
 
 class OldKind:
-    """Finishes them."""
+    """A finisher of such batches."""
 
     def __init__(self, store: MessageStore, appends: AppendService) -> None:
         self._store = store
         self._appends = appends
 
     async def run(self, decision: Decision) -> Progress:
-        """Appends what is not appended yet. Raises StoreError; calling again goes on from there."""
+        """Appends the missing records. Raises StoreError; the next call continues there."""
         progress = await self._progress(decision)
         ranges = decision.batch.ranges
         while progress.index < len(ranges):

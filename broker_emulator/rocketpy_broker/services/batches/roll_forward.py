@@ -1,11 +1,12 @@
-"""Rolling forward: the messages of a decided batch, from its staging files into the log.
+"""Rolling forward: a decided batch's messages from staging files to the log.
 
-Frame by frame, in the order of the decision, each as an ordinary append; small ones that follow
-each other are joined, so that 10,000 tasks make few appends. Threads write a frame, and read and
-check the next one meanwhile: the loop waits for no file system, and others have their turn in
-between. Each record carries its number within the decision, so after a crash a start finds the last
-one that is in the log, and goes on behind it. A frame that cannot be had is named in the log of the
-broker and passed over; the batch is then incomplete, which its completion tells.
+Frames are appended in the order of the decision, each by an ordinary append. Small neighbours are
+joined, so that 10,000 tasks make few appends. Threads write one frame, and read and check the next
+one meanwhile. So the event loop waits for no file system, and other work runs in between.
+
+Each record carries its number within the decision. After a crash the start finds the last record in
+the log, and continues after it. A frame that cannot be read is logged and skipped. The batch is
+then incomplete, and its completion says so.
 Source: docs/design/storage.md section 2.3 for the field.
 """
 
@@ -39,23 +40,23 @@ from rocketpy_proto.call_limits import OWN_QUEUES
 
 logger = logging.getLogger(__name__)
 PROGRESS_MS = 10_000
-# Read by a thread at once: so many of the full size, or so many in all.
+# Limits of one read by a thread: full-size parts, and parts in all.
 PARTS_AT_ONCE, PARTS_MAX = 2, 256
-# Joining copies, and a larger block is worth an append of its own.
+# Larger blocks are not joined: joining copies, and they are worth an append of their own.
 JOINED_BYTES_MAX = 256 << 10
-# Runs of records of one queue that an append may have, unless a single block has more: each costs
-# the loop about 10 us.
+# Runs of records of one queue in a joined append; each costs the event loop about 10 us. A single
+# block may have more.
 RUNS_MAX = 256
-# Calls that are answered in one turn.
+# Waiters that are woken in one scheduler slot.
 WAKE_COUNT = 50
 
 
 class DecidedBatch:
-    """A decided batch that is on its way.
+    """A decided batch that is not stored yet.
 
-    `passed` records of it have been appended or given up, `stored_count` of them are in the log,
-    which has to be on disk up to `log_end` for them. `gaps` are those before `passed` that a start
-    did not find in the log, as begins and ends. `hindrance` is what holds it up.
+    Its first `passed` records have been appended or given up. `stored_count` of them are in the
+    log, which must be on disk up to `log_end`. `gaps` are starts and ends of ranges before `passed`
+    that a start did not find in the log. `hindrance` is the reason for the delay.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class DecidedBatch:
         self._waiters: set[asyncio.Future[None]] = set()
 
     def found(self, numbers: NDArray[np.int64]) -> None:
-        """These records of it are in the log, behind those found before; numbers begin with 1."""
+        """Takes in numbers of records found in the log after the earlier ones; they start at 1."""
         places = np.concatenate([[self.passed], numbers])
         before = np.flatnonzero(np.diff(places) > 1)
         self.gaps += zip(places[before].tolist(), (places[before + 1] - 1).tolist(), strict=True)
@@ -80,7 +81,7 @@ class DecidedBatch:
         self.stored_count += len(numbers)
 
     async def wait(self, clock: Clock, wait_ms_max: int) -> None:
-        """Returns when it is done, or when the time is up."""
+        """Returns when the batch is done, or after `wait_ms_max`."""
         if self.is_done or wait_ms_max <= 0:
             return
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -93,7 +94,7 @@ class DecidedBatch:
             self._waiters.discard(waiter)
 
     async def wake(self) -> None:
-        """It is done: let go on who waits, some in each turn."""
+        """Marks the batch as done and wakes its waiters, a few per scheduler slot."""
         self.is_done = True
         for number, waiter in enumerate(list(self._waiters), 1):
             resolve(waiter)
@@ -103,14 +104,14 @@ class DecidedBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a file gives next; `before` counts the batch's records before it."""
+    """The next part of a file; `before` counts the batch's records before it."""
 
     before: int
     records: StagedRecords | Unreadable
 
 
 class RollForward:
-    """Carries decisions out."""
+    """The service that carries decisions out."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class RollForward:
         self._clock = clock
 
     async def run(self, pending: DecidedBatch) -> None:
-        """Appends what is not appended yet. Raises StoreError; calling again goes on from there."""
+        """Appends the missing records. Raises StoreError; the next call continues there."""
         if pending.decision.batch.ranges:
             progress = await self._old_kind.run(pending.decision)
             pending.stored_count, pending.log_end = progress.stored_count, progress.log_end
@@ -147,7 +148,7 @@ class RollForward:
                     for part in some:
                         await self._append(pending, part)
                 finally:
-                    # A generator is not closed while a thread is in it.
+                    # A generator must not be closed while a thread runs it.
                     some = await run_shielded(following)
                 if self._clock.monotonic_ms() - told_ms >= PROGRESS_MS:
                     told_ms = self._clock.monotonic_ms()
@@ -159,11 +160,11 @@ class RollForward:
             _give_up(pending, part.before, records)
             return
         count = len(records.block)
-        # As large sends do: the flush of a small send has to take along what waits for the disk.
+        # As large sends do: the flush of a small send also flushes all bytes before it.
         await self._appends.room(BULK_UNFLUSHED_BYTES_MAX)
         async with self._appends.turn_to_write():
             await self._appends.room()
-            # What a deletion takes, it takes whether it was appended before or not.
+            # A topic's deletion removes its records, appended or not.
             if not self._is_deleted(decision, records):
                 number = first_number(decision.queue_offset, part.before)
                 queue, block, found = records.queue, records.block, records.found
@@ -182,9 +183,9 @@ class RollForward:
         return decision.physical_offset < self._store.deleted_below(records.queue.topic)
 
     def _deleted_count(self, pending: DecidedBatch) -> int:
-        """How many records in gaps were passed over for a deletion. Blocks."""
+        """Returns the number of records in gaps that were skipped because of a deletion. Blocks."""
         decision, gaps = pending.decision, np.array(pending.gaps)
-        # How many records in gaps lie before a place: it grows within gaps only.
+        # Records in gaps before each bound; the number grows within gaps only.
         counts = np.cumsum(np.diff(gaps, prepend=gaps[:, :1], axis=1))
         begin, end = int(gaps[0, 0]), int(gaps[-1, 1])
         count = 0
@@ -221,9 +222,9 @@ def _give_up(pending: DecidedBatch, before: int, lost: Unreadable) -> None:
 
 
 def _some(parts: Iterator[_Part], bytes_max: int) -> list[_Part]:
-    """Returns the next parts, each of `bytes_max` at most, or a frame. Blocks.
+    """Returns the next parts, each of `bytes_max` at most, or one frame. Blocks.
 
-    Several, since handing work to a thread and back costs much beside a small one.
+    It returns several because a small part costs less than its handover to a thread and back.
     """
     some: list[_Part] = []
     taken_bytes = 0
@@ -237,7 +238,10 @@ def _some(parts: Iterator[_Part], bytes_max: int) -> list[_Part]:
 
 
 def _joined(some: Sequence[_Part], bytes_max: int) -> Iterator[_Part]:
-    """Neighbours of one topic as one part of at most `bytes_max`; large ones are not copied."""
+    """Yields neighbours of one topic as one part of at most `bytes_max`.
+
+    Large parts are not copied.
+    """
     begin = taken_bytes = run_count = 0
     for end, part in enumerate(some):
         taken_bytes += _bytes(part)
@@ -270,7 +274,7 @@ def _bytes(part: _Part) -> int:
 
 
 def _run_count(part: _Part) -> int:
-    """How many runs of one queue it has at most."""
+    """Returns the largest possible number of runs of one queue."""
     records = part.records
     if isinstance(records, Unreadable) or records.queue.queue_id != OWN_QUEUES:
         return 1
@@ -280,7 +284,7 @@ def _run_count(part: _Part) -> int:
 def _parts(
     batch: Batch, attempts: Mapping[tuple[int, int], StagedAttempt], passed: int
 ) -> Generator[_Part]:
-    """What comes behind the first `passed` records of a batch. Blocks. Raises StoreClosedError."""
+    """Yields a batch's records after the first `passed`. Blocks. Raises StoreClosedError."""
     before = 0
     for task in batch.tasks:
         if passed < before + task.counts.record_count:
@@ -292,14 +296,14 @@ def _parts(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What a file holds from its record `first_record` on."""
+    """Records of a file, from its record `first_record` on."""
 
     first_record: int
     records: StagedRecords | Unreadable
 
 
 def _found(task: StagedTask, staged: StagedAttempt | None, begin: int) -> Generator[_Found]:
-    """Yields the records of one file from record `begin` on; all that are named, or why they are not."""
+    """Yields the records of one file from `begin` on; for missing ones the reason."""
     place, count = begin, task.counts.record_count
     reason = "their staging file is missing"
     try:

@@ -1,19 +1,19 @@
-"""Batches of staged blocks: visible all at once, exactly once, or never.
+"""Batches of staged blocks: visible as a whole exactly once, or never.
 
-Tasks stage blocks, and then a job asks for what counts of them in one request. *Deciding* is one
-record in the batches' queue; from then on the batch is committed, whatever happens. *Rolling
-forward* appends the staged blocks behind the decision. With SYNC_FLUSH nobody sees them before they
-are on disk, and the log is cut at its first torn record, so what can be seen is always preceded by
-a decision that is on disk. A *completion* spares the next start the search.
+Tasks stage blocks; then a job requests the commit of named task attempts in one request. *Deciding*
+appends one record to the batches queue. From then on the batch is committed. *Rolling forward*
+appends the staged blocks after the decision. With SYNC_FLUSH, consumers see them only after they
+are on disk. The log is cut at its first torn record. So visible messages always follow a decision
+that is on disk. A *completion* spares the next start the search.
 
-A crash before the decision leaves staging files that nobody ever sees. One after it leaves a
-decision without completion: the start looks behind it in the log for the last record that was
-appended for it, and goes on behind that one. A writer's last batch is in the ledger; that batch and
-those before it are not decided again.
+A crash before the decision leaves staging files, which never become visible. A crash after it
+leaves a decision without completion. The start then finds the last record that was appended for the
+decision, and continues after it. The ledger holds a writer's last batch; that batch and earlier
+ones are not decided again.
 
-What hinders the rolling forward (a full or slow disk) leaves the batch pending: it is tried again
-until it is stored, and who asks is told the reason. No client carries it: it goes on when all of
-them have gone.
+A full or slow disk leaves the batch pending. The broker retries until it is stored, and queries
+return the reason. Rolling forward needs no client: it continues after all of them have
+disconnected.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
 logger = logging.getLogger(__name__)
 RETRY_MS = 5_000
 SWEEP_MS = 1_000
-# Batches that are rolled forward at the same time; each has four frames in memory.
+# Batches that are rolled forward concurrently; each has four frames in memory.
 ROLLING_MAX = 4
-# Named in the log for one batch.
+# Topics that the log names for one batch.
 TOPICS_TOLD = 10
 
 StartTask = Callable[[Coroutine[object, object, None]], None]
 
 
 class Outcome(Enum):
-    """What has become of a batch, from the view of one job."""
+    """The outcome of a batch for one job."""
 
     COMMITTED = 1
     ALREADY_COMMITTED = 2
@@ -68,9 +68,10 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BatchState:
-    """The outcome; the rest is about the writer's last decided batch, -1 where there is none.
+    """The outcome, and the writer's last decided batch; -1 if the writer has none.
 
-    `hindrance` is what holds it up, or whose it is and what it lacks for ever.
+    `hindrance` is the reason for a delay. For an incomplete batch it names the writer and counts
+    the missing messages.
     """
 
     outcome: Outcome
@@ -82,14 +83,17 @@ class BatchState:
 
 @dataclass(frozen=True, slots=True)
 class _Spent:
-    """Files that may go once the log is on disk up to `log_end`."""
+    """Files to be removed once the log is on disk up to `log_end`."""
 
     attempts: list[StagedAttempt]
     log_end: int
 
 
 class BatchService:
-    """Commits batches. `recover` comes before anything else; `run` is for as long as it serves."""
+    """The service that commits batches.
+
+    `recover` is called first; `run` runs until the broker stops.
+    """
 
     def __init__(
         self,
@@ -120,13 +124,13 @@ class BatchService:
     # --- Requests ---
 
     async def commit(self, batch: Batch, wait_ms_max: int) -> BatchState:
-        """Decides on a batch, unless it or a later one of its writer has been before.
+        """Decides a batch, unless it or a later one of its writer was decided before.
 
-        What is decided is rolled forward by a task of its own. Answers when that has ended, or when
-        the wait is over; if the writer's batch before this one is not stored by then, nothing is
-        decided, and the answer is about that one. Raises ParameterIllegalError, TopicNotExistError,
-        QueueIdIllegalError, StagedIllegalError, RecordIllegalError, StoreBusyError,
-        StoreClosedError; then nothing is decided.
+        A task of its own rolls a decided batch forward. Returns when that task has ended, or after
+        the wait. If the writer's previous batch is not stored after the wait, nothing is decided.
+        The returned state then describes that previous batch. Raises ParameterIllegalError,
+        TopicNotExistError, QueueIdIllegalError, StagedIllegalError, RecordIllegalError,
+        StoreBusyError, StoreClosedError; then nothing is decided.
         """
         job = batch.job
         check_job(job)
@@ -145,7 +149,7 @@ class BatchService:
         return await self.query(job, wait_ms_max)
 
     async def query(self, job: BatchJob, wait_ms_max: int) -> BatchState:
-        """What has become of a batch; waits for one that is on its way.
+        """Returns the state of a batch; waits for one that is pending.
 
         Raises ParameterIllegalError.
         """
@@ -156,25 +160,31 @@ class BatchService:
         return self._state(job)
 
     async def abort(self, job: BatchJob) -> int:
-        """Removes what a job has staged; return how many attempts. Raises ParameterIllegalError."""
+        """Removes a job's staged blocks and returns the number of attempts.
+
+        Raises ParameterIllegalError.
+        """
         check_job(job)
         async with self._lock(job.writer_id):
             return await self._staging.abort(job)
 
     async def forget_writers(self) -> None:
-        """Forgets every writer, and what is staged, but for batches that are being stored."""
+        """Forgets all writers and staged blocks, except batches that are being stored."""
         for name in self._staging.names():
             await self.abort(name)
-        # Past the completions too, which a start would take for batches of their writers.
+        # Also skips the completions: a start would add their writers to the ledger.
         self._note_progress()
         self._ledger.forget_all(kept=self._pending)
 
     def _lock(self, writer_id: str) -> asyncio.Lock:
-        """Returns one request of a writer at a time. The lock lives as long as somebody has it."""
+        """Returns the lock that admits one request of a writer at a time.
+
+        The lock exists as long as a request uses it.
+        """
         return self._locks.setdefault(writer_id, asyncio.Lock())
 
     def _needed(self, writer_id: str) -> Iterable[StagedAttempt]:
-        """Attempts that are being stored."""
+        """Returns the attempts that are being stored."""
         pending = self._pending.get(writer_id)
         return () if pending is None else pending.attempts.values()
 
@@ -201,7 +211,7 @@ class BatchService:
     # --- Deciding ---
 
     async def _body(self, batch: Batch) -> bytes:
-        """Returns the decision's body. Raises RecordIllegalError where it is too large."""
+        """Returns the decision's body. Raises RecordIllegalError if it is too large."""
         body = await self._staging.in_thread(batch.to_json)
         if len(body) > self._body_bytes_max:
             raise RecordIllegalError(
@@ -224,7 +234,7 @@ class BatchService:
         return pending
 
     def _note_progress(self) -> None:
-        """Tell cleaning and the ledger what is still to be done."""
+        """Notifies log cleaning and the ledger of the pending decisions."""
         decisions = [one.decision for one in self._pending.values()]
         self._store.needed_from = min(
             (decision.physical_offset for decision in decisions), default=NOTHING_NEEDED
@@ -236,7 +246,7 @@ class BatchService:
     # --- Rolling forward ---
 
     async def _carry_out(self, pending: DecidedBatch) -> None:
-        """Stores a decided batch, however often that takes."""
+        """Stores a decided batch; retries until that succeeds."""
         job = pending.decision.batch.job
         while not pending.is_done:
             try:
@@ -258,7 +268,7 @@ class BatchService:
                 await pending.wake()
 
     async def _make_visible(self, pending: DecidedBatch) -> None:
-        """Raises StoreError where what is stored cannot be seen yet."""
+        """Makes the stored messages visible. Raises StoreError if that is not possible yet."""
         await self._group_commit.wait(pending.log_end)
         begin = pending.decision.physical_offset
         if not self._store.is_dispatched(pending.log_end, begin):
@@ -277,24 +287,24 @@ class BatchService:
                 "%s, topics %s", _told(batch.job, *counts), sorted(topics)[:TOPICS_TOLD]
             )
         self._ledger.decided(batch.job.writer_id, _entry(decision, stored_count))
-        # Before the completion, which nobody flushes: the ledger must not count on it.
+        # Before the completion: nothing waits for its flush, so the ledger must not depend on it.
         self._note_progress()
         log_end = pending.log_end
-        # Without it the next start looks for what is missing, and finds nothing.
+        # Without a completion the next start searches for missing records and finds none.
         with contextlib.suppress(StoreError):
             log_end = self._log.append_completion(batch, stored_count).end_offset
         self._spent.append(_Spent(list(pending.attempts.values()), log_end))
         self._group_commit.flush_soon()
 
     async def run(self) -> None:
-        """Removes what is not needed any more, for ever."""
+        """Removes unneeded files until stopped."""
         while True:
             await sleep(self._clock, SWEEP_MS)
             await self.remove_spent()
             await self._staging.sweep()
 
     async def remove_spent(self) -> None:
-        """Removes the files of batches whose messages are on disk."""
+        """Removes the files of batches once all their messages are on disk."""
         flushed = self._store.flushed_end
         spent = [one for one in self._spent if one.log_end <= flushed]
         self._spent = [one for one in self._spent if one.log_end > flushed]
@@ -304,10 +314,10 @@ class BatchService:
     # --- Start ---
 
     async def recover(self, start: StartTask) -> None:
-        """Learns from the log what was decided, and go on with what a crash has interrupted.
+        """Loads decisions from the log and continues the interrupted ones.
 
-        `start` starts tasks that end with the broker. Raises OSError where the staging files cannot
-        be listed.
+        `start` starts tasks that end with the broker. Raises OSError if the staging files cannot be
+        listed.
         """
         self._start = start
         loaded = await self._staging.load()
@@ -328,13 +338,13 @@ class BatchService:
             start(self._carry_out(pending))
 
     def _undone(self) -> list[Decision]:
-        """Returns the decisions without completion; the ledger learns of the others."""
+        """Returns the decisions without completion; adds the completed ones to the ledger."""
         undone: dict[str, Decision] = {}
         for entry in self._log.read(self._ledger.next_offset):
             if isinstance(entry, Decision):
                 undone[entry.batch.job.writer_id] = entry
             else:
-                # A writer has one batch at a time on its way.
+                # A writer has one pending batch at a time.
                 decision = undone.pop(entry.job.writer_id, None)
                 record_count = entry.record_count
                 if decision is not None:
@@ -354,7 +364,7 @@ class BatchService:
         return list(undone.values())
 
     async def _find_progress(self) -> None:
-        """Let each pending batch go on behind the last record that was appended for it."""
+        """Moves each pending batch past the last record that was appended for it."""
         pending = list(self._pending.values())
         begin = min((one.decision.physical_offset for one in pending), default=None)
         if begin is None:

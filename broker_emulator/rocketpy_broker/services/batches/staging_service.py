@@ -1,13 +1,14 @@
-"""Staging: blocks of batches that are not decided, from a client into their attempt's file.
+"""Staging: blocks of undecided batches, written to their attempt's file.
 
-A block is checked whole, as one that is appended at once, before anything of it is written; the
-work is done on threads, an attempt's in order. What is worked on is bounded, in all and for each
-connection; a stream whose block waits for room is not read on. A block that comes again is answered
-and not staged again. With SYNC_FLUSH an attempt is on disk when its end is answered. What a crash
-leaves is in the files: an attempt goes on behind the last whole block of its file.
+A block is checked whole before any of it is written, like one that is appended at once. Threads do
+the work, in order for each attempt. The work in flight is bounded in all and for each connection. A
+stream is not read further while its block waits. A repeated block is acknowledged and not staged
+again. With SYNC_FLUSH an attempt is on disk when its end is acknowledged. After a crash an attempt
+continues after the last whole block of its file.
 
-Files go when their batch is stored or aborted, when a newer job of the writer begins the same or a
-later batch, and when nothing is heard of the job for `staging_idle_ms_max`.
+Files are removed when their batch is stored or aborted. They are also removed when a newer job of
+the writer starts the same or a later batch. A job without calls for `staging_idle_ms_max` loses its
+files too.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 WRITER_ID_CHARACTERS_MAX = 255
 THREADS = 4
-# Looked at in one turn.
+# Jobs or tasks handled in one scheduler slot.
 LOOKS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class StageCommand:
-    """A block of an attempt, or its end, or, without records, a sign of life."""
+    """A block of an attempt, or its end, or a keep-alive without records."""
 
     attempt: TaskAttempt
     block_number: int
@@ -66,14 +67,17 @@ class StageCommand:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What an attempt has staged so far; nothing is kept of a batch that is committed."""
+    """An attempt's staged counts so far; zero for a batch that is committed."""
 
     counts: StagedCounts
     is_committed: bool = False
 
 
 class StagingService:
-    """Takes blocks of batches. `load` comes first, `sweep` now and then, `close` at the end."""
+    """The service that stages blocks.
+
+    `load` is called first, `sweep` at intervals, `close` at the end.
+    """
 
     def __init__(
         self,
@@ -90,22 +94,23 @@ class StagingService:
         self._jobs = JobTable(clock, config.staging_idle_ms_max)
         self._in_flight = InFlightLimiter()
         self.large_writes = appends.large_writes
-        # Put away, and perhaps still there.
+        # Removed attempts; their files may still exist.
         self._leaving: dict[Attempt, None] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging")
-        # What may take seconds has threads of its own, so that nobody else's blocks wait for it.
+        # Work that may take seconds has its own threads, so that other connections' blocks do not
+        # wait.
         self._long_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging-long")
 
     async def in_thread(self, work: Callable[[], T], *, long: bool = False) -> T:
-        """Runs what blocks; `long` is what flushes, or reads a whole file.
+        """Runs blocking work in a thread; `long` marks a flush or the read of a whole file.
 
-        No thread can be cancelled, so who is cancelled waits for its end.
+        A thread cannot be cancelled, so a cancelled caller waits for its end.
         """
         threads = self._long_threads if long else self._threads
         return await run_shielded(asyncio.get_running_loop().run_in_executor(threads, work))
 
     def begin_in_thread(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Begins with what blocks; the caller waits for its end."""
+        """Starts blocking work in a thread; the caller waits for its end."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
@@ -120,7 +125,7 @@ class StagingService:
         return self._jobs.hold()
 
     async def stage(self, command: StageCommand, stream: JobHold | None = None) -> Staged:
-        """Stages a block, or end the attempt. A job without files stays as long as `stream`.
+        """Stages a block or ends the attempt. A job without files stays as long as `stream`.
 
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
         QueueIdIllegalError, RecordIllegalError, StagedIllegalError, StagingFullError,
@@ -146,7 +151,7 @@ class StagingService:
         if job.is_committing:
             raise StagedIllegalError("the batch is being committed; nothing more is staged for it")
         attempt = self._attempt(job, command.attempt)
-        # Who only waits for the lock, and gives up, leaves the attempt to those who work on it.
+        # A caller that is cancelled while it waits for the lock leaves the attempt unchanged.
         async with attempt.lock:
             with self._put_away_if_empty(job, attempt):
                 await self._check_place(attempt, command)
@@ -159,14 +164,14 @@ class StagingService:
     @staticmethod
     @contextmanager
     def _put_away_if_empty(job: Job, attempt: Attempt) -> Iterator[None]:
-        """Forgets an attempt that has no file: nothing would count it, or is lost with it."""
+        """Forgets an attempt that has no file: no commit could name it, and it loses nothing."""
         try:
             yield
         finally:
             name = attempt.staged.attempt
             if attempt.staged.end == 0:
                 attempt.is_gone = True
-                # There may be a new one by now.
+                # The key may have a new attempt by now.
                 if job.attempts.get((name.task, name.token)) is attempt:
                     del job.attempts[name.task, name.token]
 
@@ -175,14 +180,14 @@ class StagingService:
         attempt = job.attempts.get(key)
         if attempt is None:
             log_end = self._store.positions().log_end
-            # All attempts share the name of their job.
+            # All attempts share their job's name object.
             own = TaskAttempt(job.name, name.task, name.token)
             attempt = Attempt(self._store.staging.new_attempt(own, log_end))
             job.attempts[key] = attempt
         return attempt
 
     async def _check_place(self, attempt: Attempt, command: StageCommand) -> None:
-        """Raises StagedIllegalError for a block that does not follow what is staged."""
+        """Raises StagedIllegalError for a block that does not follow the staged ones."""
         staged = attempt.staged
         if staged.end < 0:
             await self.file_call(staged, staged.survey, long=True)
@@ -192,7 +197,7 @@ class StagingService:
         if staged.end < 0:
             raise StagedIllegalError(f"{staged.file.path.name} is damaged; run the task again")
         count = staged.counts.block_count
-        # At the end the number is that of all blocks.
+        # The end's number is the count of all blocks.
         is_known = command.block_number < count and not command.is_last
         if not (is_known or command.block_number == count):
             raise StagedIllegalError(
@@ -212,7 +217,7 @@ class StagingService:
 
         def write() -> None:
             frames = self._checked_frames(staged, queue, command)
-            # Counted before it is written, so that all together keep to the limit.
+            # Counted before the write, so that all writers together keep to the limit.
             area.take_room(job.bytes, frames.file_bytes)
             try:
                 staged.write(frames)
@@ -221,7 +226,7 @@ class StagingService:
                 area.give_back(frames.file_bytes - (staged.file_bytes - before))
 
         try:
-            # In one go: handing work over costs as much as writing a large part of it.
+            # One call: a handover to a thread costs as much as a large part of the write.
             await self.file_call(staged, write)
         finally:
             job.bytes += staged.file_bytes - before
@@ -229,7 +234,7 @@ class StagingService:
     def _checked_frames(
         self, staged: StagedAttempt, queue: QueueKey, command: StageCommand
     ) -> BlockFrames:
-        """On a thread."""
+        """Returns the frames of a checked block. Runs on a thread."""
         records, sizes = command.records, command.record_sizes
         block = self._appends.checked(queue, records, sizes, is_copied=False)
         store = self._store
@@ -246,7 +251,7 @@ class StagingService:
             work = partial(staged.seal, durable=self._is_sync)
             await self.file_call(staged, work, long=True)
         except StoreClosedError:
-            # What may be half on disk is never flushed again.
+            # Bytes that may be half on disk are never flushed again.
             job.attempts.pop((staged.attempt.task, staged.attempt.token), None)
             attempt.is_gone = True
             await self.remove_files([staged])
@@ -255,9 +260,9 @@ class StagingService:
     async def file_call(
         self, staged: StagedAttempt, work: Callable[[], None], *, long: bool = False
     ) -> None:
-        """Runs what works on an attempt's file.
+        """Runs work on an attempt's file.
 
-        Raises StoreClosedError where the file cannot be used, and what else `work` does.
+        Raises StoreClosedError if the file cannot be used, and the errors of `work`.
         """
         try:
             await self.in_thread(work, long=long)
@@ -271,7 +276,7 @@ class StagingService:
 
     @contextmanager
     def committing(self, name: BatchJob) -> Iterator[Job]:
-        """Within the block nobody puts the job away. Raises StagedIllegalError."""
+        """Yields the job, which is not discarded within the block. Raises StagedIllegalError."""
         with self._jobs.hold() as hold:
             job = hold.use(name)
             job.is_committing = True
@@ -281,7 +286,7 @@ class StagingService:
                 job.is_committing = False
 
     async def take(self, name: BatchJob, kept: Iterable[StagedAttempt]) -> None:
-        """The batch is decided: what the writer has staged up to it goes, but for `kept`."""
+        """Removes the writer's staged attempts up to a decided batch, except `kept`."""
         attempts: list[Attempt] = []
         for other in self._jobs.up_to(name.writer_id, name.batch_id):
             attempts += self._jobs.discard(other, "the batch is committed")
@@ -293,7 +298,7 @@ class StagingService:
     # --- Removing ---
 
     async def abort(self, name: BatchJob) -> int:
-        """Removes what a job has staged; return how many attempts. Raises ParameterIllegalError."""
+        """Removes a job's staged attempts; returns their number. Raises ParameterIllegalError."""
         check_job(name)
         job = self._jobs.find(name)
         if job is not None and job.is_committing:
@@ -307,9 +312,9 @@ class StagingService:
         return list(self._jobs)
 
     async def sweep(self) -> None:
-        """Removes what nothing was heard of for too long."""
+        """Removes jobs that were idle for too long, and files that earlier removals left."""
         for number, name in enumerate(list(self._jobs.idle()), 1):
-            # Others had their turns, and it may be used again.
+            # The job may have been used again during `take_slot`.
             if self._jobs.is_idle(name):
                 self._put_away(name, "nothing was heard of it for too long")
             if number % LOOKS == 0:
@@ -325,7 +330,7 @@ class StagingService:
         await self._remove_leaving(attempts)
 
     def _put_away(self, name: BatchJob, reason: str) -> list[Attempt]:
-        """Forgets a job at once, so that it cannot begin to commit meanwhile."""
+        """Forgets a job at once, so that it cannot start to commit meanwhile."""
         attempts = self._jobs.discard(name, reason)
         if attempts:
             logger.info(
@@ -339,15 +344,15 @@ class StagingService:
         return attempts
 
     async def remove_files(self, attempts: Sequence[StagedAttempt]) -> None:
-        """Removes files that nobody needs any more."""
+        """Removes files that are not needed any more."""
         leaving = [Attempt(staged) for staged in attempts]
         self._leaving.update(dict.fromkeys(leaving))
         await self._remove_leaving(leaving)
 
     async def _remove_leaving(self, attempts: Sequence[Attempt]) -> None:
-        """Removes their files; what cannot go now, or by this caller, goes with a later `sweep`."""
+        """Removes the attempts' files; a later `sweep` removes the remaining ones."""
         for attempt in attempts:
-            # Whoever works on it ends first.
+            # A task that works on the attempt ends first.
             async with attempt.lock:
                 pass
         area = self._store.staging
@@ -363,10 +368,10 @@ class StagingService:
     # --- Start ---
 
     async def load(self) -> list[StagedAttempt]:
-        """What earlier runs have left, in the table of jobs. Raises OSError."""
+        """Adds the attempts of earlier runs to the jobs and returns them. Raises OSError."""
         kept: dict[TaskAttempt, StagedAttempt] = {}
         copies = []
-        # Of several files of one attempt the longest has all of it.
+        # The longest of several files of one attempt has all of it.
         loaded = await self.in_thread(self._store.staging.load)
         for staged in sorted(loaded, key=lambda one: one.file_bytes, reverse=True):
             if kept.setdefault(staged.attempt, staged) is not staged:
@@ -381,7 +386,7 @@ class StagingService:
 
 
 def check_job(name: BatchJob) -> None:
-    """Raises ParameterIllegalError for a name that cannot be."""
+    """Raises ParameterIllegalError for an illegal name."""
     if not 1 <= len(name.writer_id) <= WRITER_ID_CHARACTERS_MAX:
         accepted = f"1 to {WRITER_ID_CHARACTERS_MAX} characters"
         raise ParameterIllegalError("writer_id", name.writer_id, accepted)

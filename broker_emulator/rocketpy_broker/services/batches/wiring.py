@@ -1,4 +1,4 @@
-"""Builds the room of batches. Holds no state."""
+"""Wiring of batches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """Blocks to stage, and batches to commit."""
+    """The services that stage blocks and commit batches."""
 
     staging: StagingService
     commits: BatchService
@@ -30,7 +30,10 @@ class Batches:
 def build(
     context: BrokerContext, topics: TopicConfigManager, flush: FlushServices, appends: AppendService
 ) -> Batches:
-    """Batches of one broker. A batch that was decided before goes on while clients come."""
+    """Builds the batch services of one broker.
+
+    Batches that an earlier run decided are rolled forward while the broker serves clients.
+    """
     config, clock, store = context.config, context.clock, context.store
     ledger = BatchLedger(
         config.config_folder,
@@ -50,7 +53,7 @@ def build(
 
     async def start(scope: TaskScope) -> None:
         await commits.recover(scope.start)
-        # In a log that was cut below the saved place, decisions come again below it.
+        # A log cut below the saved offset gets new decisions below it.
         await saver.save()
         scope.start(commits.run())
 

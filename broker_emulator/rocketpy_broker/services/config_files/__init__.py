@@ -1,1 +1,1 @@
-"""The JSON files below `config/`: read as RocketMQ's, replaced as a whole, with a backup."""
+"""JSON files in `config/`: in RocketMQ's format, each with a backup."""

@@ -1,6 +1,6 @@
-"""DataVersion: how often, and when last, a table of the configuration was changed.
+"""DataVersion of a configuration table: change count and last change time.
 
-It lies in the table's own file, so a crash leaves it as old or as new as the table.
+It is part of the table's own file, so after a crash it is as old as the table.
 Source: DataVersion, docs/design/storage.md section 11.1.
 """
 
@@ -27,7 +27,7 @@ _FIELDS = (
 class DataVersion:
     """The version of one table; `timestamp_ms` since 1970. RocketMQ 4 has no `state_version`.
 
-    `extra` are fields that this broker does not know.
+    `extra` holds fields that this broker does not know.
     """
 
     counter: int = 0
@@ -40,10 +40,10 @@ class DataVersion:
         return replace(self, counter=self.counter + 1, timestamp_ms=now_ms)
 
     def to_json(self) -> dict[str, object]:
-        """`dataVersion` of a file."""
+        """Returns the value of `dataVersion` in a file."""
         return {**self.extra, **encode_fields(_FIELDS, self)}
 
     @classmethod
     def from_json(cls, entry: object) -> DataVersion:
-        """Of a file's `dataVersion`, which may be missing. Raises ValueError."""
+        """Returns the version from a file's `dataVersion`, which may be None. Raises ValueError."""
         return cls(**decode_fields(_FIELDS, entry))

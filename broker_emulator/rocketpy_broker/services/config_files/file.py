@@ -1,9 +1,8 @@
-"""JSON configuration files with a backup, in RocketMQ's shape.
+"""JSON configuration files with a backup, in RocketMQ's format.
 
-A crash while saving leaves the old or the new content. A file that cannot be read is answered by
-its backup: the broken one is kept as `<name>.broken`, and the backup is put in its place. Where
-there is no readable backup the broker does not start, since starting with defaults would wipe the
-table at the next save.
+A crash during a save leaves the old or the new content. A backup replaces an unreadable file, which
+is kept as `<name>.broken`. The broker does not start without a readable file or backup. A start
+with defaults would erase the table at the next save.
 Source: ConfigManager, docs/design/storage.md section 1 (`.bak`) and section 11.1.
 """
 
@@ -26,9 +25,9 @@ Table = TypeVar("Table")
 
 
 class ConfigFile:
-    """One file below `config/`, holding one JSON object.
+    """One file in `config/`, which holds one JSON object.
 
-    `fields` are those that the caller reads, saves, or leaves out on purpose; all others are
+    `fields` are fields that the caller reads, saves, or leaves out on purpose. All other fields are
     written back as they were read.
     """
 
@@ -40,10 +39,10 @@ class ConfigFile:
         self._kept: Mapping[str, object] = {}
 
     def load(self, decode: Callable[[Mapping[str, Any]], Table]) -> Table | None:
-        """What `decode` makes of the content, or of the backup's; None where neither is there.
+        """Returns `decode` of the content or the backup's content; None if neither file exists.
 
-        `decode` raises ValueError for what it cannot use, which counts as broken. Raises
-        ConfigFileError where something is there and nothing can be read.
+        A ValueError of `decode` means that the file is broken. Raises ConfigFileError if a file
+        exists and none can be read.
         """
         problem: str | None = None
         for path in (self.path, self._backup):
@@ -67,7 +66,7 @@ class ConfigFile:
         return None
 
     def _restore(self, text: str, problem: str | None) -> None:
-        """Puts the backup in the file's place, which would else be pushed over it when saving."""
+        """Copies the backup to the file; the next save would else replace it by the bad file."""
         try:
             if problem is not None:
                 durable.move(self.path, self._broken)
@@ -80,9 +79,9 @@ class ConfigFile:
         logger.warning("%s: read from its backup", self.path)
 
     def save(self, content: Mapping[str, object]) -> None:
-        """Replaces the content; a table may be given as its text. Blocks, one call at a time.
+        """Replaces the content; a table may be a TableText. Blocks; one call at a time.
 
-        Raises OSError; the old content is then still there.
+        Raises OSError; then the file keeps the old content.
         """
         durable.replace_encoded(self.path, b"".join(_parts({**self._kept, **content})))
 
@@ -97,7 +96,7 @@ def _parse(text: str) -> Mapping[str, Any]:
 
 
 def _parts(content: Mapping[str, object]) -> Iterator[bytes]:
-    """Yields the text of a file: a field a line, by name, without nulls."""
+    """Yields the text of a file: one field per line, by name, without nulls."""
     fields = {name: content[name] for name in sorted(content) if content[name] is not None}
     if not fields:
         yield b"{}"

@@ -1,9 +1,10 @@
-"""A journal: a file of lines that is added to, and replaced whole when it has grown too long.
+"""Journal file of JSON lines with checksums.
 
-Line: the CRC-32 of what follows as 8 hexadecimal digits, a space, JSON, a line feed. A crash while
-adding leaves a torn tail, which `load` passes over and `append` cuts. A crash while replacing
-leaves the old or the new file. A line that is damaged before the tail is named, and kept apart in
-`<name>.broken`; the others are read. RocketMQ keeps no such files.
+Lines are appended; the file is replaced as a whole when it is too long. Line: CRC-32 of the JSON
+text as 8 hexadecimal digits, a space, JSON, a line feed. A crash during an append leaves a torn
+tail, which `load` skips and `append` cuts. A crash during a replacement leaves the old or the new
+file. `load` logs damaged lines before the tail, keeps a copy of the file as `<name>.broken`, and
+reads the sound lines. RocketMQ has no such files.
 """
 
 from __future__ import annotations
@@ -26,29 +27,29 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True)
 class JournalContent:
-    """The objects of the lines that can be read; `sound_count` of them lie before any damage."""
+    """The objects of all readable lines; `sound_count` of them precede any damage."""
 
     lines: list[dict[str, Any]]
     sound_count: int
 
     @property
     def is_damaged(self) -> bool:
-        """True if lines are missing."""
+        """True if readable lines follow a damaged one."""
         return self.sound_count < len(self.lines)
 
 
 class Journal:
-    """One file. Every line is a JSON object."""
+    """One journal file; every line is a JSON object."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._end = 0
 
     def load(self) -> JournalContent | None:
-        """What the file holds; None where there is none. Blocks.
+        """Returns the content of the file; None if the file does not exist. Blocks.
 
-        Raises ConfigFileError where it cannot be read, or not a line of it can; OSError where what
-        is damaged cannot be kept apart.
+        Raises ConfigFileError if the file or all its lines cannot be read. Raises OSError if the
+        copy of a damaged file cannot be written.
         """
         try:
             data = self.path.read_bytes()
@@ -85,13 +86,13 @@ class Journal:
         return JournalContent(lines, len(lines) if sound_count is None else sound_count)
 
     def append(self, values: Iterable[object]) -> None:
-        """Adds lines to the file, durably. Blocks. Raises OSError; then call it again with them."""
+        """Appends lines durably. Blocks. Raises OSError; then retry with the same lines."""
         data = b"".join(map(_encode, values))
         durable.append_bytes(self.path, data, self._end)
         self._end += len(data)
 
     def replace(self, values: Iterable[object]) -> None:
-        """Let the file hold these lines. Blocks. Raises OSError; the old file is then kept."""
+        """Replaces all lines. Blocks. Raises OSError; then the old file remains."""
         end = 0
         with durable.replacing(self.path) as file:
             for line in map(_encode, values):
@@ -106,7 +107,7 @@ def _encode(value: object) -> bytes:
 
 
 def _decode(line: bytes) -> dict[str, Any] | None:
-    """Returns the object of a line; None where it is not whole."""
+    """Returns the object of a line; None if the line is torn or damaged."""
     digits, text = line[:_CRC_DIGITS], line[_CRC_DIGITS + 1 : -1]
     if not line.endswith(b"\n") or digits != b"%08x" % body_crc(text):
         return None

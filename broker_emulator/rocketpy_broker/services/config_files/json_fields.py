@@ -1,7 +1,7 @@
-"""How a dataclass stands in a configuration file: one table of fields serves both directions.
+"""Conversion between dataclasses and configuration file entries.
 
-Fields that this broker does not know are kept and written back, since another version of RocketMQ
-may need them; what is missing or null gets the dataclass's default. Holds no state.
+Unknown fields are kept and written back, since another version of RocketMQ may need them. A missing
+or null field gets the dataclass's default.
 Source: reader tolerance of fastjson, docs/design/storage.md section 11.1.
 """
 
@@ -16,7 +16,7 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 @dataclass(frozen=True, slots=True)
 class JsonField:
-    """`name` in the file is `attribute` of the dataclass; `parse` raises ValueError."""
+    """A field: `name` in the file, `attribute` of the dataclass; `parse` raises ValueError."""
 
     name: str
     attribute: str
@@ -26,9 +26,9 @@ class JsonField:
 def decode_fields(
     fields: Sequence[JsonField], entry: object, name: str | None = None
 ) -> dict[str, Any]:
-    """Arguments for the dataclass, with the unknown fields under `extra`. Raises ValueError.
+    """Returns the dataclass's arguments; `extra` holds unknown fields. Raises ValueError.
 
-    The field called `name` repeats the key under which the entry stands, and is left out.
+    The field `name` is left out, since it repeats the entry's key.
     """
     rest = dict(as_object(entry))
     if name is not None:
@@ -51,7 +51,7 @@ def encode_fields(fields: Sequence[JsonField], value: object) -> dict[str, objec
 
 
 def as_object(value: object) -> Mapping[str, Any]:
-    """Returns a JSON object; null is an empty one. Raises ValueError."""
+    """Returns a JSON object; null becomes an empty one. Raises ValueError."""
     if value is None:
         return {}
     if isinstance(value, dict):
@@ -65,7 +65,7 @@ def as_texts(value: object) -> Mapping[str, str]:
 
 
 def as_text(value: object) -> str:
-    """Returns a string, or a number or boolean written as one. Raises ValueError."""
+    """Returns a string from a string, number or boolean. Raises ValueError."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
@@ -74,12 +74,12 @@ def as_text(value: object) -> str:
 
 
 def as_long(value: object) -> int:
-    """Returns an integer of 64 bits, or a string that holds one. Raises ValueError."""
+    """Returns a 64-bit integer from a number or a string. Raises ValueError."""
     return _as_int(value, 64)
 
 
 def as_int(value: object) -> int:
-    """Returns an integer of 32 bits, or a string that holds one. Raises ValueError."""
+    """Returns a 32-bit integer from a number or a string. Raises ValueError."""
     return _as_int(value, 32)
 
 
@@ -92,7 +92,7 @@ def _as_int(value: object, bits: int) -> int:
 
 
 def as_bool(value: object) -> bool:
-    """Returns a boolean, or 0, 1, or a string that holds one. Raises ValueError."""
+    """Returns a boolean from a boolean, 0, 1 or a string of one. Raises ValueError."""
     found = _BOOLEANS.get(as_text(value).lower())
     if found is None:
         raise ValueError(f"{_short(value)} stands where true or false should")

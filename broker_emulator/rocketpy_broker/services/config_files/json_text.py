@@ -1,6 +1,7 @@
-"""JSON in fastjson's shape, as RocketMQ writes its configuration. Holds no state.
+"""JSON text in fastjson's layout, as in RocketMQ's configuration files.
 
-A field a line, by name, without nulls; arrays, and maps from queue ids or levels, on one line.
+One field per line, by name, without nulls. Arrays, and maps with queue ids or levels as keys, are
+on one line.
 Source: RemotingSerializable.toJson(true), docs/design/storage.md section 11.1.
 """
 
@@ -9,19 +10,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-# Escapes keep a file readable for everyone, also where a string is no valid Unicode.
+# ASCII with escapes, so that a string of invalid Unicode can be written, too.
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
-# Encoded by one call, for which other threads wait.
+# Keys per encoder call; other threads wait for a call.
 ENCODED_KEYS = 500
 
 
 def name_text(name: str) -> str:
-    """What comes before a field's value."""
+    """Returns the text before a field's value: the quoted name and a colon."""
     return _ENCODER.encode(name) + ":"
 
 
 def field_text(name: str, value: object, line: str) -> str:
-    """Returns a field; `line` begins a line at its indentation."""
+    """Returns the text of a field; `line` is a line feed with its indentation."""
     return name_text(name) + _value_text(value, line)
 
 

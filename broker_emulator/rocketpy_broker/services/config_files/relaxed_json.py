@@ -1,11 +1,11 @@
-"""Reading JSON as RocketMQ writes it and as fastjson tolerates it. Holds no state.
+"""Parser of the relaxed JSON that RocketMQ writes and fastjson accepts.
 
-RocketMQ's files are not strict JSON: keys that are numbers stand unquoted (`{0:10,1:20}`). Strict
-JSON is read by `json`, which is ten times faster; what it refuses is read by a grammar that allows
-exactly what fastjson 1.2.83 was seen to allow more: unquoted integer keys, single quotes, and a
-comma before a closing bracket. A text that is cut, or followed by anything but white space, is
-an error and never a shorter value. (JavaScript and JSON5 readers were tried: they either refuse
-keys that are numbers, or skip what they do not understand.)
+RocketMQ's files are not strict JSON: number keys are unquoted (`{0:10,1:20}`). `json` parses strict
+JSON ten times faster. A grammar parses text that `json` refuses. It allows exactly what fastjson
+1.2.83 was seen to allow in addition: unquoted integer keys, single quotes, and a comma before a
+closing bracket. A text that is cut, or followed by more than white space, is an error and never a
+shorter value. (JavaScript and JSON5 parsers were tried: they refuse number keys, or skip what they
+do not understand.)
 Source: docs/design/storage.md section 11.1.
 """
 
@@ -33,13 +33,13 @@ GRAMMAR = r"""
     NUMBER:  /-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?/
     %ignore /[ \t\r\n\f\x08]+/
 """
-# In single quotes a single one is escaped, and a double one is not; in JSON it is the other way.
+# A single-quoted text escapes single quotes but not double quotes; JSON does the opposite.
 _QUOTES = re.compile(r"""\\.|["]""", re.DOTALL)
 _REQUOTED = {"\\'": "'", '"': '\\"'}
 
 
 class _Values(Transformer[Token, object]):
-    """Turns each rule of the grammar into its Python value."""
+    """A transformer of grammar rules into Python values."""
 
     def number(self, children: list[Token]) -> object:
         return json.loads(children[0])
@@ -84,7 +84,7 @@ def _parser() -> Lark:
 
 
 def loads(text: str) -> object:
-    """Returns the value that `text` holds, keys always as strings. Raises ValueError."""
+    """Returns the value of `text`; all keys are strings. Raises ValueError."""
     try:
         value: object = json.loads(text, parse_constant=_refuse_constant)
     except ValueError:
@@ -102,5 +102,5 @@ def _loads_relaxed(text: str) -> object:
     try:
         return _parser().parse(text)
     except LarkError as error:
-        # Lark's message goes on for lines about what it expected; the place is what helps.
+        # The first line of Lark's message has the place; the rest lists expected tokens.
         raise ValueError(str(error).partition("\n")[0]) from error

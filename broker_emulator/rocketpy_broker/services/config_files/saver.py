@@ -1,13 +1,12 @@
-"""Saving tables in a thread, so that the event loop goes on meanwhile.
+"""Saves of tables in a thread, without blocking the event loop.
 
-A table hands out what is to be saved as a `SavePlan`: a snapshot that is cheap to take, and is
-encoded and written elsewhere. One save of a table runs at a time, and who wants one meanwhile
-shares the next, which takes the table as it is then. So no older content replaces a newer one, and
-changes that come together cost a save or two, not one each. A save goes on when its waiters hang
-up.
+A table returns a `SavePlan`: a snapshot that is cheap to take; the thread encodes and writes it.
+One save of a table runs at a time. Callers that request a save meanwhile share the next one, which
+takes the table as it is then. So older content never replaces newer content, and concurrent changes
+cost a save or two, not one each. A save continues when its waiters are cancelled.
 
-Holds no state on disk. A crash in a save leaves the file as `ConfigFile` or `Journal` say; one
-between two tables leaves one older than the other, which all readers of these files expect.
+A crash in a save leaves the file as described in `ConfigFile` or `Journal`. A crash between the
+saves of two tables leaves one older than the other; all readers of these files expect that.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SavePlan:
-    """One save: `run` blocks and raises OSError; `saved` belongs to the loop, and comes after it.
+    """One save: `run` blocks and raises OSError; then `saved` is called on the event loop.
 
-    After a `run` that has failed nothing is called, and the next plan holds its changes again.
+    After a failed `run`, `saved` is not called, and the next plan contains its changes again.
     """
 
     run: Callable[[], None]
@@ -36,12 +35,12 @@ class SavePlan:
 
 
 class Table(Protocol):
-    """What lives in memory and has a file."""
+    """A table in memory with a file."""
 
     def plan_save(self) -> SavePlan | None:
-        """Returns a save of what is there now; None where the file is up to date.
+        """Returns a save of the present table; None if the file is up to date.
 
-        Another is planned only when the one before has ended.
+        The next call follows the end of this save.
         """
 
 
@@ -56,11 +55,11 @@ class Saver:
 
     @property
     def name(self) -> str:
-        """The table's, for the log."""
+        """The table's name in the log."""
         return type(self._table).__name__
 
     async def save(self) -> None:
-        """Returns when all that had changed before this call is on disk. Raises OSError."""
+        """Waits until all changes before this call are on disk. Raises OSError."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         if not self._is_saving:
@@ -88,7 +87,7 @@ class Saver:
             self._start()
 
     def close(self) -> None:
-        """Waits for a save that is under way, and end the thread."""
+        """Waits for a running save and ends the thread."""
         self._thread.shutdown(wait=True)
 
 
@@ -103,7 +102,7 @@ def _answer(waiters: list[asyncio.Future[None]], error: BaseException | None) ->
 
 
 def save_now(table: Table) -> None:
-    """Saves in this thread, as before there is a loop. Raises OSError."""
+    """Saves in the calling thread, for use without an event loop. Raises OSError."""
     plan = table.plan_save()
     if plan is not None:
         plan.run()
@@ -111,7 +110,7 @@ def save_now(table: Table) -> None:
 
 
 async def save_all(tables: Iterable[SavedTable]) -> None:
-    """Saves each of them. Raises the first OSError, when all have been tried."""
+    """Tries to save each table; raises the first OSError at the end."""
     errors: list[OSError] = []
     for table in tables:
         try:

@@ -1,10 +1,9 @@
-"""A table of named entries in a file of its own, changed by requests.
+"""Table of named entries in its own file, changed by requests.
 
-A change is made to the table's text, the text is saved, and only then the table shows it: what
-readers see has been saved, and a crash takes back only what nobody was told of. Of a large table
-nothing is copied or encoded but what changes. Changes that come while a save runs wait, and share
-the next. What is merely noted shows at once and is saved with the next change or at the next
-interval, so a crash before costs it.
+A change is applied to the table's text, then saved, and only then visible to readers. So a crash
+undoes only changes that no caller was notified of. Only changed entries are copied or encoded.
+Changes during a save wait, and share the next save. Noted entries are visible at once, and saved
+with the next change or at the next interval; a crash before that loses them.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ DATA_VERSION = "dataVersion"
 
 @dataclass(slots=True)
 class _Change(Generic[Entry]):
-    """What becomes of one entry; `refusal` is what `make` has raised."""
+    """A change of one entry; `refusal` is the error of `make`."""
 
     name: str
     make: Callable[[Entry | None], Entry | None]
@@ -34,9 +33,9 @@ class _Change(Generic[Entry]):
 
 
 class ConfigTable(Generic[Entry]):
-    """Entries, which are never changed themselves, by name.
+    """Immutable entries by name.
 
-    In the file they are `field`, beside the data version; `encode` gives the JSON of one.
+    The file holds them in `field`, and the data version. `encode` returns the JSON of an entry.
     """
 
     def __init__(
@@ -48,41 +47,41 @@ class ConfigTable(Generic[Entry]):
         self._entries: dict[str, Entry] = {}
         self.version = DataVersion()
         self.saver = Saver(self)
-        # Called with the names of entries whose changes have been saved, and show.
+        # Called with the names of changed entries when the changes are saved and visible.
         self.on_change: Callable[[Collection[str]], None] = lambda _names: None
-        # The file's other fields, once the entries of these names are gone.
+        # Returns the file's other fields, for a table without the entries of these names.
         self.others_of: Callable[[Collection[str]], Mapping[str, object]] = lambda _gone: {}
         self._changes: list[_Change[Entry]] = []
         self._keeper = TextKeeper(encode)
         self._noted_count = 0
         self._saved_count = 0
-        # Grows with each change that the table shows.
+        # Grows with each visible change.
         self.change_count = 0
 
     @property
     def entries(self) -> Mapping[str, Entry]:
-        """The table as it is now, always the same object."""
+        """The present entries; always the same object."""
         return self._entries
 
     def take_in(self, entries: Mapping[str, Entry]) -> None:
-        """Takes in entries that need not be saved: the file has them, or every start makes them."""
+        """Adds entries without a save: the file has them, or every start creates them."""
         self._entries.update(entries)
         self._keeper.loaded(entries)
         self.change_count += 1
 
     async def change(self, name: str, make: Callable[[Entry | None], Entry | None]) -> None:
-        """Let an entry be what `make` makes of it; None stands for no entry. Durable on return.
+        """Replaces an entry by the result of `make`; None: no entry. Durable on return.
 
-        An entry that equals the old one is no change: no version, and nothing to save for it.
-        `make` may raise BrokerError. Raises that, or OSError; then nothing has changed. The change
-        may yet come when who waits for it is cancelled.
+        An entry that equals the old one is no change: no new version and no save. Raises the
+        BrokerError of `make`, or OSError; then nothing has changed. After a cancellation of the
+        caller, the change may still be made.
         """
         await self.change_all({name: make})
 
     async def change_all(self, makes: Mapping[str, Callable[[Entry | None], Entry | None]]) -> None:
         """Changes several entries in one save, as `change` does.
 
-        Raises the first refusal, by name in the order of `makes`; the others have changed.
+        Raises the first BrokerError in the order of `makes`; the accepted changes remain.
         """
         changes = [_Change(name, make) for name, make in makes.items()]
         self._changes += changes
@@ -92,7 +91,7 @@ class ConfigTable(Generic[Entry]):
                 raise change.refusal
 
     def note(self, entries: Mapping[str, Entry]) -> None:
-        """Takes in entries that may be saved later."""
+        """Adds entries that may be saved later."""
         self._entries.update(entries)
         self._keeper.changed(entries)
         self.change_count += 1
@@ -100,7 +99,7 @@ class ConfigTable(Generic[Entry]):
         self._noted_count += 1
 
     def plan_save(self) -> SavePlan | None:
-        """Returns all changes that wait, and what was noted."""
+        """Returns a save of all waiting changes and noted entries; None if there are none."""
         changes, self._changes = self._changes, []
         changed: dict[str, Entry | None] = {}
         version = self.version
@@ -129,7 +128,7 @@ class ConfigTable(Generic[Entry]):
         def saved() -> None:
             _apply(self._entries, changed)
             self.change_count += 1
-            # Others may have been noted meanwhile.
+            # Entries may have been noted during the save.
             noted = self._noted_count - noted_count
             self.version = version if not noted else version.next(self._clock.now_ms())
             self._saved_count = noted_count

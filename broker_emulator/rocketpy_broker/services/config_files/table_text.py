@@ -1,8 +1,7 @@
-"""The text of a table, of which a save encodes only the entries that have changed.
+"""Text of a table, updated by encoding only the changed entries.
 
-It is kept in blocks of entries by name. A change makes one block again from the texts of its
-entries, and leaves the others. So a change costs the same whatever the size of the table, but for
-joining the blocks and handing them to the disk. Lives in memory: a crash leaves what was saved.
+The text is kept in memory, in blocks of entries by name. A change rebuilds one block from the texts
+of its entries. The table size affects only the join of the blocks and the write to disk.
 """
 
 from __future__ import annotations
@@ -15,27 +14,27 @@ from typing import Generic, TypeVar
 from rocketpy_broker.services.config_files.json_text import field_text
 
 Entry = TypeVar("Entry")
-# A block is split when it has twice as many. So many topics are some 60 kB.
+# A block is split at twice this size. A block of 256 topics has about 60 kB.
 BLOCK_ENTRIES = 256
-# Fields of the table are a line each, two deep in the file.
+# Each field of the table is one line, indented by two tabs.
 _LINE = "\n\t\t"
-# Stands between two entries and nowhere in one: lines in there are deeper, and strings have none.
-# Its quote is the first of the name behind it, so a block lacks the one before its first name.
+# Separates two entries and occurs in none: their lines are indented deeper, and strings have no
+# line feed. Its quote starts the next name, so a block lacks the quote before its first name.
 _BETWEEN = b',\n\t\t"'
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Some entries: their names, sorted, and their texts."""
+    """Some entries: their sorted names, and their texts."""
 
     names: Sequence[str]
     text: bytes
 
 
 class TableText(Generic[Entry]):
-    """A table as it stands in its file. It never changes itself, so a failed save costs nothing.
+    """The text of a table in its file; immutable, so a failed save needs no repair.
 
-    `encode` gives the JSON of one entry.
+    `encode` returns the JSON of an entry.
     """
 
     def __init__(self, encode: Callable[[Entry], object], blocks: Sequence[_Block] = ()) -> None:
@@ -44,13 +43,13 @@ class TableText(Generic[Entry]):
         self._first_names = [block.names[0] for block in blocks]
 
     def with_changes(self, changes: Mapping[str, Entry | None]) -> TableText[Entry]:
-        """Returns the table with these entries, and without those that are None. Encodes no others."""
+        """Returns the table with the changed entries; None removes an entry."""
         by_block: dict[int, dict[str, Entry | None]] = {}
         for name, entry in changes.items():
             number = max(bisect_right(self._first_names, name) - 1, 0)
             by_block.setdefault(number, {})[name] = entry
         blocks = list(self._blocks)
-        # From the last on, since there may be more or fewer blocks behind a changed one.
+        # Last block first, since a change can shift the numbers of later blocks.
         for number in sorted(by_block, reverse=True):
             blocks[number : number + 1] = self._changed(
                 blocks[number : number + 1], by_block[number]
@@ -60,7 +59,7 @@ class TableText(Generic[Entry]):
     def _changed(
         self, old: Sequence[_Block], changes: Mapping[str, Entry | None]
     ) -> Iterator[_Block]:
-        """What comes in the place of a block; of none, if the table is empty."""
+        """Yields the blocks that replace a block; `old` is empty for an empty table."""
         texts: dict[str, bytes] = {}
         for block in old:
             texts.update(zip(block.names, block.text.split(_BETWEEN), strict=True))
@@ -77,7 +76,7 @@ class TableText(Generic[Entry]):
             yield _Block(own, _BETWEEN.join([texts[name] for name in own]))
 
     def parts(self) -> Iterator[bytes]:
-        """Yields the JSON of the table, to be joined."""
+        """Yields the parts of the table's JSON, in order."""
         if not self._blocks:
             yield b"{}"
             return
@@ -90,10 +89,10 @@ class TableText(Generic[Entry]):
 
 
 class TextKeeper(Generic[Entry]):
-    """Keeps the text of a table that changes, and the names that the text does not have yet.
+    """The text of a changing table, and the names of changes that the text lacks.
 
-    Names belong to the loop; `text`, what is left of `loaded`, and what `telling` returns, to the
-    save that runs, if any.
+    Only the event loop uses the names. Only a running save uses `text`, the entries of `loaded`
+    and the function that `telling` returns.
     """
 
     def __init__(self, encode: Callable[[Entry], object]) -> None:
@@ -107,20 +106,20 @@ class TextKeeper(Generic[Entry]):
         return name in self._changed
 
     def loaded(self, entries: Mapping[str, Entry]) -> None:
-        """The table has these from the start; call it before anything changes.
+        """Adds the entries that the table has from the start; called before any change.
 
-        Their text is made by the first save, where no name of a large table holds up the loop.
+        The first save encodes them in its thread, so a large table does not block the event loop.
         """
         self._loaded.update(entries)
 
     def changed(self, names: Iterable[str]) -> None:
-        """The table has other entries of these names now, or none."""
+        """Notes that entries of these names were changed or removed."""
         self._changed.update(names)
 
     def telling(self, entries: Mapping[str, Entry]) -> Callable[[], TableText[Entry]]:
-        """What brings the text up to these entries, and returns it; the caller saves it.
+        """Returns a function that updates the text to these entries and returns it.
 
-        If that never comes to its end, nothing is forgotten: the next one tells it again.
+        The caller saves the text. If the function fails, the next one repeats its changes.
         """
         self._telling |= self._changed
         self._changed.clear()

@@ -1,1 +1,1 @@
-"""Delayed messages: so far the offsets that RocketMQ keeps of them."""
+"""Delayed messages: delay levels, delivery times and their progress."""

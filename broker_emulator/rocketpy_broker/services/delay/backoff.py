@@ -1,7 +1,7 @@
-"""How long a delivery that the store refuses waits before it is tried again, and what it logs.
+"""Backoff of a delivery that the store refuses, and its log lines.
 
-A store that failed refuses until a restart: pauses double, so that trying costs little. One that is
-busy takes more in a moment. The same words are logged once a minute. Lives in memory.
+A failed store refuses until a restart. The pauses double, so that trying costs little. A busy store
+accepts more in a moment. The same words are logged once a minute. The state is in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Backoff:
         self._logged: tuple[str, float] | None = None
 
     def refused(self, error: StoreError) -> int:
-        """How long to wait, as the store has refused."""
+        """Returns the pause after the store refused, in ms."""
         words, now_ms = str(error), self._clock.monotonic_ms()
         if self._logged is None or self._logged[0] != words or now_ms >= self._logged[1]:
             self._logged = words, now_ms + LOG_EVERY_MS
@@ -37,5 +37,5 @@ class Backoff:
         return pause_ms
 
     def succeeded(self) -> None:
-        """Something was delivered, or nothing was due."""
+        """Resets the pause after a delivery, or when nothing was due."""
         self._pause_ms = PAUSE_MS_MIN

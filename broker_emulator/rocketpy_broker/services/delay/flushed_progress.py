@@ -1,8 +1,8 @@
-"""What has been delivered and is in the log, but may not be on disk yet.
+"""Deliveries in the log that may not be on disk yet.
 
-A track is one sequence of deliveries: a delay level, or the timer. Its progress is a row of marks,
-each with the stretch of the log in which its deliveries lie. A mark counts once the disk has that
-stretch; until then a start has to look through the stretch. Lives in memory only.
+A track is one sequence of deliveries: a delay level, or the timer. Its progress is a series of
+marks. Each mark has the log span of its deliveries, and counts once the disk has that span. Until
+then a start must scan the span. The state is in memory only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class _Mark(Generic[Value]):
-    """`value` holds once the log is on disk up to `end`; what it tells of began at `begin`."""
+    """A `value` that holds once the log is on disk up to `end`; its deliveries start at `begin`."""
 
     begin: int
     end: int
@@ -31,30 +31,30 @@ class FlushedProgress(Generic[Value]):
         self._begin: int | None = None
 
     def begin(self, log_end: int) -> None:
-        """From here on the log may have deliveries that no mark tells of yet."""
+        """Notes that the log may have unmarked deliveries from `log_end` on."""
         if self._begin is None:
             self._begin = log_end
 
     @property
     def is_begun(self) -> bool:
-        """True if there may be deliveries that no mark tells of."""
+        """True if there may be deliveries without a mark."""
         return self._begin is not None
 
     def mark(self, log_end: int, value: Value) -> None:
-        """Everything that `value` tells of is in the log by now."""
+        """Adds a mark: all deliveries that `value` covers are in the log."""
         begin = log_end if self._begin is None else self._begin
         self._marks.append(_Mark(begin, log_end, value))
         self._begin = None
 
     def flushed(self, end: int) -> Value | None:
-        """Returns the last mark that is on disk, once; None where there is no new one."""
+        """Returns the last mark that is on disk, once; None if there is no new one."""
         value = None
         while self._marks and self._marks[0].end <= end:
             value = self._marks.popleft().value
         return value
 
     def scan_begin(self, flushed: int) -> int:
-        """From where on the log may have deliveries of which no mark on disk tells."""
+        """Returns the log offset from which deliveries may lack a mark on disk."""
         if self._marks:
             return min(self._marks[0].begin, flushed)
         return flushed if self._begin is None else min(self._begin, flushed)

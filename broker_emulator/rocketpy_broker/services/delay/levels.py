@@ -1,8 +1,8 @@
-"""Delivery of one delay level: the head of its queue, as soon as it is due.
+"""Delivery of one delay level: its queue's head when it is due.
 
 All messages of a level wait equally long, so the first one in the queue is due first. The task
-sleeps until then, and on an empty queue until a message arrives. What cannot be appended now is
-tried again; nothing behind it goes first. Holds no state on disk but its progress.
+sleeps until then, and on an empty queue until a message arrives. An append that fails is retried;
+later messages wait for it. On disk there is only the progress.
 Source: docs/design/storage.md section 13.3.
 """
 
@@ -26,16 +26,16 @@ from rocketpy_broker.store.queues.readers.lookup import UnitRange
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
-# Released in one turn of the loop.
+# Released in one scheduler slot.
 TURN_BYTES = 256 << 10
 TURN_UNITS = 1_000
-# A wall clock that is set forward is noticed within this.
+# A wall clock that is set forward is noticed within this time.
 SLEEP_MS_MAX = 1_000
 IDLE_MS_MAX = 60_000
 
 
 class LevelDelivery:
-    """Delivers one level, for ever."""
+    """A task that delivers one level until stopped."""
 
     def __init__(
         self,
@@ -56,15 +56,15 @@ class LevelDelivery:
         self._progress = progress
         self._held = held
         self._clock = clock
-        # Told of the level's queue, messages and bytes whenever some were delivered.
+        # Called with the level's queue and the counts of messages and bytes after each delivery.
         self.delivered = Listeners[[QueueKey, int, int]]()
-        # Physical offsets of those at the head of the level that have been released.
+        # Physical offsets of messages at the head of the level that have been released.
         self._released: set[int] = set()
-        # Up to which queue offset they have been seen, and since when, in monotonic time.
+        # Queue offsets up to which messages were seen, each with its monotonic time.
         self._seen: deque[tuple[int, float]] = deque()
 
     async def run(self) -> None:
-        """Delivers what is due, when it is due, until the broker stops."""
+        """Delivers messages when they are due, until the broker stops."""
         is_stopping = False
         while not is_stopping:
             try:
@@ -79,7 +79,7 @@ class LevelDelivery:
                 await sleep(self._clock, min(wait_ms, SLEEP_MS_MAX))
 
     async def _step(self) -> float | None:
-        """Releases what is due; return how long to wait, None until something arrives."""
+        """Releases due messages; returns the time to wait, None until a message arrives."""
         offset = self._progress.next_offset(self._level)
         stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + TURN_UNITS)
         if stretch is None:
@@ -93,7 +93,7 @@ class LevelDelivery:
         waiting = np.flatnonzero(is_early & (stretch.sizes > 0))
         end = stretch.begin + int(waiting[0]) if len(waiting) else stretch.end
         if end == stretch.begin:
-            # As long as one behind it is delivered already, only the log tells so.
+            # While a later message is delivered already, only the log shows it.
             if not delivered.any():
                 self._progress.stand(self._level, stretch.begin)
             return float(stretch.tags_codes[0] - now_ms)
@@ -111,10 +111,11 @@ class LevelDelivery:
         return 0
 
     def _is_early(self, stretch: UnitRange, now_ms: int) -> NDArray[np.bool_]:
-        """Which are not due yet.
+        """Returns True for each message that is not due yet.
 
-        Those that a clock ahead of ours has stored wait for their delay from when they were seen
-        here: so they are neither early nor wait until our clock is where that one was.
+        A clock ahead of ours may have stored some messages. They wait for their delay from when
+        they were seen here. So they are not early, and need not wait until our clock reaches that
+        time.
         """
         is_early: NDArray[np.bool_] = stretch.tags_codes > now_ms
         is_far = stretch.tags_codes > now_ms + self._delay_ms
@@ -127,7 +128,7 @@ class LevelDelivery:
         return is_early
 
     def _waited_end(self, stretch: UnitRange) -> int:
-        """Below this queue offset all have waited for their delay, since they were seen."""
+        """Returns a queue offset; below it all messages have waited since they were seen."""
         now_ms = self._clock.monotonic_ms()
         if not self._seen or self._seen[-1][0] < stretch.end:
             self._seen.append((stretch.end, now_ms))

@@ -1,7 +1,7 @@
-"""How far each delay level has been delivered: `config/delayOffset.json`.
+"""Delivery offset of each delay level: `config/delayOffset.json`.
 
-Offsets are kept in memory and saved on schedule and at a clean stop; a crash loses the last
-seconds of progress, so that messages delivered since are delivered again, never left out.
+Offsets are kept in memory, and saved on schedule and at a clean stop. A crash loses the last
+seconds of progress. Messages delivered since are then delivered again, and none is skipped.
 Source: ScheduleMessageService, docs/design/storage.md sections 11.5 and 13.3.
 """
 
@@ -24,13 +24,13 @@ from rocketpy_broker.store.values import QueueKey, QueueRange
 logger = logging.getLogger(__name__)
 DATA_VERSION = "dataVersion"
 TABLE = "offsetTable"
-# delayOffsetUpdateVersionStep: so many updates make one change of the data version.
+# delayOffsetUpdateVersionStep: updates for one change of the data version.
 UPDATES_PER_VERSION = 200
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What delayOffset.json holds."""
+    """The content of delayOffset.json."""
 
     version: DataVersion
     table: dict[int, int]
@@ -57,7 +57,7 @@ class DelayOffsetManager:
         self._is_backup_older = False
 
     def load(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
-        """Reads the file, if there is one, and move offsets that lie outside their queue into it.
+        """Reads the file, if it exists, and moves offsets outside their queue into it.
 
         Raises ConfigFileError.
         """
@@ -73,18 +73,18 @@ class DelayOffsetManager:
                 self.update(level, inside)
 
     def next_offset(self, level: int) -> int:
-        """Where to go on delivering; 0 for a level that never was."""
+        """Returns the offset at which delivery continues; 0 for a new level."""
         return self._table.get(level, 0)
 
     def update(self, level: int, offset: int) -> None:
-        """Everything of `level` below `offset` has been delivered."""
+        """Notes that all messages of `level` below `offset` have been delivered."""
         self._table[level] = offset
         self._updates += 1
         if self._updates % UPDATES_PER_VERSION == 0:
             self._version = self._version.next(self._clock.now_ms())
 
     def plan_save(self) -> SavePlan | None:
-        """Saves what has changed; and once more, so that the backup says no less than the file."""
+        """Returns a save of the changes; once more after that, to bring the backup up to date."""
         updates = self._updates
         is_changed = updates != self._saved_updates
         if not is_changed and not self._is_backup_older:

@@ -1,18 +1,18 @@
-"""The timer messages that are pending: slots by time, in packed integers.
+"""Pending timer messages: slots by time, in packed integers.
 
-A slot has the messages that are due within some time, one second unless delays may be longer than
-three days. Of each message only its due time within the slot and its queue offset are kept, eight
-bytes; a slot takes some 200 bytes more, and there are at most 260,000, whatever the longest delay.
-Two million messages take 16 to 80 MB. A slot is sorted in runs, as they fill and when its time has
-come, so that nothing takes longer than some milliseconds. Nothing here is an object that Python's
-garbage collector would have to visit.
+A slot holds the messages that are due within one second, or longer if delays may exceed three days.
+Each message takes eight bytes: its due time within the slot and its queue offset. A slot takes some
+200 bytes more; there are at most 260,000 slots, whatever the longest delay. Two million messages
+take 16 to 80 MB. A slot is sorted in runs, as they fill and when its time has come. So nothing
+takes longer than some milliseconds. Python's garbage collector has no objects to visit here.
 
-A slot also knows which of its messages are void: those that were cancelled, and older copies of
-those that were rolled. Like RocketMQ's delete units, such marks count within their slot only, and
-are held against the messages' keys when these are due. In RocketMQ a cancelled key is void also for
-messages that are sent behind that; here it is for those that were there, and their rolled copies.
-Marks are sorted in runs as messages are, whoever asks for them: all of a slot may be cancelled.
-Lives in memory only; a start reads it from the timer queue again.
+A slot also knows its void messages: cancelled ones, and older copies of rolled ones. Like
+RocketMQ's delete units, these tombstones apply within their slot only. They are compared with the
+messages' keys when the messages are due. In RocketMQ a cancelled key also voids messages that are
+sent later. Here it voids the messages already present, and their rolled copies. Tombstones are
+sorted in runs as messages are: all of a slot may be cancelled.
+
+The state is in memory only; a start reads it from the timer queue again.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SECOND_MS = 1_000
 SLOTS_MAX = 1 << 18
 OFFSET_BITS = 40
 _OFFSET_MASK = (1 << OFFSET_BITS) - 1
-# Queue offsets whose pending messages are counted together.
+# Bits of a queue offset within a bucket; pending messages are counted by bucket.
 BUCKET_BITS = 10
-# A run of a slot's messages, or marks, is sorted when it has so many.
+# Messages or tombstones of a slot that make a sorted run.
 RUN_COUNT = 1 << 16
 # Voids every message with its key.
 ANY_OFFSET = 1 << 62
@@ -39,16 +39,16 @@ _EMPTY = np.empty(0, np.int64)
 
 
 def key_hash(out_ms: int, key: str) -> int:
-    """Stands for a key among the messages that get out at `out_ms`."""
+    """Returns a number for a key among the messages that get out at `out_ms`."""
     octets = f"{out_ms}\0{key}".encode(errors="replace")
     return int.from_bytes(blake2b(octets, digest_size=8).digest(), "big", signed=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """Which messages of a slot are void: for a key's hash those below a queue offset.
+    """Void messages of a slot: for a key's hash, messages below a queue offset.
 
-    In runs, each of n hashes, sorted, and n queue offsets; of equal hashes the last one counts.
+    Each run has n hashes, sorted, and n queue offsets; of equal hashes the last one counts.
     """
 
     runs: tuple[NDArray[np.int64], ...]
@@ -59,7 +59,7 @@ class Tombstones:
     def have(
         self, hashes: NDArray[np.int64], offsets: NDArray[np.int64], is_rolled: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """True if n messages are void, each by this hash of a key of its own."""
+        """Returns True for each of n messages that is void, by the hash of its key."""
         void: NDArray[np.bool_] = offsets < self._below(hashes)
         void |= is_rolled & (offsets < self._below(~hashes))
         return void
@@ -81,7 +81,7 @@ NOTHING_VOID = Tombstones(())
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Messages that are due, in their order: n queue offsets and n due times in ms."""
+    """Due messages in their order: n queue offsets and n due times in ms."""
 
     offsets: NDArray[np.int64]
     due_ms: NDArray[np.int64]
@@ -89,15 +89,15 @@ class Due:
 
 
 class PendingMessages:
-    """All that is pending: nothing below `low_offset`, most of it due within `delay_ms_max`."""
+    """All pending messages: none below `low_offset`, most of them due within `delay_ms_max`."""
 
     def __init__(self, delay_ms_max: int, low_offset: int = 0) -> None:
         seconds = -(-delay_ms_max // (SLOTS_MAX * SECOND_MS))
         self._slot_ms = max(seconds, 1) * SECOND_MS
-        # By slot: packed messages as they came, sorted runs of them, and marks. A mark has two
-        # numbers: hash of a key, and queue offset below which it voids messages; that rises. That
-        # of a cancelled key has another for its rolled copies, with all bits of the hash turned,
-        # and its own queue offset counts as pending.
+        # By slot: packed messages in order of arrival, sorted runs of them, and tombstones. A
+        # tombstone has two numbers: hash of a key, and queue offset below which it voids messages;
+        # that rises. A cancelled key has a second one for its rolled copies, with all bits of the
+        # hash inverted. The queue offset of the cancel record counts as pending.
         self._fresh: dict[int, bytearray] = {}
         self._runs: dict[int, list[NDArray[np.int64]]] = {}
         self._fresh_marks: dict[int, array[int]] = {}
@@ -129,7 +129,10 @@ class PendingMessages:
         self._count_in(offsets)
 
     def cancel(self, out_ms: int, key: str, offset: int) -> None:
-        """Voids the messages with `key` that get out at `out_ms`; the order lies at `offset`."""
+        """Voids the messages with `key` that get out at `out_ms`.
+
+        The cancel record is at `offset`.
+        """
         hashed = key_hash(out_ms, key)
         number = self._mark(out_ms, [hashed, offset, ~hashed, ANY_OFFSET])
         self._orders.setdefault(number, array("q")).append(offset)
@@ -142,7 +145,7 @@ class PendingMessages:
         self._mark(out_ms, [key_hash(out_ms, key), offset])
 
     def _mark(self, out_ms: int, marks: list[int]) -> int:
-        """Adds marks to the slot of that time; return its number."""
+        """Adds tombstones to the slot of that time; returns the slot's number."""
         number = out_ms // self._slot_ms
         self._slot(number)
         fresh = self._fresh_marks.setdefault(number, array("q"))
@@ -159,7 +162,7 @@ class PendingMessages:
         return fresh
 
     def _seal(self, number: int) -> list[NDArray[np.int64]]:
-        """Sorts what came to the slot; return its runs."""
+        """Sorts the slot's new messages; returns its runs."""
         fresh = self._fresh[number]
         if not fresh:
             return self._runs.get(number, [])
@@ -172,7 +175,7 @@ class PendingMessages:
         return runs
 
     def _seal_marks(self, number: int) -> list[NDArray[np.int64]]:
-        """Sorts what marks came to the slot; return their runs."""
+        """Sorts the slot's new tombstones; returns their runs."""
         fresh = self._fresh_marks.get(number)
         if not fresh:
             return self._mark_runs.get(number, [])
@@ -187,7 +190,7 @@ class PendingMessages:
     # --- Going out ---
 
     def due(self, now_ms: int, count_max: int) -> Due:
-        """Returns the first messages that are due, up to `count_max` and of one slot; maybe none."""
+        """Returns the first due messages, up to `count_max` and of one slot; maybe none."""
         self._close_slots(now_ms)
         begin_ms = self._heap[0] * self._slot_ms if self._heap else now_ms
         if begin_ms >= now_ms:
@@ -200,7 +203,10 @@ class PendingMessages:
         return Due(first[:count] & _OFFSET_MASK, due_ms[:count], tombstones)
 
     def done(self, due: Due) -> None:
-        """All that `due` has, the first of what was due, was released, or is void, or lost."""
+        """Removes the messages of `due`: they were released, are void, or are lost.
+
+        `due` must hold the first due messages.
+        """
         number = self._heap[0]
         last = due.due_ms[-1] - 1 - number * self._slot_ms << OFFSET_BITS | due.offsets[-1]
         runs = [run[int(np.searchsorted(run, last, "right")) :] for run in self._runs[number]]
@@ -208,9 +214,9 @@ class PendingMessages:
         self._count_out(due.offsets)
 
     def first_ms(self, now_ms: int) -> int | None:
-        """No message is due before this time; None where there is none at all.
+        """Returns a time before which no message is due; None if none is pending.
 
-        Exact for messages of a slot whose time has come.
+        It is exact for messages of a slot that has become due.
         """
         self._close_slots(now_ms)
         if not self._heap:
@@ -223,7 +229,7 @@ class PendingMessages:
         return begin_ms + 1 + (min(firsts) >> OFFSET_BITS) if firsts else begin_ms + self._slot_ms
 
     def _close_slots(self, now_ms: int) -> None:
-        """Forgets slots that hold no more messages; their marks count up to their ends."""
+        """Forgets slots without messages; their tombstones count up to the slots' ends."""
         while self._heap:
             number = self._heap[0]
             is_over = (number + 1) * self._slot_ms <= now_ms
@@ -252,7 +258,7 @@ class PendingMessages:
         return found
 
     def offsets(self) -> NDArray[np.int64]:
-        """Returns the queue offsets of all messages, rising, without those that cancel others."""
+        """Returns the queue offsets of all messages, rising, without cancel records."""
         runs = [run for several in self._runs.values() for run in several]
         fresh = [np.frombuffer(some, np.int64) for some in self._fresh.values()]
         return np.sort(np.concatenate([_EMPTY, *runs, *fresh]) & _OFFSET_MASK)
@@ -260,7 +266,10 @@ class PendingMessages:
     # --- The lowest one ---
 
     def low_offset(self, read_offset: int) -> int:
-        """Nothing below is pending; `read_offset` is where reading goes on."""
+        """Returns a queue offset below which nothing is pending.
+
+        Reading continues at `read_offset`.
+        """
         last = read_offset >> BUCKET_BITS
         if not self._counts:
             self._low_bucket = last

@@ -1,11 +1,12 @@
-"""How far waiting messages have been delivered, in memory and on disk.
+"""Delivery progress of waiting messages, in memory and on disk.
 
-Progress is saved only as far as what was delivered is on disk, at intervals: a crash leaves it some
-seconds old. What has been delivered since says so itself (`store.numbered`), so a start reads the
-log from where no saved progress tells of it, not even a backup, and delivers nothing twice. That
-place, and the timer messages' progress, are `config/deliveryLog.json`; a store that RocketMQ had in
-the meantime has none of our records behind it. A clean stop saves all progress of levels as
-RocketMQ expects it in `config/delayOffset.json`.
+Progress is saved at intervals, up to the deliveries that are on disk. After a crash it is some
+seconds old. Delivered records name the record that waited (`store.numbered`). So a start reads the
+log from where no saved progress covers it, not even a backup. It delivers nothing twice.
+
+`config/deliveryLog.json` holds that log offset and the timer messages' progress. If RocketMQ used
+the store in the meantime, none of our records follow that offset. A clean stop saves the progress
+of all levels as RocketMQ expects it, in `config/delayOffset.json`.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 
 LOG_OFFSET = "logOffset"
 TIMER = "timer"
-# A start reads no more of the log than this, and what was written between two saves.
+# Most bytes of the log that a start reads, besides the bytes written between two saves.
 MARK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What deliveryLog.json holds."""
+    """The content of deliveryLog.json."""
 
     log_offset: int
     timer: SavedTimer | None
@@ -64,19 +65,21 @@ class DeliveryProgress:
         self._timer_saved = SavedTimer(TimerPosition(0, 0, 0), (None,))
         self._is_timer_dirty = False
         self._marked = 0
-        # The file of offsets tells of all deliveries before this, but for what tracks say.
+        # The file of offsets covers all deliveries before this offset, except where tracks say
+        # otherwise.
         self._told = 0
         self._kept: dict[int, int] = {}
         self._delivered: NDArray[np.int64] = np.empty(0, np.int64)
 
     def load(self, checkpoint: TimerCheckpoint | None, *, is_timed: bool) -> TimerPosition:
-        """Finds what was delivered since the last save; `checkpoint` is what timercheck holds.
+        """Finds the deliveries since the last save and returns the timer's position.
 
-        Where nothing says how far the log reached then, none of our deliveries is in it. Returns
-        where timer messages go on. Raises ConfigFileError, OSError.
+        `checkpoint` is the content of timercheck. If no file has the log's length at the last save,
+        none of our deliveries is in the log. Raises ConfigFileError, OSError.
         """
         self._offsets.load(self._store.range_of)
-        # What was moved back has to stay there: by the next start its queue may be as long again.
+        # Offsets that were moved back must stay there: at the next start their queue may be as long
+        # again.
         save_now(self._offsets)
         positions = self._store.positions()
         loaded = self._file.load(_Loaded.from_json)
@@ -91,13 +94,13 @@ class DeliveryProgress:
             or checkpoint not in saved.checkpoints
             or (begin, timer) != (given, saved.position)
         ):
-            # A log that was cut below the places may be longer than that by the next start.
+            # A log cut below these offsets may be longer than that at the next start.
             self._save(begin, self._timer_saved)
         self._marked = max(begin, positions.log_begin)
         self._told = self._marked
         if is_timed or timer.pending_offset < timer_bounds.max_offset:
-            # Until the timer has read on, only the log tells what it has delivered. Where there is
-            # no timer now, that is for a start that has one again.
+            # Until the timer has read further, only the log shows its deliveries. Without a timer
+            # now, this serves a later start that has one again.
             self._timer.begin(self._marked)
         for level in range(1, LEVELS_MAX + 1):
             self._levels[level].begin(self._marked)
@@ -106,48 +109,48 @@ class DeliveryProgress:
         return timer
 
     def is_delivered(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these waiting records have been delivered since the last save."""
+        """Returns True for each of these records that was delivered since the last save."""
         found: NDArray[np.bool_] = np.isin(physical_offsets, self._delivered)
         return found
 
     def next_offset(self, level: int) -> int:
-        """Where delivering `level` goes on."""
+        """Returns the offset at which delivery of `level` continues."""
         return self._next.get(level, self._offsets.next_offset(level))
 
     def begin(self, level: int) -> None:
-        """What is appended from now on may be messages of `level`, until it has moved."""
+        """Notes that records appended from now on may be deliveries of `level`, until it moves."""
         self._levels[level].begin(self._store.positions().log_end)
 
     def move(self, level: int, offset: int) -> None:
-        """Everything of `level` below `offset` is delivered, and in the log by now."""
+        """Notes that all messages of `level` below `offset` are delivered and in the log."""
         self._next[level] = offset
         self._levels[level].mark(self._store.positions().log_end, offset)
 
     def stand(self, level: int, offset: int) -> None:
-        """No message of `level` at or behind `offset` is delivered."""
+        """Notes that no message of `level` at or after `offset` is delivered."""
         if self._levels[level].is_begun:
             self.move(level, offset)
 
     def keep(self, track: int, physical_offset: int | None) -> None:
-        """Let cleaning leave the log alone from the first message that waits on a track."""
+        """Protects the log from cleaning, from the first message that waits on a track."""
         self._kept[track] = NOTHING_NEEDED if physical_offset is None else physical_offset
         self._store.waiting_from = min(self._kept.values())
 
     def begin_timer(self) -> None:
-        """What is appended from now on may be timer messages, until they have moved."""
+        """Notes that records appended from now on may be timer deliveries, until it moves."""
         self._timer.begin(self._store.positions().log_end)
 
     def move_timer(self, position: TimerPosition) -> None:
-        """`position` tells of all that has been delivered, which is in the log by now."""
+        """Notes that `position` covers all deliveries, which are in the log."""
         self._timer.mark(self._store.positions().log_end, position)
 
     def accept(self, *checkpoints: TimerCheckpoint | None) -> None:
-        """The timer's position belongs to each of these contents of timercheck."""
+        """Binds the timer's position to each of these contents of timercheck."""
         self._timer_saved = SavedTimer(self._timer_saved.position, checkpoints)
         self._is_timer_dirty = True
 
     def plan_save(self) -> SavePlan | None:
-        """Saves what is delivered and on disk, and from where on the log has to tell of more."""
+        """Returns a save of the deliveries on disk, and of where the next start's scan begins."""
         flushed = self._store.flushed_end
         begin = self._take_marks(flushed)
         plan = self._offsets.plan_save()
@@ -155,7 +158,7 @@ class DeliveryProgress:
         if plan is None and timer is None and begin - self._marked < MARK_BYTES:
             return None
         saving = self._timer_saved
-        # What the file says now is what its backup will say.
+        # The file's present content becomes its backup.
         mark = begin if plan is None else min(begin, self._told)
 
         def run() -> None:
@@ -173,7 +176,7 @@ class DeliveryProgress:
         return SavePlan(run, saved)
 
     def _take_marks(self, flushed: int) -> int:
-        """Takes over what is on disk; return where the log may have deliveries beyond that."""
+        """Takes in progress that is on disk; returns the first log offset that it may not cover."""
         begin = flushed
         for level, track in self._levels.items():
             offset = track.flushed(flushed)

@@ -1,8 +1,8 @@
-"""Taking back a message before its delivery time.
+"""Recall of a message before its delivery time.
 
-A message that waits has a handle, which names its topic, this broker, its time and its unique key.
-A recall appends an order to cancel it to the timer queue, as RocketMQ does, so that either broker
-obeys it. Whether the message was still there is not said. Holds no state.
+A waiting message has a handle. It names the message's topic, this broker, its time and its unique
+key. A recall appends a cancel record to the timer queue, as RocketMQ does, so that either broker
+obeys it. The answer does not say whether the message was still waiting.
 Source: docs/design/broker_behaviour.md sections 1.7 and 8.
 """
 
@@ -37,7 +37,7 @@ RECALL_TAG = "_RECALL_TAG_"
 
 
 class RecallService:
-    """Takes back messages that wait for their delivery time."""
+    """The service that recalls messages which wait for their delivery time."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RecallService:
         self._clock = clock
 
     async def recall(self, topic: str, recall_handle: str) -> str:
-        """Cancels the message that the handle names; return its unique key when that is certain.
+        """Cancels the message of the handle and returns its unique key; durable on return.
 
         Raises PermissionDeniedError, StoreClosedError, StoreBusyError, TopicNotExistError,
         RecallIllegalError, TimerRefusedError, FlushTimeoutError.

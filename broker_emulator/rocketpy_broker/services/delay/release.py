@@ -1,8 +1,7 @@
-"""Releasing waiting messages: each is appended as what it really is, to its topic and queue.
+"""Release of waiting messages to their real topics and queues.
 
-A released record names the one that waited (`store.numbered`), so that one crash later it is known
-to be delivered. The properties stay, with the level or time in them, as RocketMQ leaves them.
-Holds no state but what was found at the start.
+A released record names the record that waited (`store.numbered`). So a start after a crash finds
+that it is delivered. The properties stay, with the level or time in them, as RocketMQ leaves them.
 Source: docs/design/storage.md sections 13.4 and 13.6.
 """
 
@@ -41,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 
 class DelayRelease:
-    """Appends waiting messages to their real queues."""
+    """The service that appends waiting messages to their real queues."""
 
     def __init__(
         self,
@@ -55,10 +54,11 @@ class DelayRelease:
         self._topics = topics
         self._group_commit = group_commit
         self._progress = progress
-        # One topic may have waited in many queues, and each turn has some of all.
+        # Messages of one topic may wait in many queues, and each scheduler slot releases some of
+        # all.
         self._seldom = LogThrottle(clock)
         self._dropped_count = 0
-        # Told of a topic, and the messages for it that waited and were appended now.
+        # Called with a topic and its waiting messages that were appended now.
         self.released = Listeners[[str, RecordBlock]]()
 
     async def release(
@@ -67,10 +67,11 @@ class DelayRelease:
         released: set[int],
         strings_of: Callable[[RecordBlock], pa.BinaryArray] = properties_strings,
     ) -> None:
-        """Appends what of the block is not delivered yet; others have their turn in between.
+        """Appends the undelivered messages of the block; other work runs in between.
 
-        `released` are the physical offsets of those that have been, for a call that is made again,
-        maybe with more; `strings_of` makes the properties. Raises StoreClosedError, StoreBusyError.
+        `released` are the physical offsets of messages that were released already. A repeated call
+        passes them again, perhaps with more. `strings_of` makes the properties. Raises
+        StoreClosedError, StoreBusyError.
         """
         origins = block.header["physical_offset"].astype(np.int64)
         wanted = ~self._progress.is_delivered(origins)
@@ -78,7 +79,7 @@ class DelayRelease:
             wanted &= ~np.isin(origins, [*released])
         try:
             for queue, part in _by_real_queue(block.filter(wanted)):
-                # What was read took its time, too.
+                # Reading the block took time, too.
                 await take_slot()
                 await self._group_commit.large_writes.over()
                 self._append(queue, part, strings_of)
@@ -97,7 +98,7 @@ class DelayRelease:
             self._drop(queue.topic, len(waiting))
             return
         origins = waiting.header["physical_offset"].astype(np.int64)
-        # A topic that was deleted has taken them along, also when there is one of its name again.
+        # A deleted topic removed its messages, even if a recreated topic has its name.
         deleted = origins < self._store.deleted_below(queue.topic)
         if deleted.any():
             waiting, origins = waiting.filter(~deleted), origins[~deleted]
@@ -134,7 +135,10 @@ class DelayRelease:
 
 
 def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]:
-    """Yields the records of each real topic and queue, in their order. Those without one are dropped."""
+    """Yields the records of each real topic and queue, in their order.
+
+    Records without a real topic and queue are dropped.
+    """
     topics, ids = property_column(block, REAL_TOPIC), property_column(block, REAL_QUEUE_ID)
     good = pc.and_(topics.is_valid(), pc.match_substring_regex(ids, "^[0-9]{1,9}$"))
     good = good.fill_null(False).to_numpy(zero_copy_only=False)

@@ -1,8 +1,8 @@
-"""How messages with a delay level or a delivery time are stored until they are due.
+"""Stored form of messages with a delay level or a delivery time.
 
-A block of them becomes one of SCHEDULE_TOPIC_XXXX, queue level - 1, or of the timer topic, with the
-real topic and queue in REAL_TOPIC and REAL_QID: RocketMQ's own form, so that its broker delivers
-them, too. Holds no state.
+A block of them goes to SCHEDULE_TOPIC_XXXX, queue level - 1, or to the timer topic. REAL_TOPIC and
+REAL_QID hold the real topic and queue. That is RocketMQ's own form, so its broker delivers the
+messages, too.
 Source: docs/design/storage.md sections 13.2 and 13.5.
 """
 
@@ -49,18 +49,18 @@ from rocketpy_proto.record.properties import (
 TIMER_OUT_MS = "TIMER_OUT_MS"
 TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
 TIMER_NAMES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
-# RocketMQ's timer counts in this; its messages get out one of these before they are due.
+# The unit of RocketMQ's timer; TIMER_OUT_MS is up to one unit before the delivery time.
 PRECISION_MS = 1_000
-# A delivered record gets its topic back, TIMER_DEQUEUE_MS and a count of rolls.
+# A delivered record gains its topic, TIMER_DEQUEUE_MS and a count of rolls.
 DELIVERED_BYTES = 64
 _NO_TIME = -1
 
 
 @dataclass(frozen=True, slots=True)
 class TimerLimits:
-    """Which messages with a delivery time are taken: how far ahead, and how many may wait.
+    """Limits for messages with a delivery time: the longest delay, and how many may wait.
 
-    `waiting_count` says how many do; it is off by what is being appended.
+    `waiting_count` returns how many wait; it does not count appends in progress.
     """
 
     is_enabled: bool
@@ -70,7 +70,7 @@ class TimerLimits:
 
 
 class DelaySchedule:
-    """Turns blocks into waiting ones."""
+    """A converter of blocks to their waiting form."""
 
     def __init__(
         self, levels: DelayLevels, clock: Clock, timer: TimerLimits, segment_bytes: int
@@ -83,12 +83,13 @@ class DelaySchedule:
     def placed(
         self, queue: QueueKey, block: RecordBlock, *, is_accepted: bool = False
     ) -> tuple[QueueKey, RecordBlock]:
-        """Where the block has to wait and in which form; itself where it need not wait.
+        """Returns the queue and form in which the block waits; the block itself if it does not.
 
-        All records of a block wait alike: for one level, or for times. Of a block that was accepted
-        before, what cancels too late goes to the timer, for which it is over, and times may lie too
-        far ahead by now, as of a clock that was set back; it needs room for one message, and waits
-        for a start with a timer where there is none. Raises RecordIllegalError, TimerRefusedError.
+        All records of a block wait alike: for one level, or for times. Special rules hold for a
+        block that was accepted before. A cancel record that is too late goes to the timer, which
+        ignores it. Times may be too far ahead, for example after the clock was set back. The block
+        needs space for one message only. Without a timer it waits for a start that has one. Raises
+        RecordIllegalError, TimerRefusedError.
         """
         levels = self._levels.of(block)
         level = int(levels[0])
@@ -97,7 +98,7 @@ class DelaySchedule:
                 raise RecordIllegalError(
                     "a block holds messages of several delay levels; send a block for each level"
                 )
-            # They were one, the highest, while there were fewer levels.
+            # With fewer levels, these were all the highest level.
             level = self._levels.longest(levels)
         try:
             if level > 0:
@@ -111,7 +112,7 @@ class DelaySchedule:
         return place, waiting
 
     def _check_fits(self, topic: str, waiting: RecordBlock) -> None:
-        """Raises RecordIllegalError for what would have no room in the log when it is delivered."""
+        """Raises RecordIllegalError for a record that would not fit the log on delivery."""
         largest = int(waiting.sizes.max()) + len(topic) + DELIVERED_BYTES
         if largest + BLANK_BYTES > self._segment_bytes:
             raise RecordIllegalError(
@@ -168,7 +169,7 @@ class DelaySchedule:
             raise TimerNotEnabledError
 
     def _check_room(self, count: int, *, is_accepted: bool) -> None:
-        """Of what was accepted a whole block may need more room than there is by now."""
+        """Raises TimerFullError if too many messages wait; an accepted block counts as one."""
         waiting_count = self._timer.waiting_count()
         if waiting_count + (1 if is_accepted else count) > self._timer.pending_max:
             raise TimerFullError(waiting_count, count, self._timer.pending_max)
@@ -180,7 +181,7 @@ def _cancels(block: RecordBlock) -> bool:
 
 
 def with_real_queue(strings: pa.BinaryArray, queue: QueueKey, block: RecordBlock) -> pa.BinaryArray:
-    """Properties that tell where the block's messages, which wait, go in the end."""
+    """Returns the properties with the real topic and queue of the block's messages."""
     strings = with_property(strings, REAL_TOPIC, queue.topic)
     if queue.queue_id != OWN_QUEUES:
         return with_property(strings, REAL_QUEUE_ID, str(queue.queue_id))
@@ -189,11 +190,11 @@ def with_real_queue(strings: pa.BinaryArray, queue: QueueKey, block: RecordBlock
 
 
 def _delivery_times(block: RecordBlock, now_ms: int) -> NDArray[np.int64]:
-    """When each record is to be delivered, wall time in ms; _NO_TIME for those that do not wait.
+    """Returns each record's delivery time, wall time in ms; _NO_TIME if it does not wait.
 
-    One that has waited before, as TIMER_OUT_MS tells, does not wait again.
+    A record with TIMER_OUT_MS has waited before and does not wait again.
 
-    Raises RecordIllegalError for a time that is no number.
+    Raises RecordIllegalError for a time that is not a number.
     """
     seconds, delays, times = (_numbers(block, name) for name in TIMER_NAMES)
     after_seconds = pc.add(pc.multiply(seconds, 1_000), now_ms)

@@ -1,4 +1,4 @@
-"""Builds the room of delayed messages. Holds no state."""
+"""Wiring of delayed messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpointFile
 
 @dataclass(frozen=True, slots=True)
 class Delay:
-    """Messages that wait: into which form they are put, and how far they have been delivered."""
+    """The parts that store, deliver and recall waiting messages."""
 
     release: DelayRelease
     schedule: DelaySchedule
@@ -37,7 +37,10 @@ class Delay:
 
 
 def _delays_ms(levels: DelayLevels) -> list[int]:
-    """Of every queue of the schedule topic: where levels were taken away, some still wait."""
+    """Returns the delay of each queue of the schedule topic.
+
+    Messages of a removed level may still wait; they get the delay of the last level.
+    """
     missing = LEVELS_MAX - levels.level_max
     return [*levels.delays_ms, *[levels.delays_ms[-1]] * missing]
 
@@ -48,7 +51,7 @@ def build(
     flush: FlushServices,
     long_polling: LongPolling,
 ) -> Delay:
-    """Delayed messages of one broker. They are delivered while it serves."""
+    """Builds the delayed messages of one broker; they are delivered while it serves."""
     config, clock, store, lifecycle = (
         context.config,
         context.clock,
@@ -78,7 +81,7 @@ def build(
             scope.start(timer.run())
 
     def close() -> None:
-        # What a failed flush has left is never flushed again.
+        # Bytes that a failed flush left are never flushed again.
         if not store.is_sealed:
             flush_now(store)
         save_now(progress)

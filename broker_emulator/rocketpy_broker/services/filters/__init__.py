@@ -1,1 +1,1 @@
-"""Filters of pulls: what their expressions mean, and which records of a block match."""
+"""Filters of pulls: parser and evaluation of their expressions."""

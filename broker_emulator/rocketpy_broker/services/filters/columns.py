@@ -1,7 +1,7 @@
-"""The values that parts of an expression have in a block: a string, a number or a truth each.
+"""Values of an expression's parts in a block: strings, numbers or truths.
 
-Values of literals have one row, which stands for all. What is found out about a property's strings
-is kept for as long as the block is looked at. State: only that.
+The value of a literal has one row for all records. State: the numbers found in a property's
+strings, kept while the block is evaluated.
 Source: docs/design/broker_behaviour.md section 3.3.
 """
 
@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from rocketpy_broker.services.filters.expressions import Number, NumberType
 from rocketpy_broker.services.filters.numbers import Numbers, numbers_of
 
-# What a row's condition yields; tables in `evaluation` are indexed by these.
+# Results of a condition in a row; they index the tables in `evaluation`.
 FALSE, TRUE, NULL, ERROR = range(4)
 Truths: TypeAlias = NDArray[np.uint8]
 
 
 class Strings:
-    """Strings, null where a message has no such property."""
+    """The strings of a property; null where a message has no such property."""
 
     def __init__(self, strings: pa.StringArray) -> None:
         self.array = strings
@@ -36,12 +36,12 @@ class Strings:
 
     @cached_property
     def is_null(self) -> NDArray[np.bool_]:
-        """Where there is none."""
+        """True for each row without a string."""
         mask: NDArray[np.bool_] = self.array.is_null().to_numpy(zero_copy_only=False)
         return mask
 
     def numbers(self, kind: NumberType) -> Numbers:
-        """As numbers of a type."""
+        """Returns the strings as numbers of a type."""
         found = self._numbers.get(kind)
         if found is None:
             found = self._numbers[kind] = numbers_of(self.array, kind)
@@ -57,7 +57,7 @@ def truths(value: int) -> Truths:
 
 
 def select(where: NDArray[np.bool_], then: Truths | int, otherwise: Truths | int) -> Truths:
-    """Returns the one truth where something is so, the other one elsewhere."""
+    """Returns `then` in rows where `where` is True, `otherwise` in other rows."""
     chosen: Truths = np.where(where, _typed(then), _typed(otherwise))
     return chosen
 
@@ -67,7 +67,7 @@ def _typed(value: Truths | int) -> Truths | np.uint8:
 
 
 def states(value: Value) -> Truths:
-    """NULL or ERROR where a value is that, and TRUE where there is one."""
+    """Returns NULL or ERROR for rows that are so, TRUE for rows with a value."""
     if isinstance(value, Number):
         return truths(TRUE)
     if isinstance(value, Strings):

@@ -1,8 +1,8 @@
-"""What an expression yields in each record of a block, without a loop over records.
+"""Evaluation of an expression for all records of a block.
 
-Each part is evaluated for all rows at once. Rows differ in NULL and in errors, which are two more
-truths beside TRUE and FALSE. Where RocketMQ leaves out a right operand that cannot change the
-result, that row's error is left out here, too. Holds no state.
+There is no loop over records: each part is evaluated for all rows at once. NULL and ERROR are two
+more truths beside TRUE and FALSE. RocketMQ does not evaluate a right operand that cannot change the
+result; such an operand's error is ignored here, too.
 Source: docs/design/broker_behaviour.md section 3.3.
 """
 
@@ -54,7 +54,7 @@ Compare = Callable[[Scale, Scale], NDArray[np.bool_]]
 Mask = NDArray[np.bool_]
 _TRUTHS = {False: FALSE, True: TRUE, None: NULL}
 _NOT = np.array([TRUE, FALSE, NULL, ERROR], np.uint8)
-# By the left operand, and by the right one.
+# Indexed by the left operand, then the right one.
 _AND = np.array(
     [
         [FALSE, FALSE, FALSE, FALSE],
@@ -87,7 +87,7 @@ _SEARCH: Mapping[Search, Callable[[pa.StringArray, str], pa.BooleanArray]] = {
 
 
 def condition(expression: Expression, properties: Properties) -> Truths:
-    """What a condition yields; one row stands for all where all are the same."""
+    """Returns a condition's truths; a single row if all rows are the same."""
     result: Truths
     match expression:
         case AllOf(operands):
@@ -116,7 +116,7 @@ def condition(expression: Expression, properties: Properties) -> Truths:
 
 
 def value_of(expression: Expression, properties: Properties) -> Value:
-    """What any part of an expression yields."""
+    """Returns the value of any part of an expression."""
     match expression:
         case Property(name):
             return properties[name]
@@ -140,7 +140,7 @@ def _negated(value: Value) -> Value:
 def _folded(
     table: Truths, deciding: int, operands: tuple[Expression, ...], properties: Properties
 ) -> Truths:
-    """Operands from left to right, until all rows are decided."""
+    """Combines operands from left to right until all rows are decided."""
     result = condition(operands[0], properties)
     for operand in operands[1:]:
         if (result == deciding).all():
@@ -150,7 +150,7 @@ def _folded(
 
 
 def _equal(left: Value, right: Value) -> Truths:
-    """Returns both NULL: TRUE; the left one: NULL; the right one: FALSE."""
+    """Returns the truths of `=`: TRUE if both are NULL, NULL if left is, FALSE if right is."""
     mine, theirs = states(left), states(right)
     result = select(theirs == NULL, FALSE, _same(left, right))
     result = select(mine == NULL, select(theirs == NULL, TRUE, NULL), result)
@@ -158,7 +158,10 @@ def _equal(left: Value, right: Value) -> Truths:
 
 
 def _same(left: Value, right: Value) -> Truths:
-    """True if values that are there are the same; or an error, where they cannot be compared."""
+    """Returns TRUE for rows with equal values, ERROR for values that cannot be compared.
+
+    It ignores NULL and ERROR in the operands.
+    """
     result: Truths
     match left, right:
         case Strings(), Strings():
@@ -176,7 +179,7 @@ def _same(left: Value, right: Value) -> Truths:
 
 
 def _ordered(compare: Compare, left: Value, right: Value) -> Truths:
-    """NULL or an error decides, that of the left one first."""
+    """Returns the truths of an order; NULL or ERROR of the left operand decides, then the right."""
     mine, theirs = states(left), states(right)
     result = truths(NULL)
     if not isinstance(left, np.ndarray) and not isinstance(right, np.ndarray):
@@ -185,7 +188,10 @@ def _ordered(compare: Compare, left: Value, right: Value) -> Truths:
 
 
 def _compared(compare: Compare, left: Strings | Number, right: Strings | Number) -> Truths:
-    """As numbers of the one's type, of the wider type, or, of two strings, as doubles."""
+    """Compares two values as numbers.
+
+    Their type is the type of the one number, the wider type of two, or double for two strings.
+    """
     kind = NumberType.DOUBLE
     if isinstance(left, Number):
         kind = wider(left, right) if isinstance(right, Number) else left.type
@@ -213,7 +219,7 @@ def _of_one_length(left: Strings, right: Strings) -> tuple[pa.StringArray, pa.St
 
 
 def _searched(expression: Searched, properties: Properties) -> Truths:
-    """FALSE for whatever is no string, also if negated. An empty text is looked for nowhere."""
+    """Returns FALSE for values that are no strings, also if negated, and for an empty text."""
     if not expression.text:
         return truths(FALSE)
     value = value_of(expression.operand, properties)

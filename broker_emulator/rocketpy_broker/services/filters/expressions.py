@@ -1,7 +1,7 @@
-"""What an SQL92 expression consists of. Plain values, no state.
+"""The parts of an SQL92 expression.
 
-Each class is one operation of docs/design/broker_behaviour.md section 3; `evaluation` says what it yields.
-What SQL writes in two ways is one class here: `a IS NULL` is `Equal(a, Truth(None))`, `a NOT IN` is
+Each class is an operation of docs/design/broker_behaviour.md section 3; `evaluation` evaluates it.
+Equivalent forms of SQL are one class: `a IS NULL` is `Equal(a, Truth(None))`, `a NOT IN` is
 `Not(OneOf)`, and BETWEEN is two `Ordered`.
 """
 
@@ -16,7 +16,7 @@ INT32_MAX, INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
 
 
 class NumberType(Enum):
-    """The types of numbers, each wider than the one before."""
+    """The types of numbers, from the narrowest to the widest."""
 
     INT32 = auto()
     INT64 = auto()
@@ -24,7 +24,7 @@ class NumberType(Enum):
 
 
 class Operator(Enum):
-    """How an order is asked for."""
+    """The comparison operators of an order."""
 
     LESS = "<"
     LESS_OR_EQUAL = "<="
@@ -33,7 +33,7 @@ class Operator(Enum):
 
 
 class Search(Enum):
-    """Where in a text another one is looked for."""
+    """The positions of a searched text in a string."""
 
     CONTAINS = auto()
     STARTSWITH = auto()
@@ -56,18 +56,18 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number, as a literal or a negated one."""
+    """A number literal, possibly negated."""
 
     value: int | float
     type: NumberType
 
     @classmethod
     def of_integer(cls, value: int) -> Number:
-        """Returns an integer has the smaller type that holds it."""
+        """Returns an integer of the narrower type that holds it."""
         return cls(value, NumberType.INT32 if value <= INT32_MAX else NumberType.INT64)
 
     def negated(self) -> Number:
-        """Of the same type."""
+        """Returns the negated number of the same type."""
         return Number(-self.value, self.type)
 
 
@@ -80,14 +80,14 @@ class Truth:
 
 @dataclass(frozen=True, slots=True)
 class Negation:
-    """`-x`: of a number the negated one, of anything else NULL."""
+    """`-x`: a negated number, or NULL for any other value."""
 
     operand: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A property that stands where a condition is asked for."""
+    """A property in the place of a condition."""
 
     operand: Property
 
@@ -163,14 +163,14 @@ Expression: TypeAlias = Union[  # noqa: UP007 (classes above name it before it i
     OneOf,
     Searched,
 ]
-# What is written as one token.
+# Expressions of one token.
 LITERALS = (Text, Number, Truth)
-# What gives TRUE, FALSE or NULL.
+# Expressions with the value TRUE, FALSE or NULL.
 CONDITIONS = (Truth, Condition, Not, AllOf, AnyOf, Equal, Ordered, OneOf, Searched)
 
 
 def parts_of(expression: Expression) -> Iterator[Expression]:
-    """Yields the expression, and every one that it consists of."""
+    """Yields the expression and all its parts."""
     yield expression
     match expression:
         case AllOf(operands) | AnyOf(operands):

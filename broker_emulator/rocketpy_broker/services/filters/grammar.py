@@ -1,22 +1,22 @@
-r"""The grammar of SQL92 expressions, for the parser generator. Holds no state.
+r"""The grammar of SQL92 expressions, for the parser generator.
 
-Tokens are found without regard to what could follow, the longest first. NOT binds tighter than any
-comparison. What stands behind a complete expression is an error, where RocketMQ passes over it.
+The lexer ignores the context and takes the longest token. NOT binds tighter than any comparison.
+Text after a complete expression is an error; RocketMQ ignores it.
 
-A line comment needs the end of its line. Whether that is there is looked for once, not again and
-again for the second and third of many hyphens, where it is missing as well.
+A line comment needs the end of its line. The lexer searches for it only at the first of several
+hyphens, not again for each of them.
 Source: docs/design/broker_behaviour.md sections 3.1, 3.2 and 3.5.
 """
 
 from __future__ import annotations
 
-# By which name the grammar knows a keyword; those with an underscore tell nothing but themselves.
+# The terminal of each keyword. The parser drops terminals with an underscore from its tree.
 _KEYWORDS = {
     **{word: f"_{word}" for word in ("NOT", "AND", "OR", "BETWEEN", "IN", "IS")},
     **{word: word for word in ("TRUE", "FALSE", "NULL")},
     **{word: word for word in ("CONTAINS", "STARTSWITH", "ENDSWITH")},
 }
-# Letters of other alphabets are none here, whatever Unicode says of their upper case.
+# Letters of other alphabets do not match, even if their upper case is an ASCII letter.
 _TERMINALS = "\n".join(
     f"    {name}.4: /(?ai:{word})(?![A-Za-z0-9_$])/" for word, name in _KEYWORDS.items()
 )

@@ -1,8 +1,8 @@
-"""Numbers in strings, and the order of numbers, as Java has them. Pure functions, no state.
+"""Numbers in strings, and the order of numbers, as in Java.
 
-Every number is put on a scale of 64-bit integers: an integer stands for itself; a double for its
-bits, so turned that they rise with the double, -0.0 before 0.0 and NaN behind all others. A string
-is a number only by the type of the number that it is compared with.
+Every number has a place on a scale of 64-bit integers. An integer's place is its value. A double's
+place is its bits, changed so that they rise with the double: -0.0 is before 0.0, and NaN is last. A
+string is a number only in the type of the number that it is compared with.
 Source: docs/design/broker_behaviour.md section 3.3.
 """
 
@@ -25,7 +25,7 @@ from rocketpy_proto.record.block.masks import null_unless
 
 Scale = NDArray[np.int64]
 _MAX = {NumberType.INT32: INT32_MAX, NumberType.INT64: INT64_MAX}
-# An integer's size is a number of 64 bits without a sign, so it may have 19 digits here.
+# 19 digits always fit an unsigned 64-bit integer, which holds an integer's magnitude.
 _INTEGER = r"^[+-]?0*[0-9]{1,19}$"
 _DECIMAL = r"([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 _PLAIN_DOUBLE = rf"^-?{_DECIMAL}$"
@@ -36,38 +36,38 @@ _MAGNITUDE_BITS = np.int64(INT64_MAX)
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """Strings as numbers on the scale; where `is_number` is false, they mean nothing."""
+    """Strings as numbers on the scale; the scale is meaningless where `is_number` is False."""
 
     scale: Scale
     is_number: NDArray[np.bool_]
 
 
 def numbers_of(strings: pa.StringArray, kind: NumberType) -> Numbers:
-    """Returns the strings as numbers of one type; null is none."""
+    """Returns the strings as numbers of one type; null is no number."""
     return _doubles(strings) if kind is NumberType.DOUBLE else _integers(strings, _MAX[kind])
 
 
 def scaled(number: Number, kind: NumberType) -> Scale:
-    """Returns a number, widened to `kind`, on the scale of that."""
+    """Returns a number, widened to `kind`, on the scale of `kind`."""
     if kind is NumberType.DOUBLE:
         return _double_scale(np.array([number.value], np.float64))
     return np.array([number.value], np.int64)
 
 
 def wider(left: Number, right: Number) -> NumberType:
-    """Returns the type in which two numbers meet."""
+    """Returns the wider type of two numbers."""
     return max(left.type, right.type, key=lambda kind: kind.value)
 
 
 def compare(left: Number, right: Number) -> int:
-    """Less than 0, 0, or more than 0, as `left` is less than, equal to, or more than `right`."""
+    """Returns -1, 0 or 1 if `left` is less than, equal to, or greater than `right`."""
     kind = wider(left, right)
     mine, theirs = scaled(left, kind), scaled(right, kind)
     return int((mine > theirs)[0]) - int((mine < theirs)[0])
 
 
 def _integers(strings: pa.StringArray, greatest: int) -> Numbers:
-    """Returns a sign and digits, and nothing else."""
+    """Returns strings as integers: an optional sign and digits, at most `greatest`."""
     formed = pc.match_substring_regex(strings, _INTEGER)
     digits = pc.utf8_ltrim(null_unless(formed, strings), characters="+-")
     sizes = pc.fill_null(pc.cast(digits, pa.uint64()), 0).to_numpy(zero_copy_only=False)
@@ -78,7 +78,7 @@ def _integers(strings: pa.StringArray, greatest: int) -> Numbers:
 
 
 def _doubles(strings: pa.StringArray) -> Numbers:
-    """What Java's Double.valueOf takes, but for hexadecimal digits."""
+    """Returns strings as doubles: the forms of Java's Double.valueOf except hexadecimal ones."""
     formed = pc.match_substring_regex(strings, _PLAIN_DOUBLE)
     if pc.all(formed).as_py() is False:
         strings = pc.utf8_trim(strings, characters=_BLANKS)

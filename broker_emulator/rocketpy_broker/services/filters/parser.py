@@ -1,9 +1,9 @@
-"""Reading SQL92 expressions: text in, expression out, or what is wrong with it and where.
+"""The parser of SQL92 expressions.
 
-RocketMQ's refusals when it compiles an expression (section 3.4) are refusals here, but `0.0` is a
-number. The text that RocketMQ passes over at the end (3.5) is an error, and so is a comparison that
-fails in RocketMQ for every message: a boolean left of a string. Text, nesting and terms are
-bounded, so that neither reading an expression nor evaluating it holds up anybody. Holds no state.
+Expressions that RocketMQ's compiler refuses (section 3.4) are refused here, but `0.0` is a number.
+Text that RocketMQ ignores at the end (3.5) is an error. So is a comparison that fails in RocketMQ
+for every message: a boolean left of a string. CHARACTERS_MAX, DEPTH_MAX and TERMS_MAX limit
+the time of parsing and evaluation.
 Source: docs/design/broker_behaviour.md sections 3.1 to 3.5.
 """
 
@@ -44,9 +44,9 @@ from rocketpy_broker.services.filters.numbers import compare
 
 CHARACTERS_MAX = 4096
 DEPTH_MAX = 64
-# Literals and properties; what stands in the parentheses of one IN is one term together.
+# Literals and properties; the list of an IN does not count.
 TERMS_MAX = 128
-# How much of an expression an error shows before and behind its place.
+# Characters of an expression that an error shows before and after its place.
 _SHOWN_CHARACTERS = 24
 _HINTS = {
     "!": "unequal is written <>",
@@ -65,7 +65,7 @@ NULL = Truth(None)
 
 
 class ExpressionError(Exception):
-    """What is wrong with an expression. The text tells the place, counted from 1."""
+    """A refused expression; the text has the place of the error, counted from 1."""
 
     def __init__(self, text: str, index: int, reason: str) -> None:
         begin, end = max(index - _SHOWN_CHARACTERS, 0), index + _SHOWN_CHARACTERS
@@ -75,7 +75,7 @@ class ExpressionError(Exception):
 
 
 def parse(text: str) -> Expression:
-    """Returns the expression that `text` says. Raises ExpressionError."""
+    """Returns the expression of `text`. Raises ExpressionError."""
     if len(text) > CHARACTERS_MAX:
         reason = f"it has {len(text)} characters, {CHARACTERS_MAX} are accepted"
         raise ExpressionError(text, CHARACTERS_MAX, reason)
@@ -88,13 +88,13 @@ def parse(text: str) -> Expression:
 
 
 def prepare() -> None:
-    """Makes what all expressions need, so that the first one takes no longer than others."""
+    """Builds the parser, so that the first expression takes no longer than later ones."""
     _parser()
 
 
 @cache
 def _parser() -> Lark:
-    """Returns its tables take some 20 ms; see `prepare`."""
+    """Returns the parser; building its tables takes about 20 ms, see `prepare`."""
     return Lark(GRAMMAR, start="any_of", parser="lalr", lexer="basic", transformer=_Builder())
 
 
@@ -130,7 +130,7 @@ def _shortened(found: str) -> str:
 
 
 class _RefusedError(Exception):
-    """A part that is well formed, and still not accepted."""
+    """A well-formed part that is not accepted."""
 
     def __init__(self, part: _Part, reason: str) -> None:
         super().__init__(reason)
@@ -140,7 +140,7 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What a part of the text says, where it begins, and how large it is."""
+    """A parsed part of the text: its start, expression, depth and number of terms."""
 
     index: int
     says: Expression
@@ -149,7 +149,7 @@ class _Part:
 
 
 def _joined(says: Expression, *parts: _Part) -> _Part:
-    """Returns a part of parts. Raises _RefusedError where that is too much."""
+    """Returns a part made of parts. Raises _RefusedError beyond DEPTH_MAX or TERMS_MAX."""
     part = _Part(
         parts[0].index,
         says,
@@ -164,7 +164,7 @@ def _joined(says: Expression, *parts: _Part) -> _Part:
 
 
 def _chained(kind: type[AllOf | AnyOf], left: _Part, right: _Part) -> _Part:
-    """Returns one operand more, on the level of those before it: a chain does not nest."""
+    """Returns a chain of AND or OR with one operand more; a chain does not nest."""
     says = left.says
     operands = says.operands if isinstance(says, kind) else (_as_condition(left),)
     part = _joined(kind((*operands, _as_condition(right))), left, right)
@@ -172,7 +172,7 @@ def _chained(kind: type[AllOf | AnyOf], left: _Part, right: _Part) -> _Part:
 
 
 def _as_condition(part: _Part) -> Expression:
-    """As an operand of AND, OR and NOT, and as a whole. Raises _RefusedError."""
+    """Returns the condition of an operand or of the whole text. Raises _RefusedError."""
     if isinstance(part.says, Property):
         return Condition(part.says)
     if not isinstance(part.says, CONDITIONS):
@@ -181,7 +181,7 @@ def _as_condition(part: _Part) -> Expression:
 
 
 def _require_ordered(*parts: _Part) -> None:
-    """What has an order are properties, numbers and negations. Raises _RefusedError."""
+    """Raises _RefusedError for operands of an order that are texts or conditions."""
     for part in parts:
         if isinstance(part.says, (Text, *CONDITIONS)):
             raise _RefusedError(
@@ -201,7 +201,7 @@ def _require_equatable(left: _Part, right: _Part) -> None:
 
 @v_args(inline=True)
 class _Builder(Transformer[Token, _Part]):
-    """Makes a part of each rule of the grammar, as it is read. Methods raise _RefusedError."""
+    """A builder of parts for the grammar's rules; its methods raise _RefusedError."""
 
     def property(self, token: Token) -> _Part:
         return _Part(_index(token), Property(str(token)))
@@ -321,5 +321,5 @@ def _index(token: Token) -> int:
 
 
 def _string(token: Token) -> str:
-    """What stands between the quotes, of which two inside are one."""
+    """Returns the text between the quotes; two quotes inside are one."""
     return token[1:-1].replace("''", "'")

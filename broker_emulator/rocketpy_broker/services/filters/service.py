@@ -1,7 +1,8 @@
-"""Filters of pulls, made of their expressions, which are read once.
+"""The service that compiles filters of pulls.
 
-A filter of type TAG is the tags codes that a queue's units have; one of type SQL92 looks into the
-records. What came of the last expressions is kept in memory, errors as well, up to a number.
+A filter of type TAG compares the tags codes in a queue's units. A filter of type SQL92 evaluates
+properties of the records. State in memory: the results of the last KEPT_MAX SQL92 expressions,
+errors included.
 Source: docs/design/broker_behaviour.md sections 2.3 and 3.
 """
 
@@ -24,8 +25,8 @@ from rocketpy_proto.record import RecordBlock, property_columns
 
 TAG, SQL92 = "TAG", "SQL92"
 KEPT_MAX = 100
-# An operation takes up to a microsecond a record, a nanosecond a byte of a property, and some ten
-# microseconds for any number of them.
+# An operation takes up to a microsecond per record, a nanosecond per byte of a property, and about
+# ten microseconds in addition.
 RECORD_OPERATIONS_MAX = 10_000
 BYTE_OPERATIONS_MAX = 4 << 20
 
@@ -34,7 +35,7 @@ BYTE_OPERATIONS_MAX = 4 << 20
 class Sql92Filter:
     """A compiled expression.
 
-    It takes a few milliseconds for up to `records_max` records with up to `bytes_max` bytes.
+    Its evaluation takes a few milliseconds for `records_max` records with `bytes_max` bytes.
     """
 
     expression: Expression
@@ -43,7 +44,7 @@ class Sql92Filter:
     bytes_max: int
 
     def matches(self, block: RecordBlock) -> NDArray[np.bool_]:
-        """Which records the expression is TRUE for; an error is none."""
+        """Returns True for each record where the expression is TRUE; ERROR counts as False."""
         columns = property_columns(block, self.properties)
         strings = {name: Strings(column) for name, column in columns.items()}
         found = condition(self.expression, strings) == TRUE
@@ -53,7 +54,7 @@ class Sql92Filter:
 
 @dataclass(frozen=True, slots=True)
 class FilterText:
-    """The filter of a request as it came: an expression and its type, or tags codes."""
+    """The filter of a request: an expression and its type, or tags codes."""
 
     expression_type: str = ""
     expression: str = ""
@@ -62,22 +63,22 @@ class FilterText:
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """What a pull wants: messages with one of the codes, or what an expression matches; or all."""
+    """The compiled filter of a pull: tags codes, an expression, or neither for all messages."""
 
     tags_codes: NDArray[np.int64] | None = None
     sql92: Sql92Filter | None = None
 
 
 class FilterService:
-    """Knows the last expressions."""
+    """The compiler of filters, with a cache of the last expressions."""
 
     def __init__(self) -> None:
         prepare()
-        # The filter of an expression, or what is wrong with it.
+        # The filter of an expression, or the text of its error.
         self._kept: OrderedDict[str, Sql92Filter | str] = OrderedDict()
 
     def filter_of(self, text: FilterText) -> MessageFilter:
-        """Returns the filter that a request names. Raises SubscriptionParseError."""
+        """Returns the filter of a request. Raises SubscriptionParseError."""
         kind = text.expression_type or TAG
         if text.tags_codes and (text.expression or kind != TAG):
             raise SubscriptionParseError("tags codes and an expression are two filters; send one")

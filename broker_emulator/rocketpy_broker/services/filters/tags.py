@@ -1,4 +1,4 @@
-"""Expressions of tags, such as `TagA || TagB`. Pure functions, no state.
+"""Tag expressions such as `TagA || TagB`.
 
 Source: docs/design/broker_behaviour.md section 2.3.
 """
@@ -14,7 +14,10 @@ CHARACTERS_MAX = 32_767
 
 
 def codes_of(expression: str) -> list[int]:
-    """Returns the tags codes of an expression; none for all messages. Raises SubscriptionParseError."""
+    """Returns the tags codes of an expression; an empty list for all messages.
+
+    Raises SubscriptionParseError.
+    """
     if expression in {"", ALL_TAGS}:
         return []
     if len(expression) > CHARACTERS_MAX:

@@ -1,4 +1,4 @@
-"""Builds the room of filters. Holds no state."""
+"""Wiring of filters."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from rocketpy_broker.services.filters.service import FilterService
 
 
 def build() -> FilterService:
-    """Filters of one broker."""
+    """Returns the filter service of one broker."""
     return FilterService()

@@ -1,1 +1,1 @@
-"""The way of what was appended to the disk, and work on the store's files beside it."""
+"""Flushes of the commit log, and background work on the store's files."""

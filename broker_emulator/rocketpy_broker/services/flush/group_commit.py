@@ -1,9 +1,9 @@
-"""Flushing for many waiting senders at once.
+"""Group commit: one flush for many waiting senders.
 
-With SYNC_FLUSH every acknowledgement waits for the flush that covers it; one fdatasync at a time
-runs on a thread, and all appends that arrive meanwhile share the next one. With ASYNC_FLUSH
-nobody waits and the same loop runs by interval. A crash loses what was not flushed: with
-SYNC_FLUSH nothing that was acknowledged.
+With SYNC_FLUSH every acknowledgement waits for the flush of its records. One fdatasync at a time
+runs on a thread, and all appends meanwhile share the next one. With ASYNC_FLUSH no sender waits,
+and the same loop runs by interval. A crash loses unflushed records; with SYNC_FLUSH none of them
+was acknowledged.
 Source: docs/design/storage.md section 9.1.
 """
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class GroupCommit:
-    """Owns the flush thread. `run` is the loop; `wait` is for senders."""
+    """The owner of the flush thread; `run` is its loop, senders call `wait`."""
 
     def __init__(
         self, store: MessageStore, clock: Clock, flush_disk_type: FlushDiskType, times: FlushTimes
@@ -37,11 +37,11 @@ class GroupCommit:
         self._times = times
         self._thorough_at_ms = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
-        # What writes of others an append on the loop has to wait for.
+        # An append on the event loop waits for these writes.
         self.large_writes = LargeWrites()
         self._wanted = asyncio.Event()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
-        # Told of each flush, and how many ms it took.
+        # Listeners for the duration of each flush in ms.
         self.flushed = Listeners[[float]]()
 
     def is_acknowledged(self, end_offset: int) -> bool:
@@ -49,10 +49,11 @@ class GroupCommit:
         return not self._sync or self._store.flushed_end >= end_offset
 
     async def wait(self, end_offset: int) -> None:
-        """Returns once an append that ends at `end_offset` may be acknowledged.
+        """Waits until an append that ends at `end_offset` may be acknowledged.
 
-        Raises StoreClosedError when the flush failed: the append may or may not survive; and
-        FlushTimeoutError when it takes too long: the append is stored and may get to the disk yet.
+        Raises StoreClosedError when the flush failed: the append may or may not survive. Raises
+        FlushTimeoutError after `sync_flush_timeout_ms`: the append is stored and may still be
+        flushed.
         """
         if self.is_acknowledged(end_offset):
             return
@@ -70,19 +71,19 @@ class GroupCommit:
 
     @property
     def waiting_count(self) -> int:
-        """How many senders wait for the disk."""
+        """The number of senders that wait for a flush."""
         return sum(not future.done() for _, future in self._waiters)
 
     def flush_soon(self) -> None:
-        """Flushes what was appended, although nobody waits for it."""
+        """Requests a flush of all appended records, without waiting; `run` does it."""
         self._wanted.set()
 
     async def flush(self) -> None:
-        """Flushes what was appended until now, whether anybody waits for it. Says when it failed."""
+        """Flushes all records appended until now; a failure turns the store read-only."""
         await self._flush_once()
 
     async def run(self) -> None:
-        """Flushes, for ever, as appends or the interval ask for it. Ends when a flush fails."""
+        """Flushes on request or by interval, until cancelled or until a flush fails."""
         try:
             while not self._store.is_sealed:
                 if self._sync:
@@ -97,7 +98,7 @@ class GroupCommit:
             self._fail_waiters("the broker is stopping")
 
     def _is_worth_it(self) -> bool:
-        """ASYNC_FLUSH leaves a few dirty pages alone, but not for long."""
+        """True if at least `least_bytes` are unflushed, or any after `thorough_interval_ms`."""
         dirty = self._store.unflushed_bytes
         now_ms = self._clock.monotonic_ms()
         if dirty >= self._times.least_bytes or now_ms >= self._thorough_at_ms:
@@ -130,7 +131,7 @@ class GroupCommit:
                 future.set_exception(StoreClosedError(reason))
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Waits for a running flush and ends the thread."""
         self._thread.shutdown(wait=True)
 
 
@@ -140,7 +141,7 @@ def _time_out(future: asyncio.Future[None], timeout_ms: int) -> None:
 
 
 def flush_now(store: MessageStore) -> None:
-    """Makes everything appended so far durable, when no loop runs. Blocks. Raises OSError."""
+    """Flushes all appended records while no loop runs. Blocks. Raises OSError."""
     plan = store.plan_flush()
     plan.run()
     store.flushed(plan)

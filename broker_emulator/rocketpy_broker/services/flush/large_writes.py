@@ -1,8 +1,8 @@
-"""Whether a thread writes a large block now, and waiting until it has.
+"""Waits for a thread that writes a large block.
 
-Nothing else can be appended meanwhile: the store would wait for the thread, and hold the event loop
-as long as the disk takes. So whoever appends on the loop waits here first, and has no turn for
-others between that and its append. Lives in memory.
+No other append is possible meanwhile: the store would wait for the thread and block the event loop.
+So a task that appends on the event loop waits here first. It lets no other task run between this
+wait and its append.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rocketpy_broker.runtime.clock import resolve
 
 
 class LargeWrites:
-    """Of one store; one at a time."""
+    """The large writes of one store, one at a time, and their waiters."""
 
     def __init__(self) -> None:
         self.is_writing = False
@@ -23,12 +23,12 @@ class LargeWrites:
 
     @property
     def waiting_count(self) -> int:
-        """How many appends wait."""
+        """The number of waiting appends."""
         return len(self._waiting)
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Yields a thread writes for the time of the block."""
+        """Marks the block as the time of a write; wakes the waiters at its end."""
         self.is_writing = True
         try:
             yield
@@ -38,12 +38,12 @@ class LargeWrites:
                 resolve(self._waiting.pop())
 
     def when_over(self, callback: Callable[[], None]) -> None:
-        """Calls back when the thread that writes now is done."""
+        """Calls `callback` when the current write has ended."""
         self._waiting.append(asyncio.get_running_loop().create_future())
         self._waiting[-1].add_done_callback(lambda _: callback())
 
     async def over(self) -> None:
-        """Returns when no thread writes."""
+        """Waits until no thread writes."""
         while self.is_writing:
             self._waiting.append(asyncio.get_running_loop().create_future())
             await self._waiting[-1]

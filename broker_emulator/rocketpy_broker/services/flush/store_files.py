@@ -1,9 +1,9 @@
-"""Work on the store's files that no acknowledgement waits for: one thread, one task at a time.
+"""Background work on the store's files, on one thread.
 
-Derived files are flushed and the manifest is saved by interval; log segments and topics are removed
-on request. Files are only removed while nobody reads them for a manifest, so each of these runs
-from its begin to its end before the next. What a crash interrupts, the next start or the next call
-makes up for; see `removal` of the store.
+No acknowledgement waits for it. The loop flushes derived files and saves the manifest by interval.
+Log segments and topics are removed on request. A removal must not run while a manifest is being
+built. So each task runs to its end before the next one starts. The next start or the next call
+completes work that a crash interrupts; see the store's `removal`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoreFiles:
-    """Owns the thread. `run` is the loop."""
+    """The owner of the thread for file work; `run` is its loop."""
 
     def __init__(self, store: MessageStore, clock: Clock, interval_ms: int) -> None:
         self._store = store
@@ -33,14 +33,14 @@ class StoreFiles:
         self._interval_ms = interval_ms
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-files")
         self._one_at_a_time = asyncio.Lock()
-        # A disk stays full for long: a line a minute for each failure.
+        # A disk may stay full for hours: one line per minute for each failure.
         self._seldom = defaultdict[str, LogThrottle](lambda: LogThrottle(clock))
 
     async def run(self) -> None:
-        """Makes derived files durable every interval; they can be rebuilt, so late is no harm."""
+        """Flushes derived files every interval; a delay is harmless, since they can be rebuilt."""
         while True:
             await sleep(self._clock, self._interval_ms)
-            # An idle broker, too, notices that its directory is lost.
+            # Also an idle broker detects the loss of its directory.
             self._store.check_directory()
             while self._store.index.drain_some():
                 await take_slot("index")
@@ -57,14 +57,14 @@ class StoreFiles:
 
     @asynccontextmanager
     async def removing_nothing(self) -> AsyncIterator[None]:
-        """For the time of the block no file of the store is removed."""
+        """Prevents the removal of files of the store for the time of the block."""
         async with self._one_at_a_time:
             yield
 
     async def remove_oldest_segment(self) -> None:
-        """Removes the first segment of the log, and of queues and index what was about it only.
+        """Removes the log's first segment, and the files of queues and index only about it.
 
-        Raises OSError; what is left is removed by the next call.
+        Raises OSError; the next call removes the rest.
         """
         async with self._one_at_a_time:
             removal = self._store.plan_removal()
@@ -72,9 +72,9 @@ class StoreFiles:
             await self._in_thread(self._saving_manifest())
 
     async def delete_topic(self, topic: str) -> None:
-        """Removes the topic's queues; its messages can never come back.
+        """Removes the topic's queues; its messages cannot be restored.
 
-        To be called in a block of `refusing`. Raises OSError.
+        The caller holds a block of `refusing`. Raises OSError.
         """
         async with self._one_at_a_time:
             deletions = self._store.deletions
@@ -91,7 +91,7 @@ class StoreFiles:
     async def _in_thread(
         self, work: Callable[[], None], then: Callable[[], None] = lambda: None
     ) -> None:
-        """Runs `work`, and after it `then` here. Nobody is let go before, also when cancelled."""
+        """Runs `work` on the thread and `then` in the loop; a cancelled caller waits for both."""
 
         async def both() -> None:
             await asyncio.get_running_loop().run_in_executor(self._thread, work)
@@ -100,5 +100,5 @@ class StoreFiles:
         await run_shielded(both())
 
     def close(self) -> None:
-        """Waits for what is under way, and end the thread."""
+        """Waits for running work and ends the thread."""
         self._thread.shutdown(wait=True)

@@ -1,4 +1,4 @@
-"""Builds the room of flushes. Holds no state."""
+"""Wiring of flushes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rocketpy_broker.services.flush.store_files import StoreFiles
 
 @dataclass(frozen=True, slots=True)
 class FlushServices:
-    """How appends get to the disk, and what is done to the store's files beside."""
+    """The services for flushes and for work on the store's files."""
 
     group_commit: GroupCommit
     store_files: StoreFiles
 
 
 def build(context: BrokerContext) -> FlushServices:
-    """Flushes of one broker."""
+    """Returns the flush services of one broker, and registers their start and close."""
     config = context.config
     group_commit = GroupCommit(
         context.store, context.call_clock, config.flush_disk_type, config.flush_times

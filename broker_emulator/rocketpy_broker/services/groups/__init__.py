@@ -1,1 +1,1 @@
-"""Subscription groups: which there are and how each one consumes."""
+"""Subscription groups: their configuration, members and queue locks."""

@@ -1,6 +1,6 @@
-"""What a request changes of a consumer group's configuration. Holds no state.
+"""Changes of a consumer group's configuration by a request.
 
-Numbers are checked here, which RocketMQ does not do; see docs/design/broker_behaviour.md section 9.2.
+Numbers are checked here; RocketMQ does not check them: docs/design/broker_behaviour.md section 9.2.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
 
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
-# Lowest and highest value of each number.
+# The lowest and the highest value of each field.
 BOUNDS: Mapping[str, tuple[int, int]] = {
     "retry_queue_nums": (0, QUEUE_NUMS_MAX),
     "retry_max_times": (0, INT_MAX),
@@ -27,7 +27,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
 
 
 class GroupExistsError(BrokerError):
-    """A group that is to be created is there."""
+    """A request to create a group that exists already."""
 
     code = ResponseCode.INVALID_PARAMETER
 
@@ -37,7 +37,7 @@ class GroupExistsError(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class GroupChange:
-    """Fields of SubscriptionGroupConfig by name; the others stay, or are a new group's."""
+    """Fields of SubscriptionGroupConfig by name; other fields keep their old or default values."""
 
     group: str
     fields: Mapping[str, Any] = field(default_factory=dict)
@@ -50,5 +50,5 @@ class GroupChange:
                 raise ParameterIllegalError(name, value, f"{least} to {most}")
 
     def of(self, old: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
-        """Returns the group as it is then."""
+        """Returns the changed configuration; `old` None: that of a new group."""
         return replace(old or SubscriptionGroupConfig(self.group), **self.fields)

@@ -1,8 +1,9 @@
-"""What the broker tells clients by itself: a stream for each client that listens.
+"""Client streams: notices that the broker sends without a request.
 
-Lives in memory only; a client whose stream breaks opens another, and takes it that it has missed
-something. What waits for a slow client is bounded: that members of a group have changed is kept
-once a group, and of other notices so many as may; who sends one more is told that it was not taken.
+State: the notices of each client, in memory only. A client opens another stream after the end
+of its stream, and assumes that it has missed notices. Limits bound the notices of a slow client.
+A change of members is kept once per group; other notices are kept up to their limits. The sender
+of a further notice gets False.
 Source: docs/design/broker_behaviour.md sections 4.4 and 7.6.
 """
 
@@ -19,13 +20,13 @@ from rocketpy_broker.runtime.clock import resolve
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.services.groups.clients.members import check_client_id
 
-# About what a notice takes in memory beside its record.
+# Approximate memory of a notice without its record.
 OVERHEAD_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True)
 class MembersChanged:
-    """Members or topics of a consumer group have changed."""
+    """A change of the members or topics of a consumer group."""
 
     group: str
 
@@ -43,7 +44,7 @@ class CheckTransaction:
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory while it waits."""
+        """The memory of the waiting notice."""
         return OVERHEAD_BYTES + len(self.record)
 
 
@@ -51,7 +52,7 @@ Notice: TypeAlias = MembersChanged | CheckTransaction
 
 
 class ClientStream:
-    """Notices for one client, until it or the broker ends the stream."""
+    """Notices for one client, until the client or the broker ends the stream."""
 
     def __init__(self, client_id: str, address: str, limits: ClientLimits, waiting: Shares) -> None:
         self.client_id = client_id
@@ -65,16 +66,16 @@ class ClientStream:
         self._is_over = False
 
     def tell_changed(self, group: str) -> None:
-        """Members of a group have changed; said once, however often it was told."""
+        """Adds a notice that members of a group have changed; one waits per group at most."""
         self._changed[group] = None
         self._wake()
 
     def forget(self, group: str) -> None:
-        """The client is in that group no more."""
+        """Drops the notice of a group that the client has left."""
         self._changed.pop(group, None)
 
     def offer(self, notice: CheckTransaction) -> bool:
-        """Sends a notice; return whether there was room for it."""
+        """Adds a notice; returns False if a limit is reached or the stream has ended."""
         has_room = (
             not self._is_over
             and len(self._checks) < self._limits.notices_per_client_max
@@ -88,7 +89,7 @@ class ClientStream:
         return has_room
 
     async def next(self) -> Notice | None:
-        """Returns the next notice, when there is one; None at the end. Raises NoticesEndedError."""
+        """Waits for the next notice; returns None at the end. Raises NoticesEndedError."""
         while not (self._is_over or self._changed or self._checks):
             self._news = asyncio.get_running_loop().create_future()
             await self._news
@@ -105,7 +106,7 @@ class ClientStream:
         return check
 
     def end(self, error: NoticesEndedError | None = None) -> None:
-        """Sends nothing more; what still waits is dropped."""
+        """Ends the stream and drops its waiting notices."""
         self._is_over, self._error = True, self._error or error
         self._waiting.change(self._address, -sum(check.bytes for check in self._checks))
         self._checks.clear()
@@ -118,12 +119,12 @@ class ClientStream:
 
 
 class ClientStreams:
-    """The stream of every client that listens."""
+    """The client streams by client id."""
 
     def __init__(self, limits: ClientLimits) -> None:
         self._limits = limits
         self._streams: dict[str, ClientStream] = {}
-        # The bytes of notices that wait, by the connection of their stream.
+        # The bytes of waiting notices, by the connection of their stream.
         self._waiting = Shares(limits.notice_bytes_per_connection_max)
         self._is_stopping = False
 
@@ -132,15 +133,15 @@ class ClientStreams:
 
     @property
     def waiting_bytes(self) -> int:
-        """What waits for all clients takes in memory."""
+        """The memory of all waiting notices."""
         return self._waiting.total
 
     def get(self, client_id: str) -> ClientStream | None:
-        """Returns the client's stream, if it listens."""
+        """Returns the client's stream, or None."""
         return self._streams.get(client_id)
 
     def open(self, client_id: str, address: str = "") -> ClientStream:
-        """Returns a stream for the client at that address; one that it had ends.
+        """Returns a new stream for the client at that address; ends its former stream.
 
         Raises ParameterIllegalError, ClientsFullError.
         """
@@ -161,9 +162,9 @@ class ClientStreams:
         return stream
 
     def close(self, stream: ClientStream) -> bool:
-        """Returns the stream is over; return whether the client has gone with it.
+        """Closes the stream; returns True if the client has gone with it.
 
-        It has not where it opened another, or where the broker ended this one.
+        Returns False if the client has opened another stream, or the broker has ended this one.
         """
         if self._streams.get(stream.client_id) is not stream:
             return False
@@ -172,13 +173,13 @@ class ClientStreams:
         return True
 
     def disconnect(self, client_id: str, reason: str) -> None:
-        """Ends the client's stream, if it has one, and say why."""
+        """Ends the client's stream, if it has one, with a reason."""
         stream = self._streams.pop(client_id, None)
         if stream is not None:
             stream.end(NoticesEndedError(reason))
 
     def stop(self) -> None:
-        """Ends all streams, for the broker stops."""
+        """Ends all streams when the broker stops."""
         self._is_stopping = True
         for stream in self._streams.values():
             stream.end()

@@ -1,6 +1,6 @@
-"""The configuration of one consumer group, and its entry in `config/subscriptionGroup.json`.
+"""Configuration of a consumer group: an entry of `config/subscriptionGroup.json`.
 
-Holds no state. Source: SubscriptionGroupConfig, docs/design/storage.md section 11.4.
+Source: SubscriptionGroupConfig, docs/design/storage.md section 11.4.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _customized() -> Mapping[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionGroupConfig:
-    """RocketMQ's SubscriptionGroupConfig. `extra` are fields that this broker does not know."""
+    """RocketMQ's SubscriptionGroupConfig; `extra` holds the fields unknown to this broker."""
 
     group: str
     consume_enable: bool = True
@@ -63,7 +63,7 @@ class SubscriptionGroupConfig:
 
     @property
     def retry_queues(self) -> int:
-        """How many queues its retry topic gets: as many as a topic may have here, at most."""
+        """The queues of the group's retry topic, at most `QUEUE_NUMS_MAX`."""
         return min(self.retry_queue_nums, QUEUE_NUMS_MAX)
 
     def to_json(self) -> dict[str, object]:
@@ -72,5 +72,5 @@ class SubscriptionGroupConfig:
 
     @classmethod
     def from_json(cls, group: str, entry: object) -> SubscriptionGroupConfig:
-        """Returns an entry of subscriptionGroup.json. Raises ValueError."""
+        """Returns the group of an entry of subscriptionGroup.json. Raises ValueError."""
         return cls(group, **decode_fields(_FIELDS, entry, "groupName"))

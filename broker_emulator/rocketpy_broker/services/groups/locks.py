@@ -1,8 +1,8 @@
-"""Which client of a group may consume which queue in order.
+"""Locks of queues for ordered consumption: one client per group and queue.
 
-Lives in memory only; after a crash nobody holds a lock, and clients lock anew, as they do every 20
-seconds anyway. A call changes the table in one go, so a queue has exactly one owner at any time.
-A lock outlives its client, up to its time. Nobody checks that group, topic and queue exist.
+State: the locks, in memory only. A crash loses all locks; clients renew them every 20 seconds.
+A call changes the table without an await, so a queue has exactly one owner at any time.
+A lock outlives its client, up to `LOCK_MS`. The existence of group, topic and queue is not checked.
 Source: RebalanceLockManager, docs/design/broker_behaviour.md section 4.8.
 """
 
@@ -23,7 +23,7 @@ from rocketpy_broker.services.groups.clients.subscriptions import check_topic
 from rocketpy_broker.services.groups.manager import check_group
 from rocketpy_broker.store.values import QueueKey
 
-# A lock that was not renewed for longer is anybody's.
+# Any client may take a lock that was not renewed for longer.
 LOCK_MS = 60_000
 
 
@@ -40,21 +40,21 @@ class _Lock:
 
 
 class QueueLocks:
-    """Locks by group and queue, the longest not renewed first."""
+    """Locks by group and queue, the least recently renewed first."""
 
     def __init__(self, clock: Clock, limits: ClientLimits) -> None:
         self._clock = clock
         self._limits = limits
         self._locks: OrderedDict[_LockKey, _Lock] = OrderedDict()
         self._shares = Shares(limits.locks_per_connection_max)
-        # The queues of each group, the longest not renewed first.
+        # The queues of each group, the least recently renewed first.
         self._by_group: dict[str, OrderedDict[QueueKey, None]] = {}
 
     def __len__(self) -> int:
         return len(self._locks)
 
     def is_locked(self, group: str) -> bool:
-        """True if the group holds a lock whose time is not over."""
+        """True if the group holds a lock that has not expired."""
         queues = self._by_group.get(group)
         if not queues:
             return False
@@ -62,7 +62,7 @@ class QueueLocks:
         return self._clock.monotonic_ms() - newest.last_update_ms <= LOCK_MS
 
     def check_count(self, queue_count: int) -> None:
-        """The first check of each call, also before queues are looked at one by one.
+        """Checks the number of queues of a call, before the queues are checked one by one.
 
         Raises ParameterIllegalError.
         """
@@ -71,7 +71,7 @@ class QueueLocks:
             raise ParameterIllegalError("number of queues", queue_count, accepted)
 
     def lock(self, group: str, client_id: str, queues: Sequence[QueueKey]) -> list[QueueKey]:
-        """Locks or renew; return the queues that the client has now, each once.
+        """Locks or renews queues; returns the queues that the client now owns, each once.
 
         Raises ParameterIllegalError, ClientsFullError; then nothing has changed.
         """
@@ -114,7 +114,7 @@ class QueueLocks:
         return True
 
     def unlock(self, group: str, client_id: str, queues: Sequence[QueueKey]) -> None:
-        """Gives up locks; those of others stay. Raises ParameterIllegalError."""
+        """Releases locks of the client; other locks stay. Raises ParameterIllegalError."""
         self._check(group, client_id, queues)
         for queue in queues:
             key = _LockKey(group, queue)
@@ -130,7 +130,7 @@ class QueueLocks:
             del self._by_group[key.group]
 
     def drop_expired(self, count_max: int) -> int:
-        """Forgets locks whose time is over, at most so many; return how many."""
+        """Drops expired locks, at most `count_max`; returns their number."""
         oldest_ms = self._clock.monotonic_ms() - LOCK_MS
         count = 0
         while self._locks and count < count_max:

@@ -1,9 +1,9 @@
-"""The consumer groups of this broker: `config/subscriptionGroup.json`.
+"""Consumer groups of this broker: `config/subscriptionGroup.json`.
 
-A change that somebody asks for is on disk before it shows and is answered. A group that comes to be
-by its first use shows at once, and is saved before that use is answered. But a full disk does not
-keep it from consuming: the table is then saved with the next schedule, and a crash before costs
-nothing but the group's defaults.
+A requested change is on disk before it takes effect and is answered. A group created by its
+first use takes effect at once, and is saved before the broker answers that use. A full disk
+does not prevent consumption: the next scheduled save writes the table. A crash before that save
+loses only the group's default values.
 Source: SubscriptionGroupManager, docs/design/storage.md sections 11.4 and 12.2.
 """
 
@@ -36,7 +36,7 @@ from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 logger = logging.getLogger(__name__)
 GROUP_BYTES_MAX = 120
 GROUP_PATTERN = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{GROUP_BYTES_MAX}}}")
-# Every broker has these, from its start on.
+# Every broker has these groups from its start.
 PREDEFINED = (
     "TOOLS_CONSUMER",
     "FILTERSRV_CONSUMER",
@@ -49,12 +49,12 @@ PREDEFINED = (
 )
 TABLE = "subscriptionGroupTable"
 FORBIDDEN = "forbiddenTable"
-# Of its bits by group and topic.
+# The bit of `FORBIDDEN` that denies reading.
 FORBIDDEN_READ = 4
 
 
 def check_group(group: str, name: str = "consumer_group") -> None:
-    """Raises ParameterIllegalError for a name that no group may have; `name` is the parameter's."""
+    """Raises ParameterIllegalError for an illegal group name; `name` is the parameter's name."""
     if not GROUP_PATTERN.fullmatch(group):
         accepted = f"1 to {GROUP_BYTES_MAX} of the characters a-z A-Z 0-9 _ - % |"
         raise ParameterIllegalError(name, group[: GROUP_BYTES_MAX + 1], accepted)
@@ -62,7 +62,7 @@ def check_group(group: str, name: str = "consumer_group") -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What subscriptionGroup.json holds."""
+    """The contents of subscriptionGroup.json."""
 
     version: DataVersion
     groups: dict[str, SubscriptionGroupConfig]
@@ -79,7 +79,7 @@ class _Loaded:
 
 
 class SubscriptionGroupManager:
-    """The table of groups. The forbidden table (group -> topic -> bits) is only read."""
+    """The table of groups, and the read-only forbidden table (group -> topic -> bits)."""
 
     def __init__(
         self,
@@ -100,16 +100,16 @@ class SubscriptionGroupManager:
         self._table.take_in({group: SubscriptionGroupConfig(group) for group in PREDEFINED})
         self._forbidden: Mapping[str, object] = {}
         self._forbidden_next: Mapping[str, object] = {}
-        # Called when a group is no more.
+        # Called after the deletion of a group.
         self.deleted: list[Callable[[str], Awaitable[None]]] = []
 
     @property
     def saver(self) -> Saver:
-        """Saves what was changed."""
+        """The saver of the table's changes."""
         return self._table.saver
 
     def load(self) -> None:
-        """Reads the file, if there is one. Raises ConfigFileError."""
+        """Reads the file if it exists. Raises ConfigFileError."""
         loaded = self._file.load(_Loaded.from_json)
         if loaded is not None:
             self._table.take_in(loaded.groups)
@@ -129,17 +129,17 @@ class SubscriptionGroupManager:
         return found
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Returns the group's configuration, if there is one."""
+        """Returns the group's configuration, or None."""
         return self._groups.get(group)
 
     def is_forbidden(self, group: str, topic: str) -> bool:
-        """True if the group is kept from reading the topic."""
+        """True if the group is not allowed to read the topic."""
         topics = self._forbidden.get(group)
         bits = topics.get(topic) if isinstance(topics, Mapping) else None
         return isinstance(bits, int) and bool(bits & FORBIDDEN_READ)
 
     def check_available(self, group: str) -> None:
-        """Raises what `get_or_create` would raise."""
+        """Raises the errors of `get_or_create`, but creates no group."""
         if group in self._groups or not self._auto_create:
             self.get(group)
             return
@@ -149,7 +149,7 @@ class SubscriptionGroupManager:
             raise ClientsFullError("the number of consumer groups", self._groups_max, way_out)
 
     def get_or_create(self, group: str) -> SubscriptionGroupConfig:
-        """Returns the group's configuration, made with defaults at its first use if that is allowed.
+        """Returns the group's configuration; creates it with default values if that is enabled.
 
         `save_new` saves it. Raises SubscriptionGroupNotExistError, ParameterIllegalError,
         ClientsFullError.
@@ -162,7 +162,7 @@ class SubscriptionGroupManager:
         return created
 
     async def save_new(self) -> None:
-        """Saves groups that came to be by their first use; a full disk makes them wait."""
+        """Saves groups created by their first use; a full disk postpones the save."""
         try:
             await self.saver.save()
         except OSError as error:
@@ -174,11 +174,11 @@ class SubscriptionGroupManager:
         return self._groups.keys()
 
     def list(self) -> list[SubscriptionGroupConfig]:
-        """Returns all groups by name."""
+        """Returns all groups, sorted by name."""
         return [self._groups[name] for name in sorted(self._groups)]
 
     async def update(self, config: SubscriptionGroupConfig) -> None:
-        """Creates or change a group; durable on return.
+        """Creates or replaces a group; durable on return.
 
         Raises ParameterIllegalError, OSError; then nothing has changed.
         """
@@ -192,7 +192,7 @@ class SubscriptionGroupManager:
         await self._table.change(config.group, changed)
 
     async def alter(self, change: GroupChange, *, create_only: bool) -> None:
-        """Creates or change a group; durable on return. What the change does not name stays.
+        """Creates or changes a group; durable on return. Fields not in the change stay.
 
         Raises ParameterIllegalError, GroupExistsError, OSError; then nothing has changed.
         """
@@ -207,7 +207,7 @@ class SubscriptionGroupManager:
         await self._table.change(change.group, changed)
 
     async def delete(self, group: str) -> None:
-        """Removes a group; durable on return. Its progress is the consumer offsets' business.
+        """Removes a group; durable on return. The listeners of `deleted` handle its offsets.
 
         Raises SubscriptionGroupNotExistError, PermissionDeniedError, OSError.
         """
@@ -219,7 +219,7 @@ class SubscriptionGroupManager:
             await listener(group)
 
     def _others_of(self, gone: Collection[str]) -> Mapping[str, object]:
-        # A group that is deleted takes its topics along; those of one that never was are kept.
+        # Deletion of a group removes its forbidden topics; topics of unknown groups are kept.
         self._forbidden_next = {
             group: topics for group, topics in self._forbidden.items() if group not in gone
         }

@@ -1,10 +1,11 @@
-"""Telling the members of a group that it has changed, without holding up anybody else.
+"""Notifications of changes to the members of a consumer group.
 
-Lives in memory only. Changes that come while members are being told are told together, and the
-telling of one group takes turns with all other work. A large group rests after it was told, or a
-thousand members that join one after the other would hear a million notices.
-Prior art: DefaultConsumerIdsChangeListener, docs/design/broker_behaviour.md section 4.4, which tells the
-members within the heartbeat that brings the change, one call after the other.
+State: groups with an open notification, in memory only. Changes during a notification are
+combined into the next one. The notifier yields a scheduler slot after `MEMBERS_A_TURN` members.
+A large group rests after a notification. Otherwise 1,000 members that join one after the other
+would receive 1,000,000 notices.
+Prior art: DefaultConsumerIdsChangeListener, docs/design/broker_behaviour.md section 4.4, which
+notifies the members one by one within the heartbeat that brings the change.
 """
 
 from __future__ import annotations
@@ -20,27 +21,27 @@ from rocketpy_broker.services.groups.clients.members import MemberTable
 
 # A notice costs the loop up to 40 microseconds, most of them when it is written.
 MEMBERS_A_TURN = 100
-# A group with more members than a turn tells rests so long for each member of all that rest.
+# A group of more than `MEMBERS_A_TURN` members rests this time per member of all resting groups.
 REST_MS_EACH = 0.5
-# RocketMQ's clients look for themselves every 20 seconds.
+# RocketMQ's clients query the members every 20 seconds.
 REST_MS_MAX = 20_000
 
 
 class Notifier:
-    """Groups whose members are to be told."""
+    """Notifier of the members of changed groups, and the groups that it has yet to notify."""
 
     def __init__(self, members: MemberTable, streams: ClientStreams, clock: Clock) -> None:
         self._members = members
         self._streams = streams
         self._clock = clock
         self._changed: dict[str, None] = {}
-        # True: the group has changed since it began to rest.
+        # True: the group has changed since the start of its rest.
         self._resting: dict[str, bool] = {}
         self._resting_members = 0
         self._news = asyncio.Event()
 
     def changed(self, group: str) -> None:
-        """Tells all members of a consumer group at the next turn, or once it has rested."""
+        """Schedules notices to all members of a consumer group, after the group's rest if any."""
         if group in self._resting:
             self._resting[group] = True
             return
@@ -48,7 +49,7 @@ class Notifier:
         self._news.set()
 
     async def run(self) -> None:
-        """Tell, for ever."""
+        """Notifies members until cancelled."""
         left = MEMBERS_A_TURN
         async with TaskScope() as scope:
             while True:
@@ -60,7 +61,7 @@ class Notifier:
                     if len(members) > MEMBERS_A_TURN:
                         self._resting[group] = False
                         scope.start(self._rest(group, len(members)))
-                    # At least a step for each group, also where nobody listens.
+                    # The empty id counts one step also for a group without members.
                     for client_id in [*members, ""]:
                         self._tell(client_id, group)
                         left -= 1
@@ -77,6 +78,6 @@ class Notifier:
 
     def _tell(self, client_id: str, group: str) -> None:
         stream = self._streams.get(client_id)
-        # The client may have left while others were told.
+        # The client may have left during the notification of its group.
         if stream is not None and client_id in self._members.members(consumers_of(group)):
             stream.tell_changed(group)

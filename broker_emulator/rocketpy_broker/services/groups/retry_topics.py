@@ -1,7 +1,7 @@
-"""The topic `%RETRY%group` of every consumer group, which RocketMQ's tools look for.
+"""The topic `%RETRY%group` of every consumer group; RocketMQ's tools query it.
 
-Holds no state; the topics are in `topics.json`, saved before the use that makes them is answered.
-On a full disk the group consumes all the same, and its next heartbeat or commit tries again.
+The topics are in `topics.json`, saved before the broker answers the use that creates them.
+A full disk does not stop the group: its next heartbeat or commit tries again.
 Source: docs/design/broker_behaviour.md section 4.2, docs/design/storage.md section 12.1.
 """
 
@@ -24,14 +24,14 @@ UNIT_SUBSCRIPTION_FLAG = 2
 
 @dataclass(frozen=True, slots=True)
 class RetryTopic:
-    """The retry topic that a group should have; `order` None: as it is, at first false."""
+    """The required retry topic of a group; `order` None: unchanged, false for a new topic."""
 
     group: SubscriptionGroupConfig
     order: bool | None = None
     unit_mode: bool = False
 
     def config(self) -> TopicConfig:
-        """Returns the topic where it is not there yet."""
+        """Returns the configuration of a new retry topic."""
         nums = self.group.retry_queues
         return TopicConfig(
             retry_topic(self.group.group),
@@ -44,18 +44,18 @@ class RetryTopic:
 
 
 class RetryTopics:
-    """Makes retry topics."""
+    """The creator of retry topics."""
 
     def __init__(self, topics: TopicConfigManager, clock: Clock) -> None:
         self._topics = topics
         self._seldom = LogThrottle(clock)
 
     def is_ordered(self, subscribed: Sequence[str]) -> bool:
-        """True if one of these topics is an ordered one."""
+        """True if one of these topics is ordered."""
         return any(topic in self._topics and self._topics.get(topic).order for topic in subscribed)
 
     async def ensure(self, wanted: Sequence[RetryTopic]) -> None:
-        """Makes those that are not there, or are ordered otherwise; in one save, if any."""
+        """Creates missing topics and changes `order` of existing ones, in at most one save."""
         due = [topic.config() for topic in wanted if self._is_due(topic)]
         if not due:
             return

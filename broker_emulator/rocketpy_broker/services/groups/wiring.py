@@ -1,4 +1,4 @@
-"""Builds the room of groups: configuration, clients, queue locks. Holds no state."""
+"""Wiring of consumer groups: configuration, clients, queue locks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which groups there are, who is in them, and who consumes which queue in order."""
+    """The consumer groups of one broker, their clients and their queue locks."""
 
     configs: SubscriptionGroupManager
     retry_topics: RetryTopics

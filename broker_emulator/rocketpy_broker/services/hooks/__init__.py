@@ -1,1 +1,1 @@
-"""Calling hooks of installed packages."""
+"""Calls to the hooks of installed packages."""

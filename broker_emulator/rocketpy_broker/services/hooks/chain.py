@@ -1,4 +1,7 @@
-"""Calls every hook; what one raises harms nobody. State: how often each has failed."""
+"""Chain of the installed hooks, guarded against their errors.
+
+State: failures per hook, in memory only.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,12 @@ from rocketpy_broker.hooks import (
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
-# The first failures of a hook are told with their traces, the others only each so many.
+# A hook's first FAILURES_TOLD failures are logged, later only every FAILURES_PER_LINE-th.
 FAILURES_TOLD, FAILURES_PER_LINE = 3, 10_000
 
 
 class HookChain:
-    """Hooks in their order; empty for most brokers."""
+    """The hooks of one broker in calling order."""
 
     def __init__(self, hooks: Sequence[Hook]) -> None:
         self._hooks = hooks
@@ -37,25 +40,25 @@ class HookChain:
         return bool(self._hooks)
 
     def before_send(self, context: SendContext) -> None:
-        """Raises HookAbortError; hooks behind that one are not called."""
+        """Calls the hooks before a send. Raises HookAbortError; later hooks are not called."""
         for hook in self._hooks:
             _called(partial(hook.before_send, context), partial(self._failed, hook))
 
     def after_send(self, context: SendContext, outcome: SendOutcome) -> None:
-        """A put was tried."""
+        """Calls the hooks after a send, stored or not."""
         self._all(lambda hook: hook.after_send(context, outcome))
 
     def before_consume(self, context: ConsumeContext) -> None:
-        """A pull is to be answered."""
+        """Calls the hooks before the answer to a pull."""
         self._all(lambda hook: hook.before_consume(context))
 
     def after_consume(self, context: ConsumeContext, outcome: ConsumeOutcome) -> None:
-        """A pull is answered."""
+        """Calls the hooks after an answer to a pull."""
         self._all(lambda hook: hook.after_consume(context, outcome))
 
     def _all(self, call: Callable[[Hook], None]) -> None:
         for hook in self._hooks:
-            # Only what has not begun can be refused.
+            # Only `before_send` can refuse.
             with contextlib.suppress(HookAbortError):
                 _called(partial(call, hook), partial(self._failed, hook))
 
@@ -67,7 +70,7 @@ class HookChain:
 
 
 def installed_hooks() -> list[Hook]:
-    """Returns the hooks of installed packages; one that cannot be made is left out, with an error."""
+    """Returns the hooks of installed packages; logs an error for each unusable one."""
     hooks: list[Hook] = []
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
         hook = _called(partial(_made, entry), partial(_left_out, entry.name))
@@ -87,7 +90,7 @@ def _left_out(name: str, error: Exception) -> None:
 
 
 def _called(call: Callable[[], Result], failed: Callable[[Exception], None]) -> Result | None:
-    """What a package's code returns, which may raise anything. Raises HookAbortError."""
+    """Returns the call's result, or None after an error. Raises HookAbortError."""
     try:
         return call()
     except HookAbortError:

@@ -1,4 +1,4 @@
-"""Builds the room of hooks. Holds no state."""
+"""Wiring of the hooks."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from rocketpy_broker.services.hooks.chain import HookChain, installed_hooks
 
 
 def build() -> HookChain:
-    """Returns the hooks that are installed beside the broker."""
+    """Returns the chain of all hooks of installed packages."""
     return HookChain(installed_hooks())

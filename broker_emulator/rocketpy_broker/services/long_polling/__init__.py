@@ -1,1 +1,1 @@
-"""Calls and tasks that wait for something to arrive in a queue."""
+"""Long polling: calls and tasks that wait for messages in queues."""

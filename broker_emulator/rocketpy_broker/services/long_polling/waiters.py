@@ -1,14 +1,15 @@
-"""Calls that are held until something arrives in one of their queues.
+"""Waiters of long polling.
 
-Prior art: RocketMQ's PullRequestHoldService, which looks at every held request each 5 seconds
-and on each notification. Chosen here: those that wait per queue, and per topic for who waits for
-many queues, woken in the order they came by the dispatch of a unit, by a change of the topics, or
-by the clock. Who is woken is told what has changed, so that looking again costs that and no more.
-Thousands may wait for one queue, or until one moment, and each costs a read and an answer: a few go
-on at once, and a few more with each pass of the loop, so that others are looked after in between.
-Left out on purpose: any polling. With short polling, as RocketMQ without long polling, nothing that
-arrives wakes a call; it is held for a fixed time at most.
-Lives in memory only; after a crash clients ask again.
+A waiter is a call that is held until one of its queues or topics has changed.
+RocketMQ's PullRequestHoldService checks every held request each 5 seconds and on each notification.
+Here waiters are kept by queue, and by topic for calls that wait for many queues. A dispatched unit,
+a change of the topics or the clock wakes them in order of arrival. A woken waiter gets the changes,
+so it reads only the changed queues.
+Thousands of calls may wait for one queue or one moment, and each costs a read and an answer. So
+WAKES_A_PASS of them are woken in each pass of the event loop, and other calls run in between.
+There is no polling. With short polling, as RocketMQ without long polling, no message wakes a call;
+it is held for a fixed time at most.
+State is in memory only; after a crash clients call again.
 """
 
 from __future__ import annotations
@@ -23,51 +24,51 @@ from rocketpy_broker.runtime.clock import Clock, resolve, sleep
 from rocketpy_broker.store.values import QueueKey
 
 Key = TypeVar("Key")
-# Calls that go on in one pass of the loop; each may have some MiB to read.
+# Calls that are woken in one pass of the loop; each may read some MiB.
 WAKES_A_PASS = 10
 
-# In the order they came: which call is answered first does not depend on where objects lie.
+# In order of arrival: the order of answers does not depend on addresses of objects.
 Watches: TypeAlias = "dict[Waiter, None]"
 
 
 class Changes(NamedTuple):
-    """Queues that have got something new, and topics that have come, gone or changed."""
+    """Queues with new messages, and topics that were created, deleted or changed."""
 
     queues: set[QueueKey]
     topics: set[str]
 
 
 class LongPollWaiters:
-    """Who waits for what."""
+    """The waiters by queue, topic and table of topics."""
 
     def __init__(self, clock: Clock, *, short_polling_time_ms: int | None = None) -> None:
-        """Long polling, unless a time of short polling is given."""
+        """Sets long polling, or short polling if its time is given."""
         self._clock = clock
         self._short_polling_time_ms = short_polling_time_ms
         self._watches: Watches = {}
         self._by_queue: defaultdict[QueueKey, Watches] = defaultdict(dict)
-        # Those that wait for any queue of a topic, and those that wait for the table of topics.
+        # Waiters for any queue of a topic, and for the table of topics.
         self._by_topic: defaultdict[str, Watches] = defaultdict(dict)
         self._by_table: Watches = {}
         self._stopping = False
-        # What calls wait for that may go on, where too many may at once.
+        # Futures of calls that are to be woken in later passes.
         self._leaving: OrderedDict[asyncio.Future[None], None] = OrderedDict()
-        # How many more may go on in this pass of the loop.
+        # The number of calls that may still be woken in this pass.
         self._room = WAKES_A_PASS
 
     def __len__(self) -> int:
         return len(self._watches)
 
     def deadline_ms(self, wait_ms: int) -> float:
-        """When, in monotonic time, a call that came now has been held for `wait_ms`."""
+        """Returns the monotonic time at which a call from now has been held for `wait_ms`."""
         if self._short_polling_time_ms is not None:
             wait_ms = min(wait_ms, self._short_polling_time_ms)
         return self._clock.monotonic_ms() + wait_ms
 
     async def wait(self, queues: Iterable[QueueKey], deadline_ms: float) -> bool:
-        """Returns True when one of `queues` has got something new, or at the deadline.
+        """Returns True when one of `queues` has new messages, or at the deadline.
 
-        Returns False, at once, behind the deadline and when the broker stops: answer the call.
+        Returns False at once after the deadline and when the broker stops: the caller answers.
         """
         with self.watch() as watch:
             watch.add_queues(queues)
@@ -75,7 +76,7 @@ class LongPollWaiters:
 
     @contextmanager
     def watch(self) -> Iterator[Waiter]:
-        """Watches nothing yet; what is added is watched until the block ends."""
+        """Yields a waiter; it watches all added queues and topics until the block ends."""
         watch = Waiter(self)
         self._watches[watch] = None
         try:
@@ -89,7 +90,7 @@ class LongPollWaiters:
                 _drop(self._by_topic, topic, watch)
 
     def add(self, watch: Waiter, queues: Iterable[QueueKey], topics: Iterable[str]) -> None:
-        """Tell `watch` of these queues, and of all queues of these topics."""
+        """Notifies `watch` of these queues, and of all queues of these topics, from now on."""
         if self._short_polling_time_ms is not None:
             return
         for queue in queues:
@@ -100,7 +101,7 @@ class LongPollWaiters:
             watch.topics.add(topic)
 
     def add_to_table(self, watch: Waiter) -> None:
-        """Tell `watch` of each change of the table of topics."""
+        """Notifies `watch` of each change of the table of topics from now on."""
         if self._short_polling_time_ms is None:
             self._by_table[watch] = None
 
@@ -118,7 +119,7 @@ class LongPollWaiters:
         return True
 
     def wake(self, future: asyncio.Future[None]) -> None:
-        """Let the call that waits for `future` go on, behind those that were let go before it."""
+        """Wakes the call that waits for `future`, after the calls that were woken before it."""
         if self._stopping:
             resolve(future)
             return
@@ -139,34 +140,34 @@ class LongPollWaiters:
             asyncio.get_running_loop().call_soon(self._next_pass)
 
     async def rest(self, until_ms: float) -> None:
-        """Waits until a time that is no more than milliseconds away, if it is still to come."""
+        """Waits until `until_ms`, which is at most milliseconds away; not when the broker stops."""
         left_ms = until_ms - self._clock.monotonic_ms()
         if left_ms > 0 and not self._stopping:
             await sleep(self._clock, left_ms)
 
     def notify_queue(self, queue: QueueKey) -> None:
-        """`queue` has got something new."""
+        """Notifies the waiters of `queue` of new messages."""
         for watch in self._by_queue.get(queue, ()):
             watch.notify_queue(queue)
         for watch in self._by_topic.get(queue.topic, ()):
             watch.notify_queue(queue)
 
     def notify_topics(self, topics: Collection[str]) -> None:
-        """These topics have come, gone or changed."""
+        """Notifies the table's waiters of topics that were created, deleted or changed."""
         for watch in self._by_table:
             watch.notify_topics(topics)
 
     def stop(self) -> None:
-        """Let go of everybody and hold no more calls, for the broker stops."""
+        """Wakes all calls and holds no more, because the broker stops."""
         self._stopping = True
         for watch in self._watches:
             watch.wake()
 
 
 class Waiter:
-    """What one call waits for; more can be added while it is looked at.
+    """The queues and topics that one call waits for; it can add more between its waits.
 
-    Whoever adds a queue, and then looks at it, misses nothing, also where others have turns before
+    A call adds a queue and then reads it. It then misses no message, even if other tasks run before
     the wait.
     """
 
@@ -180,19 +181,19 @@ class Waiter:
         self.topics: set[str] = set()
 
     def add_queues(self, queues: Iterable[QueueKey]) -> None:
-        """Wakes the call also when one of these has got something new."""
+        """Adds queues; new messages in one of them wake the call."""
         self._held.add(self, queues, ())
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Wakes the call also when any queue of one of these has got something new."""
+        """Adds topics; new messages in any of their queues wake the call."""
         self._held.add(self, (), topics)
 
     def add_topic_table(self) -> None:
-        """Wakes the call also when a topic has come, gone or changed."""
+        """Adds the table of topics; a created, deleted or changed topic wakes the call."""
         self._held.add_to_table(self)
 
     async def wait(self, deadline_ms: float) -> bool:
-        """As `LongPollWaiters.wait`; at once where there are changes that were not taken."""
+        """Waits as `LongPollWaiters.wait` does; wakes at once if there are untaken changes."""
         self._waiting = asyncio.get_running_loop().create_future()
         if any(self._changes):
             self.wake()
@@ -202,22 +203,22 @@ class Waiter:
             self._waiting = None
 
     def take_changes(self) -> Changes:
-        """What has changed since this was called last."""
+        """Returns the changes since the last call of this method."""
         taken, self._changes = self._changes, Changes(set(), set())
         return taken
 
     def notify_queue(self, queue: QueueKey) -> None:
-        """`queue` has got something new."""
+        """Adds `queue` to the changes and wakes the call."""
         self._changes.queues.add(queue)
         self.wake()
 
     def notify_topics(self, topics: Collection[str]) -> None:
-        """These topics have come, gone or changed."""
+        """Adds `topics` to the changes and wakes the call."""
         self._changes.topics.update(topics)
         self.wake()
 
     def wake(self) -> None:
-        """Ends a wait."""
+        """Ends the call's wait, if it waits."""
         if self._waiting is not None:
             self._held.wake(self._waiting)
 

@@ -1,4 +1,4 @@
-"""Builds the room of held calls. Holds no state."""
+"""Wiring of long polling."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rocketpy_broker.store.values import QueueKey
 
 @dataclass(frozen=True, slots=True)
 class LongPolling:
-    """Who waits for something to arrive: calls of clients, and the broker's own tasks."""
+    """The waiters of clients' calls and of the broker's own tasks."""
 
     calls: LongPollWaiters
     tasks: LongPollWaiters
 
 
 def build(context: BrokerContext, topics: TopicConfigManager) -> LongPolling:
-    """Those who wait at one broker. What is dispatched wakes those that wait for it."""
+    """Returns the waiters of one broker; dispatched queues and changed topics wake them."""
     config = context.config
     short_polling_time_ms = None if config.long_polling_enable else config.short_polling_time_ms
     calls = LongPollWaiters(context.call_clock, short_polling_time_ms=short_polling_time_ms)

@@ -1,1 +1,1 @@
-"""Offsets of queues and groups: queries, searches by time, and what groups have committed."""
+"""Offsets of queues and groups: queries, searches by time, and committed offsets."""

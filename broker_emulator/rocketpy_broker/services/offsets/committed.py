@@ -1,14 +1,17 @@
-"""The progress of consumer groups: `config/consumerOffset.json`.
+"""Committed offsets of consumer groups: `config/consumerOffset.json`.
 
-Offsets are kept in memory and saved every few seconds and at a clean stop; a crash loses the last
-seconds of progress, never a message. A save takes the entries that were changed since the one
-before; a commit that changes one again copies it. Whatever looks at all entries lets others have
-turns in between, since there may be a million. A queue that a power cut or an older copy of the
-store has shortened gives its offsets again, so a start sets a group back that was beyond its end:
-it would never see what is stored there next. RocketMQ does so with a pull, while the queue is still
-shorter. For Spark the checkpoint is the truth, and this
-table what every other tool sees of it. RocketMQ's files are read as they are; `groupTopicMap`,
-which it derives from the table, is neither read nor written.
+Offsets are in memory, saved every few seconds and at a clean stop. A crash loses the last seconds
+of progress, never a message. A save takes the entries changed since the previous save. The first
+commit after a save copies the entry before it changes it. There may be a million entries, so loops
+over all entries yield scheduler slots.
+
+A power cut or an older copy of the store may shorten a queue, which then assigns its offsets again.
+A group beyond the end of its queue would never see the next messages stored there. The broker's
+start therefore sets the group back to the end. RocketMQ does so at a pull, while the queue is still
+shorter.
+
+For Spark the checkpoint is the truth; other tools see its progress in this table. RocketMQ's files
+are read unchanged. RocketMQ derives `groupTopicMap` from the table; it is neither read nor written.
 Source: ConsumerOffsetManager, docs/design/storage.md section 11.3.
 """
 
@@ -40,21 +43,21 @@ NOT_COMMITTED = -1
 DATA_VERSION = "dataVersion"
 TABLE = "offsetTable"
 DERIVED = "groupTopicMap"
-# Ours; RocketMQ passes over it, and leaves it out when it saves.
+# A field of this broker; RocketMQ ignores it, and omits it when it saves.
 RESETS = "rocketpyResets"
-# A group that committed within this time is at work, whether its clients send heartbeats or not.
+# A group with a commit within this time is in use, also without heartbeats of its clients.
 COMMITTING_MS = 600_000
-# consumerOffsetUpdateVersionStep: so many commits make one change of the data version.
+# consumerOffsetUpdateVersionStep: commits per change of the data version.
 COMMITS_PER_VERSION = 500
-# Of more entries that a start sets back is only told how many they are.
+# Entries logged one by one when a start sets groups back; further entries are only counted.
 TOLD_MAX = 20
-# Looked at before others have a turn: some ms.
+# Entries per scheduler slot: some ms.
 ENTRIES_A_TURN = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What consumerOffset.json holds. RocketMQ 4 writes no data version."""
+    """The contents of consumerOffset.json. RocketMQ 4 writes no data version."""
 
     version: DataVersion
     table: dict[str, dict[int, int]]
@@ -70,7 +73,7 @@ class _Loaded:
 
 
 class ConsumerOffsetManager:
-    """topic@group -> queue id -> next offset to consume."""
+    """Table topic@group -> queue id -> next offset to consume."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._file = ConfigFile(
@@ -78,7 +81,7 @@ class ConsumerOffsetManager:
         )
         self._clock = clock
         self._table: dict[str, dict[int, int]] = {}
-        # Offsets that no save has taken are among its changed ones: these may change in place.
+        # Its changed entries are in no save yet, so they may change in place.
         self._keeper = TextKeeper(encode_queues)
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
@@ -89,7 +92,7 @@ class ConsumerOffsetManager:
         self._saved_count = 0, 0
 
     def load(self) -> None:
-        """Reads the file, if there is one. Raises ConfigFileError."""
+        """Reads the file if it exists. Raises ConfigFileError."""
         loaded = self._file.load(_Loaded.from_json)
         if loaded is not None:
             self._table, self._version = loaded.table, loaded.version
@@ -97,9 +100,10 @@ class ConsumerOffsetManager:
             self.resets.load(loaded.resets)
 
     def set_back(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
-        """Let no group be beyond the end of a queue; call it when queues are as the log has them.
+        """Sets groups beyond the end of a queue back to its end.
 
-        What is changed is to be saved before queues grow: they may be as long at the next start.
+        The queues must already match the log. The caller saves the changes before queues grow: a
+        queue may reach the old offset by the next start.
         """
         self.resets.set_back(range_of)
         told = []
@@ -135,9 +139,9 @@ class ConsumerOffsetManager:
         return self._table.get(topic + SEPARATOR + group, {}).get(queue_id, NOT_COMMITTED)
 
     async def entries(self) -> AsyncIterator[tuple[str, str]]:
-        """Topic and group of each entry that is there when this begins; others have turns.
+        """Yields topic and group of the entries at the start of the call, with scheduler slots.
 
-        RocketMQ's of broadcasting groups, which name a client too, are left out.
+        Omits RocketMQ's entries of broadcasting groups, which also name a client.
         """
         async for keys in self._keys():
             for key in keys:
@@ -152,11 +156,11 @@ class ConsumerOffsetManager:
             yield keys[begin : begin + ENTRIES_A_TURN]
 
     def has(self, group: str, topic: str) -> bool:
-        """True if there is such an entry."""
+        """True if the entry exists."""
         return topic + SEPARATOR + group in self._table
 
     def offsets_of(self, group: str, topic: str) -> dict[int, int]:
-        """Returns a copy of an entry, by queue id; empty where there is none."""
+        """Returns a copy of an entry, by queue id; empty if it does not exist."""
         return dict(self._table.get(topic + SEPARATOR + group, ()))
 
     def is_committing(self, group: str, topic: str) -> bool:
@@ -171,7 +175,7 @@ class ConsumerOffsetManager:
         return False
 
     def delete_if(self, group: str, topic: str, offsets: Mapping[int, int]) -> bool:
-        """Forgets an entry if it holds just these offsets; return whether it did."""
+        """Deletes an entry if it equals `offsets`; returns whether it was equal."""
         key = topic + SEPARATOR + group
         is_same = self._table.get(key) == offsets
         if is_same:
@@ -179,12 +183,12 @@ class ConsumerOffsetManager:
         return is_same
 
     async def delete_topic(self, topic: str) -> None:
-        """Forgets every group's progress in a topic, in which nobody may commit meanwhile."""
+        """Deletes every group's progress in a topic; the caller prevents commits meanwhile."""
         self.resets.forget_topic(topic)
         await self._delete_all(lambda key: key.startswith(topic + SEPARATOR))
 
     async def delete_group(self, group: str) -> None:
-        """Forgets the progress of a group; what it commits meanwhile may stay."""
+        """Deletes the progress of a group; its commits meanwhile may stay."""
         self.resets.forget_group(group)
         await self._delete_all(lambda key: key.endswith(SEPARATOR + group))
 
@@ -203,7 +207,7 @@ class ConsumerOffsetManager:
             self._change_count += 1
 
     def plan_save(self) -> SavePlan | None:
-        """Saves what has changed."""
+        """Returns a plan that saves the changes; None without changes."""
         count = self._change_count, self.resets.change_count
         if count == self._saved_count:
             return None

@@ -1,4 +1,4 @@
-"""The pattern of an offset query, refused by name where it is none. Holds no state."""
+"""The pattern of an offset query; an error names the parameter."""
 
 from __future__ import annotations
 

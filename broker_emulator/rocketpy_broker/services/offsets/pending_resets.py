@@ -1,13 +1,14 @@
-"""Resets that members of a group do not know of yet: where their next pull is to go on.
+"""Pending resets: new offsets not yet received by members of a group.
 
-A member that was online when its group was set to another place knows its old place, and would
-commit it over the new one. So its commits of that queue do not count until it has pulled, and that
-pull is told the new place. RocketMQ honours the commit that this very pull carries; here it does
-not count either. A group without members asks for its place when it comes back, so what waits for
-it is forgotten.
-They are kept in the file of offsets, since members outlive their broker. After a start nobody is a
-member yet, so what waits for a group stays until its members had the time to say that they are
-there. A crash may bring back a reset that was told in the seconds before it: it is told once more.
+A member that was online during a reset knows its old offset, and would commit it over the new one.
+Its commits of that queue are ignored until its next pull, which gets the new offset. RocketMQ
+accepts the commit within this very pull; this broker ignores it too. A group without members
+queries its offset when it returns, so its pending resets are dropped.
+
+Members outlive their broker, so pending resets are saved in the file of offsets. No group has
+members right after a start. A group's pending resets then stay until its members had the time to
+send a heartbeat. A crash may restore a reset that a member received seconds before: the next pull
+gets it again.
 Source: ConsumerOffsetManager#resetOffsetTable, docs/design/broker_behaviour.md section 5.6.
 """
 
@@ -28,16 +29,16 @@ from rocketpy_broker.store.values import QueueKey, QueueRange
 
 
 class PendingResets:
-    """topic@group -> queue id -> offset; of plain numbers, which no garbage collection visits."""
+    """Table topic@group -> queue id -> offset, of plain ints, which garbage collection skips."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._table: dict[str, dict[int, int]] = {}
-        # What the table has, by group.
+        # The topics of the table, by group.
         self._topics: dict[str, set[str]] = {}
-        # Entries that no save has taken are among its changed ones: these may change in place.
+        # Its changed entries are in no save yet, so they may change in place.
         self._keeper: TextKeeper[Mapping[int, int]] = TextKeeper(encode_queues)
-        # Groups from before the start, and until when their members may come back.
+        # Groups loaded at the start, and the end of the time for the return of their members.
         self._loaded: set[str] = set()
         self._loaded_until_ms = 0.0
         self.change_count = 0
@@ -48,9 +49,10 @@ class PendingResets:
     # --- In the file ---
 
     def telling(self) -> Callable[[], TableText[Mapping[int, int]] | None]:
-        """Makes of them as they are now what lies in the file of offsets; None for nothing.
+        """Returns a function that builds the file's table of the resets as of now; None if empty.
 
-        Any thread may call it. It copies and encodes no entry that the save before has taken.
+        Any thread may call the function. It copies and encodes no entry that the previous save has
+        taken.
         """
         is_any, tell = bool(self._table), self._keeper.telling(self._table)
 
@@ -62,11 +64,11 @@ class PendingResets:
 
     @staticmethod
     def from_json(content: object) -> dict[str, dict[int, int]]:
-        """What the file says. Raises ValueError."""
+        """Returns the table of a file. Raises ValueError."""
         return decode_table(content)
 
     def load(self, table: Mapping[str, Mapping[int, int]]) -> None:
-        """Takes in what was told to nobody before the start."""
+        """Adds the resets that were pending before the start."""
         for key, queues in table.items():
             if queues:
                 topic, _, group = key.rpartition(SEPARATOR)
@@ -75,7 +77,7 @@ class PendingResets:
         self._loaded_until_ms = self._clock.monotonic_ms() + EXPIRY_MS
 
     def set_back(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
-        """Let none be beyond the end of a queue."""
+        """Sets resets beyond the end of a queue back to its end."""
         for key in list(self._table):
             topic, _, group = key.rpartition(SEPARATOR)
             beyond = passed_ends(topic, self._table[key], range_of)
@@ -86,16 +88,16 @@ class PendingResets:
     # --- While members are online ---
 
     def set(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Let the group's next pulls of these queues be told so."""
+        """Sets the offsets of the group's next pulls of these queues."""
         self._own(topic, group).update(offsets)
         self.change_count += 1
 
     def has(self, group: str, queue: QueueKey) -> bool:
-        """True if the group has not pulled the queue since it was reset."""
+        """True if the group has not pulled the queue since its reset."""
         return queue.queue_id in self._table.get(queue.topic + SEPARATOR + group, ())
 
     def take(self, group: str, queue: QueueKey) -> int | None:
-        """Where the group's pull of the queue is to go on; told once, None where it may go on."""
+        """Returns and removes the reset of the group's queue; None if there is none."""
         if not self.has(group, queue):
             return None
         queues = self._own(queue.topic, group)
@@ -106,23 +108,23 @@ class PendingResets:
         return offset
 
     def nobody_is_there(self, group: str) -> None:
-        """The group has no members; after a start they may come back yet."""
+        """Drops the resets of a group without members, unless they may return after a start."""
         is_early = self._clock.monotonic_ms() < self._loaded_until_ms
         if not (is_early and group in self._loaded):
             self.forget_group(group)
 
     def forget_group(self, group: str) -> None:
-        """Nobody of the group is there any more, or the group is not."""
+        """Drops the resets of a group that has no members or was deleted."""
         for topic in list(self._topics.get(group, ())):
             self._forget(topic, group)
 
     def forget_topic(self, topic: str) -> None:
-        """The topic is no more; one of its name is another."""
+        """Drops the resets of a deleted topic."""
         for group in [group for group, topics in self._topics.items() if topic in topics]:
             self._forget(topic, group)
 
     def _own(self, topic: str, group: str) -> dict[int, int]:
-        """Returns the queues of an entry, to be changed; no save reads them meanwhile."""
+        """Returns the queues of an entry for a change; no save reads them meanwhile."""
         key = topic + SEPARATOR + group
         if key not in self._keeper:
             self._keeper.changed([key])

@@ -1,9 +1,9 @@
-"""Which topics an offset query is about, and waiting until its answer is a new one.
+"""Offset queries: their topics, and long polling until the answer changes.
 
-A pattern stands for the topics whose whole name matches it, looked at again each time, so topics
-may come and go while a call is held. The broker's own topics have to be named, and so have retry
-topics, unless the pattern begins as their names do. A held call waits on the queues of its topics
-and on the table of topics, in the waiting list of `holding`. Holds no state.
+A pattern selects the topics that match it by their whole name. Each check matches the table of
+topics again. Topics may thus be created and deleted while a call waits. System topics must be
+named. Retry topics must be named too, unless the pattern starts with their prefix.
+A waiting call watches the queues of its topics and the table of topics in `LongPollWaiters`.
 """
 
 from __future__ import annotations
@@ -27,22 +27,23 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.topic_pattern import TopicPattern
 
-# A name takes up to 60 microseconds.
+# Names per scheduler slot; a name takes up to 60 microseconds.
 NAMES_A_TURN = 100
-# Watched and looked at in 2 ms.
+# Queues per scheduler slot; they take 2 ms.
 QUEUES_A_TURN = 1_000
-# A query over more queues is answered so long after it came at the soonest: what comes meanwhile
-# goes into one answer, and a caller gets 50 of them a second, however many messages come.
+# A held query over more than `FEW_QUEUES` queues is answered `REST_MS` after its arrival or later.
+# Changes in between go into one answer. A caller gets at most 50 answers a second.
 FEW_QUEUES = 100
 REST_MS = 20
 
 
 @dataclass(frozen=True)
 class OffsetQuery:
-    """Topics by name and by pattern, the maxima that the client knows, how long to hold it.
+    """A query: topics by name and by pattern, the client's known maxima, and the wait time.
 
-    `seen` are names that were looked at, and whether the pattern finds them. `log_end`: the lowest
-    one of the recoveries that the client does not know of; None where it knows, or nobody does.
+    `seen` maps checked names to whether the pattern matches them. `log_end` is the lowest end of
+    the log of the recoveries unknown to the client; None if there are none, or its recovery is
+    unknown.
     """
 
     topics: Sequence[str]
@@ -54,16 +55,16 @@ class OffsetQuery:
 
     @cached_property
     def named(self) -> frozenset[str]:
-        """The topics that it names."""
+        """The topics named by the query."""
         return frozenset(self.topics)
 
     def asks_for(self, topic: str) -> bool:
-        """True if it names the topic, or its pattern was seen to find it."""
+        """True if the query names the topic, or its pattern has matched it."""
         return topic in self.named or self.seen.get(topic, False)
 
 
 class OffsetQueryService:
-    """Checks offset queries, and holds those whose answer is known."""
+    """Service that checks offset queries and holds queries with a known answer."""
 
     def __init__(
         self, store: MessageStore, topics: TopicConfigManager, held: LongPollWaiters, limits: Limits
@@ -83,8 +84,8 @@ class OffsetQueryService:
     ) -> OffsetQuery:
         """Checks a request; an empty pattern is none. Raises ParameterIllegalError.
 
-        What is said to be known of topics that are not queried does not matter. One that knows an
-        older recovery is not held: its answer says more than maxima.
+        Ignores known maxima of topics that are not queried. A query with an older recovery id is
+        not held: its answer contains more than maxima.
         """
         if not 0 <= wait_ms_max <= self._wait_ms_max:
             accepted = f"0 to {self._wait_ms_max}"
@@ -105,9 +106,9 @@ class OffsetQueryService:
         return not is_retry(topic) or pattern.text.startswith(RETRY_PREFIX)
 
     async def _topics_of(self, query: OffsetQuery) -> list[str]:
-        """Returns the topics it is about: those named, there or not, then those found, by name.
+        """Returns the named topics, existing or not, then the matched topics by name.
 
-        Gives way to nobody behind its last look at the table.
+        Does not await after its last read of the table.
         """
         if query.pattern is None:
             return list(dict.fromkeys(query.topics))
@@ -133,15 +134,15 @@ class OffsetQueryService:
                 await take_slot("offsets")
 
     async def topics_when_new(self, query: OffsetQuery) -> list[str]:
-        """Returns the topics; held until a maximum is not the known one, or a queue has come or gone.
+        """Returns the topics once a maximum differs from the known one, or a queue has changed.
 
-        Returns also when the time of the query is over, or when the broker stops.
+        Returns also at the query's deadline, and when the broker stops.
         """
         if not query.wait_ms:
             return await self._topics_of(query)
         deadline_ms = self._held.deadline_ms(query.wait_ms)
         with self._held.watch() as watch:
-            # Before the first look at the table, so that no change of it is missed.
+            # The watch starts before the first read of the table, so it misses no change.
             watch.add_topic_table()
             topics = await self._topics_of(query)
             await self._keep_asked(query)
@@ -152,11 +153,11 @@ class OffsetQueryService:
             while is_known and await watch.wait(deadline_ms):
                 await self._held.rest(soonest_ms)
                 is_known = await self._is_still_known(query, watch.take_changes())
-        # Others have come and gone meanwhile, whether or not anything was found.
+        # Topics may have been created and deleted during the wait.
         return await self._topics_of(query)
 
     async def _keep_asked(self, query: OffsetQuery) -> None:
-        """Forgets names that the query does not ask for. Raises KeptBytesError."""
+        """Drops names that the query does not ask for. Raises KeptBytesError."""
         is_large = len(query.known.epochs) > QUEUES_A_TURN
         query.known.keep(query.asks_for)
         if is_large:
@@ -171,7 +172,7 @@ class OffsetQueryService:
         call_memory.keep(query.known.kept_bytes + names * TOPIC_BYTES)
 
     async def _is_known(self, query: OffsetQuery, topics: Iterable[str], watch: Waiter) -> bool:
-        """True if the maxima are those known; each queue is watched before it is looked at."""
+        """True if all maxima are known; each queue is watched before it is read."""
         if query.known.has_gaps:
             return False
         if any(self._is_remade(topic, epoch) for topic, epoch in query.known.epochs.items()):
@@ -180,7 +181,7 @@ class OffsetQueryService:
         return count == query.known.queue_count
 
     async def _is_still_known(self, query: OffsetQuery, changes: Changes) -> bool:
-        """True if it is still known, where something has changed since; looks at nothing else."""
+        """True if the answer is still known after `changes`; reads only what has changed."""
         if query.pattern is not None:
             fresh = [topic for topic in changes.topics if topic not in query.seen]
             await self._look_at(fresh, query.pattern, query.seen)
@@ -199,7 +200,7 @@ class OffsetQueryService:
     async def _count_known(
         self, query: OffsetQuery, queues: Iterator[QueueKey], watch: Waiter | None = None
     ) -> int | None:
-        """How many these are; None where the maximum of one is not the known one."""
+        """Returns the number of queues; None if the maximum of one is not the known one."""
         count = 0
         for some in _parts(queues, QUEUES_A_TURN):
             if watch is not None:

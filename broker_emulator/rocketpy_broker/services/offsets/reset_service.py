@@ -1,10 +1,11 @@
-"""Setting a consumer group to another place of a topic.
+"""Resets of a consumer group to other offsets of a topic.
 
-All places are found and checked first; then the table of offsets has all of them, and it is saved
-before the reset is answered. A crash within the save leaves the offsets as they were before.
-A group with members is left alone unless they are to be overruled: they go on from the new places
-with their next pulls, see `resets`. Members of a broadcasting group keep their own progress, which
-nobody can reset here. Source: AdminBrokerProcessor#resetOffset, docs/design/broker_behaviour.md 5.6.
+All new offsets are found and checked first. Then the table of offsets takes them all, and is saved
+before the broker answers. A crash within the save leaves the offsets as they were before.
+A group with members is refused unless `force` is set. Its members continue at the new offsets with
+their next pulls, see `pending_resets`. Members of a broadcasting group keep their own progress,
+which the broker cannot reset.
+Source: AdminBrokerProcessor#resetOffset, docs/design/broker_behaviour.md section 5.6.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 
-# Searched by time before others have a turn: some ms.
+# Queues per scheduler slot that are searched by time: some ms.
 SEARCHES_A_TURN = 20
 QUEUES_A_TURN = 1_000
 
 
 class ResetTo(Enum):
-    """Where a group is to go on; TIMESTAMP and OFFSET have a value."""
+    """The target of a reset; TIMESTAMP and OFFSET have a value."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -47,9 +48,9 @@ class ResetTo(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetRequest:
-    """Which group, which queues (None: all), and where to; `value` in ms since 1970, or an offset.
+    """A group, its queues (None: all), and the target; `value` in ms since 1970, or an offset.
 
-    `force`: although the group has members. `dry_run`: only tell.
+    `force`: resets a group with members. `dry_run`: only reports the result.
     """
 
     group: str
@@ -63,7 +64,7 @@ class ResetRequest:
 
 @dataclass(frozen=True, slots=True)
 class ResetQueue:
-    """A queue's next offset before, or NOT_COMMITTED, and behind a reset."""
+    """A queue's next offset before, or NOT_COMMITTED, and after a reset."""
 
     queue_id: int
     old_offset: int
@@ -71,7 +72,7 @@ class ResetQueue:
 
 
 class ResetService:
-    """Resets groups of one broker."""
+    """Service that resets the groups of one broker."""
 
     def __init__(
         self,
@@ -90,15 +91,15 @@ class ResetService:
         self._tasks = tasks
 
     async def reset(self, request: ResetRequest) -> list[ResetQueue]:
-        """What has changed, by queue; durable on return. It goes on when the caller is cancelled.
+        """Returns the changes by queue; durable on return. Runs to completion if cancelled.
 
         Raises ParameterIllegalError, TopicNotExistError, QueueIdIllegalError,
         PermissionDeniedError, SubscriptionGroupNotExistError, MembersOnlineError: nothing is
-        changed then. Raises BrokerError where it could not be saved.
+        changed then. Raises BrokerError if the save failed.
         """
         await self._check(request)
         targets = await self._targets(request)
-        # Others had their turns meanwhile.
+        # Other tasks ran during the await.
         self._check_members(request)
         epoch = self._topics.get(request.topic).epoch
         found = [
@@ -122,7 +123,7 @@ class ResetService:
             raise ParameterIllegalError(request.to.value, request.value, "0 or more")
 
     async def _is_known(self, group: str) -> bool:
-        """True if the group is configured, or has progress all the same, as from elsewhere."""
+        """True if the group is configured, or has progress without a configuration."""
         if group in self._groups.configs:
             return True
         async for _, of_group in self._committed.entries():
@@ -177,7 +178,7 @@ class ResetService:
     ) -> None:
         for begin in range(0, len(queues), QUEUES_A_TURN):
             part = queues[begin : begin + QUEUES_A_TURN]
-            # A topic of this name that was made meanwhile is another one.
+            # The topic may have been recreated during the await.
             self._topics.check_epoch(request.topic, topic_epoch)
             self._store.deletions.check(request.topic)
             self._let_wait(request, part)
@@ -193,8 +194,9 @@ class ResetService:
             ) from error
 
     def _let_wait(self, request: ResetRequest, queues: list[ResetQueue]) -> None:
-        """Tell members of it with their next pulls; also those that may come back from a restart,
-        for whom an older place waits.
+        """Notes the new offsets for the next pulls of the members.
+
+        Also notes them for members that may return after a restart, and that have an older reset.
         """
         group, topic, resets = request.group, request.topic, self._committed.resets
         places = {each.queue_id: each.new_offset for each in queues}

@@ -1,12 +1,14 @@
-"""Progress that nobody needs any more is looked for and forgotten.
+"""Removal of unused progress of consumer groups.
 
-That is an entry topic@group to which nobody subscribes, which nobody has committed lately, and from
-which nothing can be read on: every offset lies below the minimum of its queue, or at the minimum of
-one that holds nothing. Whoever comes back without it begins at the minimum, where its offsets would
-have been moved to anyway. An entry with one offset behind its queue's minimum, or at the minimum of
-messages to read, stays for ever, however long its group is away.
-Holds no state; what is removed is saved with the other offsets, and a crash before brings it back.
-Source: ConsumerOffsetManager#scanUnsubscribedTopic, docs/design/broker_behaviour.md 5.4 and 5.8.
+An entry topic@group is removed under three conditions: no client subscribes, no recent commit
+exists, and no message is left to read. Every offset is then below the minimum of its queue, or at
+the minimum of an empty queue. A group that returns later starts at the minimum. The broker would
+have moved its offsets there anyway.
+An entry stays if one offset is above its queue's minimum, or at the minimum of a queue with
+messages. The time of the group's absence does not matter.
+A removal is saved with the other offsets; a crash before the save restores the entry.
+Source: ConsumerOffsetManager#scanUnsubscribedTopic, docs/design/broker_behaviour.md sections 5.4
+and 5.8.
 """
 
 from __future__ import annotations
@@ -21,16 +23,16 @@ from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.store.values import QueueKey, QueueRange
 
 logger = logging.getLogger(__name__)
-# Clients come back within minutes of a start.
+# Clients reconnect within minutes of a start.
 DELAY_MS = 5 * 60_000
 INTERVAL_MS = 60_000
 QUEUES_A_TURN = 1_000
-# Groups of the broker's own work, without clients.
+# Groups of the broker itself, without clients.
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
 
 class OffsetScan:
-    """Looks through all progress. `is_subscribed` is asked with group and topic."""
+    """The periodic scan of all progress; `is_subscribed` takes group and topic."""
 
     def __init__(
         self,
@@ -46,21 +48,21 @@ class OffsetScan:
         self._left = QUEUES_A_TURN
 
     async def run(self) -> None:
-        """Scans at intervals, for ever; not while clients are still coming back from a restart."""
+        """Scans at intervals until cancelled; first gives clients time to reconnect."""
         await sleep(self._clock, DELAY_MS)
         while True:
             await self.scan()
             await sleep(self._clock, INTERVAL_MS)
 
     async def scan(self) -> list[str]:
-        """Forgets what nobody needs; return it as topic@group."""
+        """Deletes unused entries; returns them as topic@group."""
         removed: list[str] = []
         async for topic, group in self._committed.entries():
             await self._step()
             if self._is_in_use(group, topic):
                 continue
             offsets = self._committed.offsets_of(group, topic)
-            # Others had their turns meanwhile: a group may be back.
+            # Other tasks ran during the await: the group may be in use again.
             if (
                 await self._is_over(topic, offsets)
                 and not self._is_in_use(group, topic)
@@ -82,7 +84,7 @@ class OffsetScan:
         return self._is_subscribed(group, topic) or self._committed.is_committing(group, topic)
 
     async def _is_over(self, topic: str, offsets: Mapping[int, int]) -> bool:
-        """True if no offset is one to read on from, and some is not in its queue any more."""
+        """True if no offset has messages to read, and one or more is below its queue's minimum."""
         is_below = False
         for queue_id, offset in offsets.items():
             await self._step()

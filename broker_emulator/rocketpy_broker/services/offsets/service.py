@@ -1,6 +1,6 @@
-"""Offsets of queues and groups: queries and commits that cover whole topics.
+"""Queries and commits of offsets for whole topics.
 
-Holds no state; consumer offsets live in `committed`, queue bounds in the store.
+Consumer offsets are in `committed`, queue bounds in the store.
 Source: docs/design/broker_behaviour.md sections 5.1, 5.2 and 5.5.
 """
 
@@ -22,17 +22,17 @@ from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 
-# Looked at before others have a turn; takes about 2 ms, with the answer.
+# Queues per scheduler slot; they take about 2 ms, with the answer.
 QUEUES_A_TURN = 400
-# As many, where the units of each are looked through: about 5 ms.
+# Queues per scheduler slot with a lookup of their units: about 5 ms.
 LOOKUPS_A_TURN = 50
 
 
 @dataclass(frozen=True, slots=True)
 class QueueOffsets:
-    """One queue: bounds, and the group's next offset or NOT_COMMITTED.
+    """The bounds of one queue, and the group's next offset or NOT_COMMITTED.
 
-    `cut_offset`: the first offset whose message lies behind the end of the log that was asked for.
+    `cut_offset`: the first offset with a message after the requested end of the log.
     """
 
     queue_id: int
@@ -61,7 +61,7 @@ class QueueTime:
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """The first offset since a time; if none was found, the queue's maximum.
+    """The first offset since a time; the queue's maximum if none was found.
 
     `store_timestamp_ms` is the message's, or -1.
     """
@@ -72,7 +72,7 @@ class FoundOffset:
 
 
 class OffsetService:
-    """Answers where queues begin and end and where groups are."""
+    """Service for queue bounds and consumer offsets."""
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class OffsetService:
     async def query(
         self, topic: str, group: str, log_end: int | None = None
     ) -> AsyncIterator[list[QueueOffsets]]:
-        """Yields every readable queue of `topic`, some at a time, with a turn for others in between.
+        """Yields the readable queues of `topic` in parts, with a scheduler slot in between.
 
-        With `log_end` also where each queue goes beyond that end of the log.
+        With `log_end` also yields the first offset of each queue after that end of the log.
         Raises TopicNotExistError, ParameterIllegalError.
         """
         queue_ids = range(self._topics.get(topic).readable_queues)
@@ -103,7 +103,7 @@ class OffsetService:
     async def query_hidden(
         self, topic: str, queue_ids: Sequence[int], group: str, log_end: int | None = None
     ) -> AsyncIterator[list[QueueOffsets]]:
-        """Those of the queues that the topic has and readers do not see now; as `query`."""
+        """Yields the `queue_ids` that readers of the topic do not see, as `query`."""
         readable = self._topics.get(topic).readable_queues
         hidden = [i for i in queue_ids if i >= readable]
         async for queues in self._query_queues(topic, hidden, group, log_end):
@@ -124,7 +124,7 @@ class OffsetService:
     def epoch_of(self, topic: str) -> int:
         """Returns the topic's epoch, 0 for none. Raises TopicNotExistError.
 
-        Asked before its queues: a topic that is made again meanwhile must not pass for the new one.
+        The caller reads it before the queues. A topic recreated in between then has another epoch.
         """
         return self._topics.get(topic).epoch
 
@@ -138,7 +138,7 @@ class OffsetService:
     async def consumer_offsets(
         self, group: str, queues: Sequence[QueueKey], *, set_zero_if_not_found: bool
     ) -> list[int | None]:
-        """Where the group goes on in each queue; None where nothing tells.
+        """Returns the group's next offset in each queue; None if unknown.
 
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
         QueueIdIllegalError.
@@ -155,7 +155,7 @@ class OffsetService:
         return found
 
     def _begins_hot(self, queue: QueueKey) -> bool:
-        """True if the queue still begins at 0, and its first message, if any, is in memory."""
+        """True if the queue starts at 0, and its first message, if any, is in memory."""
         if self._store.range_of(queue).min_offset > 0:
             return False
         first = self._store.queue_lookup.stretch(queue, 0, 1)
@@ -163,13 +163,13 @@ class OffsetService:
         return first is None or int(first.physical_offsets[0]) >= hot_begin
 
     def group_exists(self, group: str) -> bool:
-        """True if there is such a consumer group; its first commit makes one."""
+        """True if the consumer group exists; its first commit creates it."""
         return group in self._groups.configs
 
     async def search(self, times: Sequence[QueueTime]) -> list[FoundOffset]:
         """Returns the first message of each queue that was stored at its time or later.
 
-        Answers for the first queues: for as many as the work time allows.
+        Returns the first queues only if the work time ends before the last queue.
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
         for time in times:
@@ -190,8 +190,10 @@ class OffsetService:
         return FoundOffset(True, stored.offset, stored.timestamp_ms)
 
     def check_commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
-        """Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
-        QueueIdIllegalError, StoreClosedError where `commit` would.
+        """Raises the errors of `commit` that need no change.
+
+        Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
+        QueueIdIllegalError, StoreClosedError.
         """
         check_group(group)
         if group.startswith(SYSTEM_GROUP_PREFIX):
@@ -204,12 +206,12 @@ class OffsetService:
                 raise ParameterIllegalError("offset", committed.offset, "0 or more")
 
     async def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
-        """Sets a group's progress, all of it or nothing. A group comes to be by its first commit.
+        """Sets all offsets of a group or none. The first commit creates the group.
 
-        A new group and its retry topic are saved on return, the progress is at the next interval.
-        Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
+        A new group and its retry topic are saved on return; the offsets are saved at the next
+        interval. Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
         QueueIdIllegalError, SubscriptionGroupNotExistError, ClientsFullError, StoreClosedError for
-        a topic that is being deleted. What does not know of a reset yet does not count.
+        a topic under deletion. Ignores offsets of a queue with a pending reset.
         """
         self.check_commit(group, offsets)
         is_new = not self.group_exists(group)
@@ -222,12 +224,12 @@ class OffsetService:
         await self._groups.retry_topics.ensure([RetryTopic(config)])
 
     def _is_reset(self, group: str, queue: QueueKey) -> bool:
-        """True if members of the group have not heard of a reset of the queue yet."""
+        """True if members of the group have not received a reset of the queue yet."""
         resets = self._consumers.resets
         if resets and self._groups.clients.consumer_group(group) is None:
             resets.nobody_is_there(group)
         return resets.has(group, queue)
 
     def take_reset(self, group: str, queue: QueueKey) -> int | None:
-        """Where a pull of the group is to go on, if the queue was reset since the one before."""
+        """Returns the offset of the group's next pull if the queue has a pending reset."""
         return self._consumers.resets.take(group, queue) if self._is_reset(group, queue) else None

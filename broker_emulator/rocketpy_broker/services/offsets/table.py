@@ -1,4 +1,4 @@
-"""Tables of offsets, topic@group -> queue id -> offset, and their form in files. Holds no state.
+"""Tables of offsets, topic@group -> queue id -> offset, and their JSON.
 
 Source: ConsumerOffsetManager, docs/design/storage.md section 11.3.
 """
@@ -14,7 +14,7 @@ SEPARATOR = "@"
 
 
 def decode_table(content: object) -> dict[str, dict[int, int]]:
-    """topic@group -> queue id -> offset, as the file has it. Raises ValueError."""
+    """Returns the table (topic@group -> queue id -> offset) of a file. Raises ValueError."""
     return {
         key: {as_int(queue_id): as_long(offset) for queue_id, offset in entry.items()}
         for key, entry in ((key, as_object(queues)) for key, queues in as_object(content).items())
@@ -29,6 +29,6 @@ def encode_queues(queues: Mapping[int, int]) -> object:
 def passed_ends(
     topic: str, queues: Mapping[int, int], range_of: Callable[[QueueKey], QueueRange]
 ) -> dict[int, int]:
-    """Where those queues of an entry end that end before its offset."""
+    """Returns the ends of the queues that end before the entry's offset."""
     ends = {each: range_of(QueueKey(topic, each)).max_offset for each in queues}
     return {each: end for each, end in ends.items() if queues[each] > end}

@@ -1,4 +1,4 @@
-"""Builds the room of offsets. Holds no state."""
+"""Wiring of offsets: committed offsets, queries and resets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Offsets:
 def build(
     context: BrokerContext, topics: TopicConfigManager, groups: Groups, held: LongPollWaiters
 ) -> Offsets:
-    """Offsets of one broker."""
+    """Returns the offset services of one broker."""
     committed = ConsumerOffsetManager(context.config.config_folder, context.clock)
     scan = OffsetScan(
         committed, groups.clients.consumers.is_subscribed, context.store.range_of, context.clock

@@ -1,1 +1,1 @@
-"""Pulls, the calls that wait for messages, and how far ranges of queues reach."""
+"""Pulls, key lookups, and sizes of offset ranges."""

@@ -1,13 +1,13 @@
-"""The checks of a pull, in RocketMQ's order, and what it asks for once they are passed.
+"""Checks of a pull request, in RocketMQ's order.
 
-A pull without a consumer group is plain reading: no group is looked at. A pull of a group asks
-whether the group may consume, and may be filtered by what the group's members subscribe to.
-RocketMQ's sysFlag is told by fields: bit 1 by a commit offset, bit 2 by a time to wait, bit 4 by
-not asking for the registered subscription, bit 8 by `class_filter`.
-Not here, since this broker has none of it: slaves, lite pulls, static topics. Resets of offsets are
-looked at by who serves the pull.
-FILTER_DATA_NOT_LATEST cannot be: a subscription and its filter are one entry.
-Holds no state. Source: PullMessageProcessor#processRequest,
+A pull without a consumer group is plain reading and checks no group. A pull of a group checks that
+the group may consume; it may be filtered by the subscriptions of the group's members.
+Fields replace the bits of RocketMQ's sysFlag. Bit 1 is a commit offset, bit 2 a wait time, bit 4
+the absence of `registered_subscription`, bit 8 `class_filter`.
+This broker has no slaves, lite pulls or static topics, so there are no checks for them.
+ConsumeService handles resets of offsets.
+FILTER_DATA_NOT_LATEST cannot occur: a subscription and its filter are one entry.
+Source: PullMessageProcessor#processRequest,
 docs/design/broker_behaviour.md sections 2.1, 2.2 and 2.6.
 """
 
@@ -37,9 +37,9 @@ from rocketpy_broker.store.values import QueueKey, ReadLimits
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
-    """A pull as it came; 0 stands for no end, for the default size, and for not waiting.
+    """A pull request; 0 means no end, the default size, and no waiting.
 
-    `sub_version` counts with `registered_subscription` only.
+    `sub_version` matters with `registered_subscription` only.
     """
 
     queue: QueueKey
@@ -58,7 +58,7 @@ class PullRequest:
 
 
 class PullChecks:
-    """Looks at requests."""
+    """The checks of pull requests."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class PullChecks:
         self._store = store
 
     def command(self, request: PullRequest) -> PullCommand:
-        """What to read. Nothing is changed: an unknown group that may be made is made later.
+        """Returns the checked read. It changes nothing: an unknown group is created later.
 
         Raises PermissionDeniedError, SubscriptionGroupNotExistError, ClientsFullError,
         TopicNotExistError, QueueIdIllegalError, SubscriptionParseError, SubscriptionNotExistError,
@@ -101,15 +101,19 @@ class PullChecks:
         )
 
     def _is_planned(self, request: PullRequest) -> bool:
-        """True if plain reading names an end, and its queue has messages that it can begin with.
+        """True if plain reading has an end, and its queue has messages from its offset on.
 
-        They were planned while the queue was listed; that it is hidden now takes nothing away.
+        Its range was planned while the queue was listed. It can be read although the queue is now
+        hidden.
         """
         is_plain = not request.consumer_group and request.offset_end > 0
         return is_plain and request.offset < self._store.range_of(request.queue).max_offset
 
     def _end(self, request: PullRequest) -> int:
-        """Where it ends: before what was stored since a recovery that its plan does not know of."""
+        """Returns the end offset: before messages stored since a recovery unknown to its plan.
+
+        Raises TruncatedError where the request's offset is not before it.
+        """
         end = request.offset_end or NO_END
         log_end = self._store.recoveries.log_end_since(request.recovery_id)
         if log_end is None:
@@ -120,7 +124,7 @@ class PullChecks:
         return min(end, cut_offset)
 
     def check_topic(self, request: PullRequest) -> None:
-        """Raises TopicNotExistError where the topic that is meant is there no more."""
+        """Raises TopicNotExistError where the topic with the request's epoch is gone."""
         if request.topic_epoch:
             self._topics.check_epoch(request.queue.topic, request.topic_epoch)
 
@@ -150,7 +154,7 @@ class PullChecks:
         return self._registered(request)
 
     def _registered(self, request: PullRequest) -> MessageFilter:
-        """Returns the filter of what the group subscribes to."""
+        """Returns the filter of the group's registered subscription."""
         name, topic = request.consumer_group, request.queue.topic
         if not name:
             accepted = "the group whose registered_subscription is asked for"
@@ -192,7 +196,7 @@ class PullChecks:
             raise ParameterIllegalError("wait_ms_max", wait_ms, f"0 to {wait_ms_max}")
 
     def _limits(self, request: PullRequest, wanted: MessageFilter) -> ReadLimits:
-        """RocketMQ's for a group's pull that names no size; by bytes for all others."""
+        """Returns RocketMQ's limits for a group's pull without a size; else limits by bytes."""
         limits, codes = self._config.limits, wanted.tags_codes
         if request.consumer_group and not request.response_bytes_max:
             transfer = limits.transfer

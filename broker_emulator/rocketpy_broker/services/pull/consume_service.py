@@ -1,12 +1,11 @@
-"""Pulls as clients send them: checked, and between the hooks around consumption.
+"""Pulls of clients, with their checks, commits and consume hooks.
 
-A pull without a consumer group is read and nothing else. One of a group makes the group where that
-is allowed, commits the offset that it carries, and writes an event where its offset has moved; each
-answer names the broker to pull from next, as the group is configured. Groups and their progress are
-saved as their own modules say; a pull that is refused has done nothing.
-RocketMQ commits after the read. Here it is before, since the answer may have many parts; a held
-call has committed when it is held, in both.
-Holds no state. Source: docs/design/broker_behaviour.md sections 2.2 to 2.10.
+A pull without a consumer group only reads. A pull of a group creates the group where that is
+allowed, and commits its offset. It writes an event where its offset has moved. Each answer names
+the broker to pull from next, by the group's configuration. A refused pull changes nothing.
+RocketMQ commits after the read. This broker commits before it, since the answer may have many
+parts. In both, a held call has committed before it is held.
+Source: docs/design/broker_behaviour.md sections 2.2 to 2.10.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ MASTER_ID, SLAVE_ID = 0, 1
 
 
 class PullAnswer(NamedTuple):
-    """One of the answers to a pull, and the id of the broker to pull from next."""
+    """A part of the answer to a pull, with the id of the broker to pull from next."""
 
     code: ResponseCode
     result: GetMessageResult
@@ -40,7 +39,7 @@ class PullAnswer(NamedTuple):
 
 
 class ConsumeService:
-    """Serves pulls of clients."""
+    """The service for pulls of clients."""
 
     def __init__(
         self,
@@ -61,15 +60,15 @@ class ConsumeService:
         self._hooks = hooks
         self._clock = clock
         self._slave_read_enable = slave_read_enable
-        # Told of each answer for which messages were looked at.
+        # Listeners for each answer that examined messages.
         self.pulled = Listeners[[Pulled]]()
 
     async def pull(self, request: PullRequest) -> AsyncIterator[PullAnswer]:
-        """Everything that is there, in pieces; at least one answer.
+        """Yields all stored messages in parts; at least one answer.
 
-        Raises what PullChecks and OffsetService.check_commit raise: before the first answer, and of
-        a group also between them and while the call is held, where it has become true. So does any
-        pull of a topic's epoch where the topic is gone, or another one.
+        Raises the errors of PullChecks and OffsetService.check_commit before the first answer. For
+        a group's pull it repeats the checks between answers and while the call is held. For a
+        pull with a topic's epoch it then checks that the topic is still the same.
         """
         group, queue = request.consumer_group, request.queue
         begin_ms = self._clock.monotonic_ms()
@@ -81,7 +80,7 @@ class ConsumeService:
         self._hooks.before_consume(context)
         reset_to = self._offsets.take_reset(group, queue) if group else None
         if reset_to is not None and reset_to != request.offset:
-            # What it would commit is its old place.
+            # The commit would set the offset from before the reset.
             moved = self._pulls.moved(queue, reset_to)
             yield PullAnswer(response_code(moved, reset_to, 0), moved, MASTER_ID)
             return
@@ -97,7 +96,7 @@ class ConsumeService:
         offset = request.offset
         async for result in self._pulls.pull(command, renewed if is_checked else None):
             if command.sql92 is not None:
-                # Others had their turns while it was looked for.
+                # The topic may have changed in the scheduler slots of other tasks.
                 self._checks.check_topic(request)
             code = response_code(result, offset, command.offset_end)
             if group and code is ResponseCode.PULL_OFFSET_MOVED:
@@ -122,14 +121,14 @@ class ConsumeService:
         )
 
     def _renewed(self, request: PullRequest, command: PullCommand) -> PullCommand:
-        """What to go on with; of a plain pull only the topic is looked at again."""
+        """Returns the command to continue with; a plain pull checks only the topic again."""
         if request.consumer_group:
             return self._checks.command(request)
         self._checks.check_topic(request)
         return command
 
     def _committed(self, request: PullRequest) -> list[CommittedOffset]:
-        """What the pull commits, if it may."""
+        """Returns the offset that the pull commits, after its check."""
         if request.commit_offset is None:
             return []
         committed = [CommittedOffset(request.queue, request.commit_offset)]
@@ -137,13 +136,13 @@ class ConsumeService:
         return committed
 
     async def _make(self, group: str) -> None:
-        """A group comes to be by its first pull, which was checked."""
+        """Creates and saves a group on its first pull."""
         if group not in self._configs:
             self._configs.get_or_create(group)
             await self._configs.save_new()
 
     def _suggested_broker_id(self, group: str, result: GetMessageResult) -> int:
-        """Returns a slave for data that must come from disk, where slaves serve."""
+        """Returns a slave's id for data that must come from disk, if slaves may serve."""
         if not self._slave_read_enable:
             return MASTER_ID
         config = self._configs.find(group) if group else None

@@ -1,4 +1,4 @@
-"""Builds the room of groups' pulls. Holds no state."""
+"""Wiring of clients' pulls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def build(
     offsets: OffsetService,
     hooks: HookChain,
 ) -> ConsumeService:
-    """Pulls of one broker's clients."""
+    """Returns the service for pulls of one broker's clients."""
     config = context.config
     events = MovedOffsetEvents(context.store, flush.group_commit, context.clock, config.broker_name)
     return ConsumeService(

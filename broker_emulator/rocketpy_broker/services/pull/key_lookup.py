@@ -1,9 +1,9 @@
-"""Where in ranges of queues messages with certain keys can be, as the index tells it.
+"""Lookup of offset ranges that may hold messages with certain keys.
 
-Every message with one of the keys lies in what is answered, so a reader may leave out the rest of
-its ranges. Where the index cannot tell, the answer is the range itself. All keys are looked up for
-one topic after the other. When the work time is over, the ranges before that topic are answered,
-and of the first topic whole ranges. Holds no state.
+The answer covers every message with one of the keys, so a reader may skip the rest of its ranges.
+Where the index cannot answer, the answer is the whole range. The service looks up all keys topic by
+topic. When the work time is over, it answers the ranges before the current topic; for the first
+topic it answers whole ranges.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers.messages import Place
 from rocketpy_proto.call_limits import KEYS_MAX
 
-# Messages that are looked up: of one key, in one topic, and before others have a turn.
+# The most messages that are looked up: of one key, in one topic, and per scheduler slot.
 PLACES_OF_KEY_MAX = 1_000
 PLACES_MAX = 10_000
 PLACES_A_TURN = 32
-# To begin another pull costs as much as to read on over so many messages.
+# To start another pull costs as much as to read over this number of messages.
 GAP_MAX = 256
-# Queue ids, and the queue offsets beside them; both ascend.
+# Queue ids and queue offsets as two rows; both ascend.
 Places = NDArray[np.int64]
 
 
@@ -43,7 +43,7 @@ class FoundKeys:
 
 
 class KeyLookupService:
-    """Asks one store's index."""
+    """The service that looks up keys in one store's index."""
 
     def __init__(self, store: MessageStore, topics: TopicConfigManager, clock: Clock) -> None:
         self._store = store
@@ -51,7 +51,7 @@ class KeyLookupService:
         self._clock = clock
 
     async def find(self, ranges: Sequence[OffsetRange], keys: Sequence[str]) -> FoundKeys:
-        """Parts of the first ranges; of all those whose topics the work time allows to look up.
+        """Returns parts of the first ranges, for as many topics as the work time allows.
 
         Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
         QueueIdIllegalError.
@@ -69,7 +69,7 @@ class KeyLookupService:
             if topic not in by_topic:
                 by_topic[topic] = await self._places(topic, keys, time)
                 if count and time.is_over:
-                    # In the next call this topic comes first, and has the time for itself.
+                    # This topic is the first of the next call and then has all the work time.
                     return FoundKeys(found, count)
             places = by_topic[topic]
             found += [part] if places is None else _parts(part, places)
@@ -77,7 +77,11 @@ class KeyLookupService:
         return FoundKeys(found, len(ranges))
 
     async def _places(self, topic: str, keys: Iterable[str], time: WorkTime) -> Places | None:
-        """Where messages with the keys are; None where not known, too many, or too slow to tell."""
+        """Returns the places of messages with the keys.
+
+        Returns None where the index does not know them, for too many places, or after the work
+        time.
+        """
         places: list[Place] = []
         for key in keys:
             offsets = self._store.messages.offsets_by_key(topic, key, PLACES_OF_KEY_MAX)
@@ -95,7 +99,7 @@ class KeyLookupService:
 
 
 def _parts(part: OffsetRange, places: Places) -> list[OffsetRange]:
-    """What of a range has the places in it; those that are close together share one."""
+    """Returns the parts of a range that hold the places; places within GAP_MAX share a part."""
     queue_ids, offsets = places
     first, last = np.searchsorted(queue_ids, [part.queue.queue_id, part.queue.queue_id + 1])
     offsets = offsets[first:last]

@@ -1,10 +1,10 @@
-"""Reading what an expression matches: a step is many small reads, each of which waits for its turn.
+"""Reads of messages that match an expression.
 
-One read evaluates the expression for so many records, and so many bytes, that it takes a few
-milliseconds whatever they are: the first one waits, too, for thousands of pulls may be woken by one
-message. A step ends when it has looked at as many units as a step by tags,
-when its response is nearly full, and at the end of the queue or of the range. What is no record
-ends it as well, and is told by the next step. Holds no state.
+A step is many small reads, each in a scheduler slot. The filter's `records_max` and `bytes_max`
+limit one read to a few milliseconds. The first read takes a slot, too, since one message may wake
+thousands of pulls. A step ends after as many units as a step by tags, or when its response is
+nearly full. It also ends at the end of the queue or range. A corrupt record ends it as well; the
+next step reports it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers import candidates
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
 
-# Bytes of records that one read looks at, and as much as no response is filled up further.
+# The most bytes of records in one read. A response with less room left is full.
 READ_BYTES = 256 << 10
 _LOOKED_AT = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
 
 
 class MatchingReader:
-    """Reads one store."""
+    """The reader of matching messages of one store."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -38,9 +38,9 @@ class MatchingReader:
         limits: ReadLimits,
         sql92: Sql92Filter,
     ) -> GetMessageResult:
-        """Records [offset, offset_end) that match, within `limits` but at least one.
+        """Returns matching records in [offset, offset_end), within `limits` but at least one.
 
-        As of the last read; there is no turn for others behind that.
+        The result is that of the last read; no other task runs after it.
         """
         step_end = min(offset_end, offset + candidates.SCAN_UNITS_MAX)
         reading = _reading(limits, sql92)
@@ -64,7 +64,7 @@ class MatchingReader:
 
 
 def _reading(limits: ReadLimits, sql92: Sql92Filter) -> ReadLimits:
-    """What one read looks at: what takes a few milliseconds, and no more bytes than are wanted."""
+    """Returns the limits of one read: a few milliseconds, and at most the wanted bytes."""
     bytes_max = min(READ_BYTES, limits.bytes_max, sql92.bytes_max)
     cold_bytes_max = min(READ_BYTES, limits.cold_bytes_max, sql92.bytes_max)
     return ReadLimits(
@@ -77,7 +77,7 @@ def _reading(limits: ReadLimits, sql92: Sql92Filter) -> ReadLimits:
 
 
 def _is_full(result: GetMessageResult, limits: ReadLimits, reading: ReadLimits) -> bool:
-    """True if what a further read may give is more than is wanted."""
+    """True if another read may exceed `limits`."""
     taken, count = result.byte_count, len(result.sizes)
     if result.is_cold:
         is_count_full = count >= limits.cold_count_max
@@ -86,7 +86,7 @@ def _is_full(result: GetMessageResult, limits: ReadLimits, reading: ReadLimits) 
 
 
 def _joined(result: GetMessageResult, behind: GetMessageResult) -> GetMessageResult:
-    """Returns both as one."""
+    """Returns two successive results as one."""
     if len(behind.sizes) == 0:
         return replace(
             result,

@@ -1,10 +1,10 @@
-"""OFFSET_MOVED_EVENT: a message that tells whose offset was moved, from where to where.
+"""OFFSET_MOVED_EVENT messages, which report moved offsets of consumer groups.
 
-Written before the answer, in the form of RocketMQ 4; RocketMQ 5 only logs it. A message that cannot
-be stored is logged, and the pull is answered all the same.
-An event is not repeated for ten minutes, and each minute has room for so many: a client that pulls
-a wrong offset again and again, or one wrong offset after the other, does not fill the log. What is
-left out is counted, and told in the broker's log. This memory is lost with the process.
+The event is stored before the answer, in RocketMQ 4's format; RocketMQ 5 only logs it. If it cannot
+be stored, the broker logs that and answers the pull.
+An event is not repeated for REPEAT_MS, and a minute has at most EVENTS_PER_MINUTE_MAX events. So a
+client that pulls wrong offsets does not fill the commit log. The broker's log reports the number of
+omitted events. A crash loses the record of written events.
 This broker is a master; a slave would write no events.
 Source: docs/design/broker_behaviour.md section 2.10.
 """
@@ -34,7 +34,7 @@ EVENTS_PER_MINUTE_MAX = 1_000
 
 @dataclass(frozen=True, slots=True)
 class MovedOffset:
-    """A group pulled a queue at `offset_request`, and is to go on at `offset_new`."""
+    """A moved offset: a group pulled at `offset_request` and is to continue at `offset_new`."""
 
     group: str
     queue: QueueKey
@@ -42,7 +42,7 @@ class MovedOffset:
     offset_new: int
 
     def body(self, broker_name: str) -> bytes:
-        """RocketMQ's OffsetMovedEvent."""
+        """Returns RocketMQ's OffsetMovedEvent as JSON."""
         topic, queue_id = self.queue
         event = {
             "consumerGroup": self.group,
@@ -54,7 +54,7 @@ class MovedOffset:
 
 
 class MovedOffsetEvents:
-    """Writes events, and remembers those of the last minutes."""
+    """A writer of events that remembers the events of the last REPEAT_MS."""
 
     def __init__(
         self, store: MessageStore, group_commit: GroupCommit, clock: Clock, broker_name: str
@@ -63,7 +63,7 @@ class MovedOffsetEvents:
         self._group_commit = group_commit
         self._clock = clock
         self._broker_name = broker_name
-        # Group, queue and requested offset, and when that was told; the oldest first.
+        # Time of the event by group, queue and requested offset; the oldest first.
         self._told_ms: OrderedDict[tuple[str, QueueKey, int], float] = OrderedDict()
         self._minute, self._count = -1, 0
         self.left_out_count = 0
@@ -72,7 +72,7 @@ class MovedOffsetEvents:
         return len(self._told_ms)
 
     async def write(self, moved: MovedOffset) -> None:
-        """Tell of a moved offset, unless that was done lately, or too many were."""
+        """Stores an event, unless it is a repetition or beyond the limit of the minute."""
         now_ms = self._clock.monotonic_ms()
         self._forget(now_ms)
         key = moved.group, moved.queue, moved.offset_request

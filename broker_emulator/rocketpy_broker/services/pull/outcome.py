@@ -1,4 +1,4 @@
-"""What an answer to a pull tells those who count. Holds no state."""
+"""Counts and lags of an answer to a pull, for statistics."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def _place(header: np.dtype[np.void], name: str) -> int:
 
 
 _SYS_FLAG_AT = _place(HEADER_V4, "sys_flag")
-# By whether the host before it is an IPv6 one.
+# Indexed by the BORN_HOST_V6 flag.
 _STORE_TIMESTAMP_AT = [_place(header, "store_timestamp") for header in (HEADER_V4, HEADER_V6)]
 
 
 @dataclass(frozen=True, slots=True)
 class Pulled:
-    """An answer: messages and bytes of records, and how long it took, without being held.
+    """An answer to a pull: its messages, bytes of records, and duration without the hold.
 
-    `behind_bytes`: from the last record that was looked at to the log's end; `behind_ms`: since the
-    last message was stored, 0 at the end of the queue and without messages; `next_offset`: of the
-    queue, behind what was looked at.
+    `behind_bytes` is the distance from the last examined record to the log's end. `behind_ms` is
+    the time since the last message was stored; 0 at the end of the queue and without messages.
+    `next_offset` is the queue offset after the examined messages.
     """
 
     queue: QueueKey
@@ -45,12 +45,12 @@ class Pulled:
 
 
 def behind_ms(result: GetMessageResult, now_ms: int) -> int:
-    """How long ago the last message was stored; 0 where it is the queue's last."""
+    """Returns the ms since the result's last message was stored; 0 if it is the queue's last."""
     if len(result.sizes) == 0 or result.next_offset >= result.max_offset:
         return 0
     last, size = result.parts[-1], int(result.sizes[-1])
     if size < HEADER_BYTES:
-        # No record; that is for the reader to find out.
+        # Not a record; the client finds that.
         return 0
     begin = len(last) - size
     (sys_flag,) = _SYS_FLAG.unpack_from(last, begin + _SYS_FLAG_AT)

@@ -1,10 +1,9 @@
-"""Bytes of ranges of queues, and how far they reach within a number of bytes.
+"""Sizes of offset ranges, and their ends within a number of bytes.
 
-Sizes come from the units of the queues, a stretch at a time with a turn for everybody else in
-between, and none are kept. Ranges are measured until together they exceed a limit; behind that a
-range is looked at for one stretch only, from which the caller estimates the rest. Blank units and
-offsets outside the queue have no bytes. A call that has worked for long answers what it has, and
-may stop within a range. Holds no state.
+Sizes come from the units of the consume queues, read a stretch per scheduler slot. Ranges are
+measured until their total exceeds a limit. Of each later range one stretch is measured, from which
+the caller estimates the rest. Blank units and offsets outside the queue have no bytes. A call
+answers the measured ranges when its work time is over, and may stop within a range.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class OffsetRange:
 def check_ranges(topics: TopicConfigManager, ranges: Sequence[OffsetRange]) -> None:
     """Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
 
-    Their offsets may lie outside the queues.
+    Offsets of `ranges` may be outside the queues.
     """
     for part in ranges:
         topics.check_readable(*part.queue)
@@ -48,10 +47,10 @@ def check_ranges(topics: TopicConfigManager, ranges: Sequence[OffsetRange]) -> N
 
 @dataclass(slots=True)
 class Measure:
-    """A range up to `end`: its bytes, its queue offsets, and its first message with bytes.
+    """The measure of a range up to `end`: bytes, queue offsets, first message with bytes.
 
-    `count_left` offsets behind that are in the queue, too. `goes_on`: it was not looked at as far
-    as was asked for.
+    `count_left` is the number of the range's offsets from `end` on that are in the queue. With
+    `goes_on` the range was not measured to its requested end.
     """
 
     end: int
@@ -63,7 +62,7 @@ class Measure:
     goes_on: bool = False
 
     def add(self, stretch: UnitRange) -> None:
-        """Goes on with what lies at `end`."""
+        """Adds the stretch that starts at `end`."""
         self.end = stretch.end
         self.count += len(stretch.sizes)
         self.bytes += int(stretch.sizes.sum())
@@ -75,7 +74,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far a range may go, and the bytes up to there. `goes_on`: perhaps further."""
+    """The end of a range within its limit, and the bytes up to it.
+
+    With `goes_on` the range may reach further.
+    """
 
     end: int
     bytes: int
@@ -83,7 +85,7 @@ class Reach:
 
 
 class RangeLimitService:
-    """Looks at ranges of one store's queues."""
+    """The service that measures ranges of one store's queues."""
 
     def __init__(self, store: MessageStore, topics: TopicConfigManager, clock: Clock) -> None:
         self._store = store
@@ -91,9 +93,9 @@ class RangeLimitService:
         self._clock = clock
 
     async def measure(self, ranges: Sequence[OffsetRange], bytes_max: int) -> list[Measure]:
-        """Returns the bytes of the first ranges: exactly, until they have more than `bytes_max`.
+        """Returns the bytes of the first ranges: exact up to a total of `bytes_max`.
 
-        Only the last one may go on. Raises ParameterIllegalError, TopicNotExistError,
+        Only the last measure may have `goes_on`. Raises ParameterIllegalError, TopicNotExistError,
         PermissionDeniedError, QueueIdIllegalError.
         """
         if bytes_max < 0:
@@ -125,9 +127,9 @@ class RangeLimitService:
         return measure
 
     async def limit(self, ranges: Sequence[OffsetRange], bytes_max: Sequence[int]) -> list[Reach]:
-        """How far each of the first ranges reaches with no more than its `bytes_max`.
+        """Returns the end of each of the first ranges within its own `bytes_max`.
 
-        Only the last one may go on. Raises ParameterIllegalError, TopicNotExistError,
+        Only the last end may have `goes_on`. Raises ParameterIllegalError, TopicNotExistError,
         PermissionDeniedError, QueueIdIllegalError.
         """
         if len(bytes_max) != len(ranges):

@@ -1,10 +1,10 @@
-"""Bytes of answers to pulls that their clients have not taken yet, bounded in all.
+"""The response buffer: a limit for unread bytes of answers to pulls.
 
-An answer counts from when it is handed to the server until the call asks for the next one, which is
-when the client has taken nearly all of it. gRPC keeps it twice meanwhile. So clients that stall
-cost memory; the more they do, the smaller answers get, for all, and a client that reads gets as
-many more. At the bound only small answers find room, and one of each connection that leaves nothing
-unread. No call is ended: gRPC would keep its bytes all the same. Lives in memory.
+An answer counts from its handover to gRPC until the call requests the next one. The client has then
+read nearly all of it. gRPC keeps it twice meanwhile, so stalled clients cost memory. With more
+unread bytes all answers get smaller; a client that reads gets more of them. At the limit only small
+answers are accepted, and one of each connection without unread answers. No call is ended: gRPC
+would keep its bytes anyway.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from rocketpy_broker.store.values import ReadLimits
 
 MIB = 1 << 20
 SMALL_BYTES_MAX = 64 << 10
-# Beyond so many unread bytes an answer has at most so many.
+# Pairs of a total of unread bytes and the largest answer from that total on.
 STEPS = ((32 * MIB, SMALL_BYTES_MAX), (16 * MIB, 512 << 10))
 UNREAD_BYTES_MAX = 64 * MIB
-# Small answers, and the only ones of their connections, find room a little longer.
+# The limit for small answers, and for the only answer of a connection.
 UNREAD_BYTES_LIMIT = 96 * MIB
 
 
 class ResponseBufferFullError(BrokerError):
-    """Answers that clients do not read take all the memory that they may."""
+    """A full response buffer: clients do not read their answers."""
 
     code = ResponseCode.SYSTEM_BUSY
 
@@ -41,7 +41,7 @@ class ResponseBufferFullError(BrokerError):
 
 
 class ResponseBufferLimiter:
-    """What is handed out and not taken, of all calls."""
+    """The count of unread answers and bytes of all calls."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -51,7 +51,7 @@ class ResponseBufferLimiter:
         return self._counts.total()
 
     def limits(self, limits: ReadLimits) -> ReadLimits:
-        """`limits`, or tighter ones where much is unread."""
+        """Returns `limits`, or smaller ones for many unread bytes."""
         for total, bytes_max in STEPS:
             if self.total >= total:
                 return replace(
@@ -63,7 +63,7 @@ class ResponseBufferLimiter:
 
     @contextlib.contextmanager
     def reserve(self, size: int) -> Iterator[None]:
-        """While an answer is with the server. Raises ResponseBufferFullError."""
+        """Reserves `size` bytes for the time of the block. Raises ResponseBufferFullError."""
         whose = connection.get()
         bytes_max = UNREAD_BYTES_MAX
         if size <= SMALL_BYTES_MAX or whose not in self._counts:

@@ -1,20 +1,21 @@
-"""Pull: read a queue from an offset on, and hold the call while there is nothing.
+"""The pull service: reads of a queue, with long polling.
 
-A pull with a filter, by tags codes or by an expression, gives rising queue
-offsets with gaps, and each `next_offset` lies behind everything that was looked at. The queue is
-looked at in steps of bounded length:
+A pull with a filter, by tags codes or an expression, returns rising queue offsets with gaps. Each
+`next_offset` is after all examined messages. The service reads the queue in steps of bounded
+length:
 
-- A step that found nothing is told with NO_MATCHED_MESSAGE, PULL_RETRY_IMMEDIATELY and without
-  records; the call goes on by itself. At the end of the queue it is the last response.
-- A call with `offset_end` has looked at all of its range when a response has code SUCCESS and a
-  `next_offset` of `offset_end`: with records, or without any (then NO_MATCHED_MESSAGE as well).
-- A held call passes silently over messages that do not match. At its deadline the answer is
-  PULL_NOT_FOUND, and `next_offset` lies behind them.
+- A step without a match is reported with NO_MATCHED_MESSAGE, PULL_RETRY_IMMEDIATELY and no records;
+  the call continues by itself. At the end of the queue it is the last response.
+- A call with `offset_end` has examined its whole range at a response with code SUCCESS and
+  `next_offset` of `offset_end`. That response has records, or else NO_MATCHED_MESSAGE.
+- A held call silently skips messages that do not match. At its deadline the answer is
+  PULL_NOT_FOUND, and `next_offset` is after them.
 
-Lost records are told as without a filter: by tags at the queue offset of the first one that
-matches, by an expression at the first one, for what they had in them is lost as well.
+Lost records are reported as without a filter. With tags it is at the queue offset of the first
+lost record that matches; with an expression at the first lost record, since its properties are
+lost, too.
 
-Holds no state; held calls wait in `holding`.
+Held calls wait in `long_polling`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
 
 NO_END = 1 << 62
-# Responses up to this size are sent as they come; before larger ones others have their turns.
+# Responses up to this size are sent at once; larger ones take a scheduler slot.
 SMALL_BYTES_MAX = 64 << 10
 _EMPTY_QUEUE = (
     GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
@@ -41,7 +42,6 @@ _EMPTY_QUEUE = (
 
 _GOING_ON = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
 
-#
 _CODE_BY_STATUS = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
     GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -55,10 +55,10 @@ _CODE_BY_STATUS = {
 
 
 def response_code(result: GetMessageResult, offset: int, offset_end: int) -> ResponseCode:
-    """Returns the response code for what was found from `offset` on.
+    """Returns the response code for the result of a read from `offset` on.
 
-    A queue without messages has offset 0 only; any other offset has moved. A range in which
-    nothing matches has been read successfully.
+    A queue without messages has offset 0 only; any other offset has moved. The read of a range
+    without a match is successful.
     """
     if result.status is GetMessageStatus.NO_MATCHED_MESSAGE and result.next_offset >= offset_end:
         return ResponseCode.SUCCESS
@@ -69,7 +69,7 @@ def response_code(result: GetMessageResult, offset: int, offset_end: int) -> Res
 
 @dataclass(frozen=True, slots=True)
 class PullCommand:
-    """A checked pull request. `limits` bound one response; `sql92` is applied within them."""
+    """A checked pull request; `limits` apply to one response, `sql92` is applied within them."""
 
     queue: QueueKey
     offset: int
@@ -80,7 +80,7 @@ class PullCommand:
 
 
 class PullService:
-    """Serves pulls."""
+    """The service that reads queues for pulls and holds calls."""
 
     def __init__(
         self, store: MessageStore, held: LongPollWaiters, unread: ResponseBufferLimiter
@@ -93,14 +93,15 @@ class PullService:
     async def pull(
         self, command: PullCommand, renewed: Callable[[], PullCommand] | None = None
     ) -> AsyncIterator[GetMessageResult]:
-        """Everything that is there, in pieces; at least one result. Raises ResponseBufferFullError.
+        """Yields all stored messages in parts; at least one result.
 
-        Before each read but the first, `renewed` tells what to go on with; it may raise.
+        Calls `renewed` before each read but the first for the command to continue with; it may
+        raise. Raises ResponseBufferFullError.
         """
         renew = renewed or (lambda: command)
         deadline_ms = self.held.deadline_ms(command.wait_ms)
         result = await self._get(command, command.offset)
-        # Where nothing wanted is there up to the very end of the queue.
+        # Holds the call while the queue has no wanted message up to its end.
         while _is_waitable(command, result) and await self.held.wait([command.queue], deadline_ms):
             command = renew()
             result = await self._get(command, result.next_offset)
@@ -122,13 +123,13 @@ class PullService:
                 yield result
 
     def moved(self, queue: QueueKey, offset: int) -> GetMessageResult:
-        """What a pull is told that is to go on elsewhere; nothing is read."""
+        """Returns the result for a pull that is to continue at `offset`, without a read."""
         bounds = self._store.range_of(queue)
         status = GetMessageStatus.OFFSET_RESET
         return GetMessageResult(status, offset, bounds.min_offset, bounds.max_offset)
 
     async def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
-        """Gives way to nobody behind its last look at the queue, so a wake-up is never missed."""
+        """Reads messages; no other task runs after the last read, so no wake-up is missed."""
         queue, end, limits = command.queue, command.offset_end, self.unread.limits(command.limits)
         if command.sql92 is not None:
             return await self._matching.get_message(queue, offset, end, limits, command.sql92)
@@ -143,5 +144,5 @@ def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
 
 
 def _is_large(result: GetMessageResult) -> bool:
-    """True if it takes time to send, and so will what follows."""
+    """True if the result takes time to send; so will the following ones."""
     return result.byte_count > SMALL_BYTES_MAX

@@ -1,4 +1,4 @@
-"""Builds the room of pulls. Holds no state."""
+"""Wiring of pulls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 @dataclass(frozen=True, slots=True)
 class PullServices:
-    """Pulls, and what narrows ranges of queues."""
+    """The services for pulls, offset ranges and key lookups."""
 
     checks: PullChecks
     pulls: PullService
@@ -33,7 +33,7 @@ def build(
     filters: FilterService,
     held: LongPollWaiters,
 ) -> PullServices:
-    """Pulls of one broker."""
+    """Returns the pull services of one broker."""
     store = context.store
     return PullServices(
         PullChecks(topics, groups, filters, context.config, store),

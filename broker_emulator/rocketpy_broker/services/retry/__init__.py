@@ -1,1 +1,1 @@
-"""Messages that are to be consumed once more, and those that are given up."""
+"""Messages to consume again, and dead letters."""

@@ -1,7 +1,7 @@
-"""Looking up messages that are sent back, a bounded number at a time. Holds no state.
+"""Lookup of send-back messages, a bounded number at a time.
 
-RocketMQ takes whatever lies at the offset. Here a caller may say which message it means, since rows
-of a DataFrame may come from another broker; and the broker's own records are nobody's to consume.
+RocketMQ takes any record at the offset. Here a caller may name the expected message, since rows of
+a DataFrame may come from another broker. The broker's own records cannot be sent back.
 Source: docs/design/broker_behaviour.md section 6.1, step 7.
 """
 
@@ -19,17 +19,17 @@ from rocketpy_broker.services.topics.system import RESERVED_PREFIX, SEND_FORBIDD
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import RecordBlock
 
-# Looked up before others have a turn.
+# Messages and bytes per scheduler slot.
 TURN_MESSAGES = 64
 TURN_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class SendBack:
-    """A message that could not be consumed, by its place in the log.
+    """A message that could not be consumed, by its physical offset.
 
-    `delay_level` 0: by the number of its deliveries; below 0: it is given up. The ids are compared
-    where they are not empty.
+    `delay_level` 0: derived from the number of its deliveries; below 0: a dead letter. The ids are
+    compared if they are not empty.
     """
 
     commit_log_offset: int
@@ -40,9 +40,9 @@ class SendBack:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Some messages: `faults` has an entry for each, None for those whose records are in `block`.
+    """Some messages: `faults` has an entry for each, None if the record is in `block`.
 
-    `delay_levels` are of the records.
+    `delay_levels` has an entry for each record.
     """
 
     faults: Sequence[BrokerError | None]
@@ -52,13 +52,13 @@ class Found:
 
 
 class MessagesToSendBack:
-    """Looks into one store."""
+    """The lookup of messages in one store."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
 
     def from_(self, messages: Sequence[SendBack], begin: int) -> Found:
-        """Returns the messages from `begin` on, one or more, as many as may be looked up in one turn."""
+        """Returns messages from `begin` on, one or more, up to the limits of a scheduler slot."""
         faults: list[BrokerError | None] = []
         parts: list[memoryview] = []
         wanted: list[SendBack] = []
@@ -87,7 +87,7 @@ def _checked(
     block: RecordBlock,
     bytes_found: int,
 ) -> Found:
-    """Without the records that are not what was meant."""
+    """Returns the messages without the records that are not the expected messages."""
     places = [place for place, fault in enumerate(faults) if fault is None]
     reasons = _reasons(wanted, Origins.of(block))
     for place, message, reason in zip(places, wanted, reasons, strict=True):
@@ -99,7 +99,7 @@ def _checked(
 
 
 def _reasons(wanted: Sequence[SendBack], origins: Origins) -> list[str | None]:
-    """Why a record is not the message that was meant; None where it is."""
+    """Returns why each record is not the expected message; None if it is."""
     columns = (
         origins.topics.to_pylist(),
         origins.first_topics.to_pylist(),

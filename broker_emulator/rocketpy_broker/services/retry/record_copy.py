@@ -1,4 +1,4 @@
-"""Records of messages that could not be consumed, as they are stored again. Holds no state.
+"""Copies of records that could not be consumed, to store again.
 
 Body, flag, born time, born host and the other properties stay. Works on whole blocks.
 Source: docs/design/storage.md section 16.
@@ -26,10 +26,10 @@ from rocketpy_proto.record import (
 from rocketpy_proto.record.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC, UNIQ_KEY
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
-# What a client sends beside its message: the maximum that replaces the group's.
+# Sent by a client with its message: the maximum that replaces the group's maximum.
 MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
 WAIT = "WAIT"
-# RocketMQ marks so what was to go to a retry topic and became a dead letter.
+# RocketMQ's mark of a message for a retry topic that became a dead letter.
 DEAD_LETTER_DELAY = "-1"
 _OWN = pa.schema([(name, COLUMN_TYPES[name]) for name in ("topic", "offsetMsgId")])
 _RECONSUME_TIMES_MAX = (1 << 31) - 1
@@ -37,9 +37,9 @@ _RECONSUME_TIMES_MAX = (1 << 31) - 1
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Of each record: topic and ids, its own and those of what it was first sent as.
+    """The topic and the ids of each record: its own and the ones of its first send.
 
-    `first_topics` and `first_ids` are its own where it was never sent back.
+    `first_topics` and `first_ids` are the record's own if it was never sent back.
     """
 
     topics: pa.StringArray
@@ -50,7 +50,7 @@ class Origins:
 
     @classmethod
     def of(cls, block: RecordBlock) -> Origins:
-        """Of a block of any topics."""
+        """Returns the origins of a block of any topics."""
         own = to_record_batch(block, _OWN)
         named = property_columns(block, (RETRY_TOPIC, ORIGIN_MESSAGE_ID, UNIQ_KEY))
         topics, ids = own.column("topic"), own.column("offsetMsgId")
@@ -64,9 +64,9 @@ class Origins:
 
 
 def sent_back(block: RecordBlock, topic: str, delay_level: int) -> RecordBlock:
-    """Returns the records as ones of `topic`, delivered once more than before.
+    """Returns copies of the records for `topic`, with one more delivery.
 
-    They say where they come from. Raises UnencodableRecordError.
+    The copies contain their origin. Raises UnencodableRecordError.
     """
     origins = Origins.of(block)
     strings = properties_strings(block)
@@ -81,7 +81,7 @@ def sent_back(block: RecordBlock, topic: str, delay_level: int) -> RecordBlock:
     times = header["reconsume_times"].astype(np.int64) + 1
     fields: dict[str, NDArray[np.integer] | int] = {
         "reconsume_times": np.minimum(times, _RECONSUME_TIMES_MAX),
-        # It is nobody's transaction, nor the copy of a message that waited.
+        # The copy belongs to no transaction, and is not the copy of a delayed message.
         "sys_flag": header["sys_flag"] & ~TRANSACTION_MASK,
         "prepared_transaction_offset": 0,
     }
@@ -89,7 +89,7 @@ def sent_back(block: RecordBlock, topic: str, delay_level: int) -> RecordBlock:
 
 
 def diverted(block: RecordBlock, topic: str) -> RecordBlock:
-    """Records that a client sent to a retry topic, as dead letters in `topic`.
+    """Returns records that a client sent to a retry topic, as dead letters in `topic`.
 
     Raises UnencodableRecordError.
     """

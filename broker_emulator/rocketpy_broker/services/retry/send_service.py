@@ -1,11 +1,10 @@
-"""Sends of clients, of which those to `%RETRY%group` have rules of their own.
+"""Sends of clients, with the special rules of `%RETRY%group`.
 
-Clients whose send-back failed send the message to the retry topic themselves. The record says how
-often it was consumed, and its property MAX_RECONSUME_TIMES, which is not stored, replaces the
-group's maximum; in RocketMQ both are fields of the request. Above the maximum, and while somebody
-consumes queues of the group in order, the block is stored with the dead letters. The topic comes to
-be by its first use. Holds no state.
-Source: docs/design/broker_behaviour.md section 1.4.
+A client sends a message to the retry topic itself after a failed send-back. The record has the
+number of its deliveries. Its property MAX_RECONSUME_TIMES, which is not stored, replaces the
+group's maximum; in RocketMQ both are fields of the request. A block above the maximum is stored
+with the dead letters. So is every block while a client holds a queue lock of the group. The first
+use creates the topic. Source: docs/design/broker_behaviour.md section 1.4.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from rocketpy_proto.record import (
     without_properties,
 )
 
-# Messages of a block for a retry topic; looking at them takes about a millisecond.
+# Messages of a block for a retry topic; their check takes about a millisecond.
 MESSAGES_MAX = 1_000
 
 
 class SendService:
-    """Takes blocks of clients, for topics of any kind."""
+    """Service for the send requests of clients, to topics of any kind."""
 
     def __init__(self, appends: AppendService, targets: RetryTargets, locks: QueueLocks) -> None:
         self._appends = appends
@@ -49,9 +48,9 @@ class SendService:
     async def append(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
     ) -> Stored:
-        """Stores a block, as AppendService does, when there is room for it.
+        """Stores a block as AppendService does, after it has waited for room.
 
-        Raises what it raises, and for a retry topic SubscriptionGroupNotExistError,
+        Raises its errors, and for a retry topic SubscriptionGroupNotExistError,
         ParameterIllegalError, ClientsFullError, SendBackError.
         """
         appends = self._appends
@@ -102,11 +101,11 @@ class SendService:
         return self._appends.hooked(context, lambda: self._appends.store(queue, block))
 
     async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
-        """Makes an unknown topic from a template, as SendPreconditions does."""
+        """Creates an unknown topic from a template, as SendPreconditions does."""
         await self._appends.gate.create_topic(topic, default_topic, queue_nums_max)
 
     def acknowledges(self, stored: Stored) -> bool:
-        """Acknowledges a block, if that waits for nothing; else that is for `acknowledged`."""
+        """True if the block may be acknowledged now; otherwise call `acknowledged`."""
         return self._appends.acknowledges(stored)
 
     async def acknowledged(self, stored: Stored) -> None:
@@ -115,7 +114,7 @@ class SendService:
 
 
 def _check_count(topic: str, count: int) -> None:
-    """Raises RecordIllegalError for more messages than are looked at in one turn."""
+    """Raises RecordIllegalError for more than `MESSAGES_MAX` messages."""
     if count > MESSAGES_MAX:
         raise RecordIllegalError(
             f"a block for {topic!r} holds {count} messages; send {MESSAGES_MAX} at most"
@@ -123,7 +122,7 @@ def _check_count(topic: str, count: int) -> None:
 
 
 def _is_beyond(block: RecordBlock, retry_max_times: int) -> NDArray[np.bool_]:
-    """Which records were consumed more often than they may. Raises RecordIllegalError."""
+    """Returns a mask of the records above their maximum. Raises RecordIllegalError."""
     texts = property_column(block, MAX_RECONSUME_TIMES)
     is_number = pc.match_substring_regex(texts, "^[0-9]{1,9}$")
     if pc.all(is_number).as_py() is False:

@@ -1,11 +1,11 @@
-"""Sending messages back: each is stored again, to wait and be delivered once more, or as a dead
-letter.
+"""Send-backs of messages that a consumer group could not consume.
 
-A message is looked up by its physical offset, so nobody sends its body. What is answered with
-success is as durable as an append. A crash before the answer leaves some of a call's messages
-stored, which come twice when the call is made again; it loses none, for what was consumed stays
-uncommitted until the answer. Holds no state but the turn of the queues.
-Source: docs/design/storage.md section 16, docs/design/broker_behaviour.md sections 6.1, 6.2.
+Each message is stored again, delayed in the retry topic or as a dead letter. The broker looks it up
+by its physical offset, so the client does not send its body. A successful answer is as durable as
+an append. A crash before the answer leaves some of a call's messages stored; a repeated call stores
+them twice. It loses none: the consumed offset stays uncommitted until the answer.
+State: the next queue of the retry topic.
+Source: docs/design/storage.md section 16, docs/design/broker_behaviour.md sections 6.1 and 6.2.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ from rocketpy_proto.call_limits import ENTRIES_MAX
 from rocketpy_proto.record import RecordBlock, RecordError, property_column
 from rocketpy_proto.record.properties import RETRY_TOPIC
 
-# Of the messages of one call; what goes beyond is left to the next one.
+# Bytes of the messages of one call; the next call takes the rest.
 CALL_BYTES_MAX = 16 << 20
-# Copied, patched and written in turns of their own from here on.
+# Blocks above this size are copied, patched and written in separate scheduler slots.
 LONG_BYTES = 64 << 10
-# The level of a first failure, with level 0: 10 seconds, with RocketMQ's levels.
+# The delay level of a first failure with level 0 in the request: RocketMQ's 10 seconds.
 FIRST_LEVEL = 3
 DEAD_LETTER_LEVEL = 0
 
 
 class SentBackTo(Enum):
-    """What has become of a message."""
+    """The outcome of a message."""
 
     RETRY = "retry"
     DEAD_LETTER = "dead letter"
@@ -64,7 +64,7 @@ class SentBackTo(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SentBackMessages:
-    """How many messages of which topics a group has sent back; dead ones come never more."""
+    """The number of messages by topic that a group has sent back; `is_dead`: as dead letters."""
 
     group: str
     topics: Mapping[str, int]
@@ -76,18 +76,18 @@ Outcome: TypeAlias = SentBackTo | BrokerError
 
 @dataclass(slots=True)
 class _Call:
-    """A call under way; `outcomes` has one for each message that was looked at."""
+    """A running call; `outcomes` has one entry for each processed message."""
 
     group: SubscriptionGroupConfig
     retry_topic: str
     reconsume_times_max: int
     outcomes: list[Outcome]
-    # Where the last of what was stored ends in the log.
+    # The end of the last stored message in the log.
     end: int = 0
 
 
 class SendBackService:
-    """Sends messages back."""
+    """Service that stores messages that are sent back."""
 
     def __init__(
         self,
@@ -106,13 +106,13 @@ class SendBackService:
         self._group_commit = group_commit
         self._clock = clock
         self._turn = 0
-        # Told of what was stored.
+        # Called after each stored block.
         self.sent_back = Listeners[[SentBackMessages]]()
 
     async def send_back(
         self, group: str, messages: Sequence[SendBack], reconsume_times_max: int | None = None
     ) -> list[Outcome]:
-        """What became of the first messages, one or more; durable on return.
+        """Returns the outcomes of the first messages, one or more; durable on return.
 
         Raises ParameterIllegalError, StoreClosedError, StoreBusyError, ClientsFullError,
         SubscriptionGroupNotExistError, SendBackError, PermissionDeniedError; then nothing was
@@ -160,7 +160,7 @@ class SendBackService:
 
     @staticmethod
     def _levels(call: _Call, found: Found) -> np.ndarray:
-        """Returns the level of each message that was found, or DEAD_LETTER_LEVEL."""
+        """Returns the level of each found message, or DEAD_LETTER_LEVEL."""
         assert found.block is not None
         times = found.block.header["reconsume_times"].astype(np.int64)
         given = found.delay_levels
@@ -169,7 +169,7 @@ class SendBackService:
         return np.where(is_dead, DEAD_LETTER_LEVEL, np.where(given == 0, by_attempts, given))
 
     async def _store_level(self, call: _Call, block: RecordBlock, level: int) -> list[Outcome]:
-        """What became of each message of one level."""
+        """Returns the outcome of each message of one level."""
         if level != DEAD_LETTER_LEVEL:
             self._turn += 1
             queue = QueueKey(call.retry_topic, self._turn % call.group.retry_queues)
@@ -183,11 +183,11 @@ class SendBackService:
     async def _stored(
         self, call: _Call, queue: QueueKey, block: RecordBlock, level: int
     ) -> list[Outcome]:
-        """Returns one that cannot be stored keeps none of the others from it."""
+        """Stores a block; if a record is illegal, stores the records one by one."""
         is_dead = level == DEAD_LETTER_LEVEL
         try:
             place, block_to_store = await self._to_store(queue, block, level)
-            # Others had their turns: the topic may be gone, and what waits for it goes with it.
+            # Other tasks ran: the topic may be deleted, with the messages that wait for it.
             self._targets.check(queue.topic)
             self._store.deletions.check(queue.topic)
             result = self._store.append(
@@ -214,7 +214,7 @@ class SendBackService:
     async def _to_store(
         self, queue: QueueKey, block: RecordBlock, level: int
     ) -> tuple[QueueKey, RecordBlock]:
-        """Where the block is stored first, and as what; others have turns between its copies.
+        """Returns the first queue of the block and its form; yields scheduler slots between copies.
 
         The caller may write it at once. Raises RecordError, RecordIllegalError.
         """
@@ -227,7 +227,7 @@ class SendBackService:
         return queue, changed
 
     async def _wait_for_disk(self, call: _Call) -> None:
-        """What is not on disk has failed, although it may be stored."""
+        """Waits for the flush. A message that is not on disk has failed, even if stored."""
         try:
             await self._group_commit.wait(call.end)
         except (FlushTimeoutError, StoreClosedError) as error:
@@ -246,13 +246,16 @@ def _check(messages: Sequence[SendBack], reconsume_times_max: int | None) -> Non
 
 
 async def _between_copies(block: RecordBlock) -> None:
-    """Gives way where each copy of the block takes milliseconds."""
+    """Yields a scheduler slot if each copy of the block takes milliseconds."""
     if len(block.data) > LONG_BYTES:
         await take_slot()
 
 
 def _failed_put(error: StoreError) -> BrokerError:
-    """RocketMQ answers with the store's status by name; a busy store, before it is tried."""
+    """Returns RocketMQ's answer for a failed put: the store's status by name.
+
+    Returns other errors unchanged, such as that of a busy store.
+    """
     if isinstance(error, FlushTimeoutError | StoreClosedError):
         return SendBackError(f"{error.code.name}: {error.remark}")
     return error

@@ -1,6 +1,6 @@
-"""Where messages go that could not be consumed: the retry topic and the dead letters of a group.
+"""Retry topic and dead-letter topic of a consumer group.
 
-Holds no state; the topics are in `topics.json`, on disk before a message is stored for them.
+The topics are in `topics.json`, on disk before a message is stored in them.
 Source: docs/design/broker_behaviour.md sections 1.4 and 6.1.
 """
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class RetryTargets:
-    """Groups by name, and their topics, made where they are not there."""
+    """Groups by name, and their topics, created if they do not exist."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class RetryTargets:
         self._seldom = LogThrottle(clock)
 
     async def group(self, name: str) -> SubscriptionGroupConfig:
-        """Returns the group, made by this use if that is allowed.
+        """Returns the group; creates it if that is enabled.
 
         Raises SubscriptionGroupNotExistError, ParameterIllegalError, ClientsFullError.
         """
@@ -49,7 +49,7 @@ class RetryTargets:
         return config
 
     async def retry_topic(self, group: SubscriptionGroupConfig) -> str:
-        """Returns the topic to send messages of the group back to, with as many queues as it wants.
+        """Returns the group's retry topic, with the group's number of queues.
 
         Raises SendBackError, PermissionDeniedError.
         """
@@ -68,7 +68,10 @@ class RetryTargets:
         return topic
 
     async def _add_queues(self, topic: TopicConfig, nums: int) -> None:
-        """It was made when the group wanted fewer, or none; nobody could read the others."""
+        """Adds queues if the group had fewer when its topic was created.
+
+        Consumers could not read the missing queues. Raises SendBackError.
+        """
         try:
             await self._topics.add_queues(topic.topic, nums)
         except OSError as error:
@@ -76,17 +79,17 @@ class RetryTargets:
             raise _not_made(topic.topic) from error
 
     async def sent_to(self, group: SubscriptionGroupConfig) -> None:
-        """Makes the retry topic that a client sends to by itself. Raises SendBackError."""
+        """Creates the retry topic for a direct send of a client. Raises SendBackError."""
         await self._make(retry_topic(group.group))
 
     async def dead_letters(self, group: SubscriptionGroupConfig) -> QueueKey:
-        """Where the group's dead letters go, whatever its permission. Raises SendBackError."""
+        """Returns the group's dead-letter queue, ignoring its permission. Raises SendBackError."""
         topic = dead_letter_topic(group.group)
         await self._make(topic)
         return QueueKey(topic, 0)
 
     def check(self, topic: str) -> None:
-        """Raises SendBackError where the topic was deleted since it was made."""
+        """Raises SendBackError if the topic was deleted since its creation."""
         if topic not in self._topics:
             raise _not_made(topic)
 

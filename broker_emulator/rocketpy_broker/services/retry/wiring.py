@@ -1,4 +1,4 @@
-"""Builds the room of retries. Holds no state."""
+"""Wiring of retries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Messages that are sent back, and sends that may be to a retry topic."""
+    """Services for send-backs, and for sends that may go to a retry topic."""
 
     send_backs: SendBackService
     sends: SendService
@@ -31,7 +31,7 @@ def build(
     schedule: DelaySchedule,
     appends: AppendService,
 ) -> Retry:
-    """Retries of one broker."""
+    """Returns the retry services of one broker."""
     targets = RetryTargets(topics, groups.configs, groups.retry_topics, context.clock)
     send_backs = SendBackService(
         context.store, targets, appends, schedule, flush.group_commit, context.clock

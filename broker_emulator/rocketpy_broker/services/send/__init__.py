@@ -1,1 +1,1 @@
-"""From a block that arrives to its acknowledgement."""
+"""The send pipeline: from the arrival of a block to its acknowledgement."""

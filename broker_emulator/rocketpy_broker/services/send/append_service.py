@@ -1,9 +1,8 @@
-"""Append: check a block, store it, and wait for what its acknowledgement promises.
+"""The append service: checks, storage and acknowledgement of blocks of records.
 
-The block is checked whole before anything of it is written. A large block is checked and written
-on threads, and waits for its turn behind those of other connections; small ones wait for the one
-that is being written, and for no other. Holds no state beyond a counter; what a crash does is the
-store's matter.
+A block is checked whole before any part of it is written. A large block is checked and written on
+threads, and waits for the large blocks of other connections. A small block waits only for the large
+block that is being written.
 """
 
 from __future__ import annotations
@@ -48,18 +47,19 @@ from rocketpy_proto.record.sys_flag import has_transactions
 T = TypeVar("T")
 WAIT = "WAIT"
 NO_WAIT = b"WAIT\x01false"
-# One block is checked while another one is written.
+# One for the check of a block, one for the write of another.
 THREADS = 2
-# Large blocks wait when so much waits for the disk: a small one's flush has to take it along.
+# Unflushed bytes beyond which large blocks wait: the flush of a small block includes them.
 BULK_UNFLUSHED_BYTES_MAX = 8 << 20
-# And when the flush has so many queues' parts to show, which takes the loop 10 ms.
+# Undispatched queue slices beyond which large blocks wait; dispatch takes the loop 10 ms.
 BULK_UNDISPATCHED_MAX = 2_000
 
 
 class Stored(NamedTuple):
-    """A block that is stored, the queue it was sent to, and whether its sender waits for the disk.
+    """A stored block with the queue that it was sent to.
 
-    A message that has to wait is stored in another queue first: it `is_delayed`.
+    `waits` is True if its sender waits for the flush. `is_delayed` is True if the message is stored
+    in another queue first.
     """
 
     queue_id: int
@@ -69,7 +69,7 @@ class Stored(NamedTuple):
 
 
 class AppendService:
-    """Takes blocks of clients."""
+    """The service that stores blocks of clients."""
 
     def __init__(
         self,
@@ -95,12 +95,12 @@ class AppendService:
         self._one_at_a_time = asyncio.Lock()
 
     def close(self) -> None:
-        """Ends the threads."""
+        """Waits for running work and ends the threads."""
         self._threads.shutdown(wait=True)
 
     @property
     def has_hooks(self) -> bool:
-        """True if somebody is told of each send."""
+        """True if a hook is called for each send."""
         return bool(self._hooks)
 
     def append(
@@ -110,17 +110,18 @@ class AppendService:
         records: bytes,
         record_sizes: bytes,
     ) -> Stored:
-        """Stores a block of one queue; ANY_QUEUE lets the broker choose, OWN_QUEUES the records.
+        """Stores a block in one queue, or with OWN_QUEUES in the queues of its records.
 
-        The result is no acknowledgement yet: that is `acknowledged`. Raises TopicNotExistError,
-        PermissionDeniedError, QueueIdIllegalError, RecordIllegalError, StoreClosedError,
-        StoreBusyError, HookAbortError; then nothing of the block is stored.
+        With ANY_QUEUE the broker chooses the queue. The result is not acknowledged yet; see
+        `acknowledged`. Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError,
+        RecordIllegalError, StoreClosedError, StoreBusyError, HookAbortError; then nothing of the
+        block is stored.
         """
         context = SendContext(topic, queue_id, len(record_sizes) // 4, len(records))
         return self.hooked(context, lambda: self._append(topic, queue_id, records, record_sizes))
 
     def hooked(self, context: SendContext, store: Callable[[], Stored]) -> Stored:
-        """Stores what a client sent, between the hooks around sends. Raises HookAbortError."""
+        """Calls `store` between the hooks around a send. Raises HookAbortError."""
         if not self._hooks:
             return store()
         with self._telling(context):
@@ -130,7 +131,7 @@ class AppendService:
 
     @contextmanager
     def _telling(self, context: SendContext) -> Iterator[None]:
-        """Calls the hooks before a send, and those after one that the block fails to make."""
+        """Calls the hooks before a send, and the hooks after it if the block raises StoreError."""
         if not self._hooks:
             yield
             return
@@ -157,7 +158,7 @@ class AppendService:
     def checked(
         self, queue: QueueKey, records: bytes, record_sizes: bytes, *, is_copied: bool = True
     ) -> RecordBlock:
-        """Returns a client's block, in a writable copy or as it is, if it may be stored.
+        """Returns a client's checked block, in a writable copy if `is_copied`.
 
         Any thread may call it. Raises RecordIllegalError, TopicNotExistError, QueueIdIllegalError.
         """
@@ -174,25 +175,29 @@ class AppendService:
     def checked_records(
         self, topic: str, records: bytes, record_sizes: bytes, *, is_copied: bool = True
     ) -> RecordBlock:
-        """As `checked`, whatever queue ids the records say. Raises RecordIllegalError."""
-        # What is stored is patched in place, and `bytes` cannot be patched.
+        """Returns a block as `checked` does, without a check of the records' queue ids.
+
+        Raises RecordIllegalError.
+        """
+        # The store patches records in place, and `bytes` cannot be patched.
         buffer = bytearray(records) if is_copied else records
         return checked_block(topic, buffer, record_sizes, self._limits.body_bytes_max)
 
     def store(self, queue: QueueKey, block: RecordBlock) -> Stored:
-        """Stores a checked block, as `append`. Raises RecordIllegalError, PermissionDeniedError,
-        StoreClosedError, StoreBusyError.
+        """Stores a checked block as `append` does.
+
+        Raises RecordIllegalError, PermissionDeniedError, StoreClosedError, StoreBusyError.
         """
         with _record_errors():
             waits = not _declines_to_wait(block)
             placed = self.destinations.placed(queue, block)
-            # Also of what waits elsewhere first: the deletion could not take it along any more.
+            # Also for a delayed block: the deletion of its topic could not remove it later.
             self._store.deletions.check(queue.topic)
             result = self._store.append(placed.queue, placed.block, AppendHints(placed.found))
             return Stored(queue.queue_id, result, waits, placed.queue != queue)
 
     def store_at_once(self, queue: QueueKey, block: RecordBlock) -> AppendResult | None:
-        """As `store`; None where the block goes elsewhere first, and then nothing is stored."""
+        """Stores a block as `store` does; returns None, without storing, for a delayed block."""
         with _record_errors():
             placed = self.destinations.placed(queue, block)
             if placed.queue != queue:
@@ -203,15 +208,16 @@ class AppendService:
 
     @staticmethod
     def is_large(records: bytes) -> bool:
-        """True if a block is for `append_large`."""
+        """True if a block is to be stored by `append_large`."""
         return len(records) > SMALL_BYTES_MAX
 
     async def append_large(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
     ) -> Stored:
-        """As `append`, behind others' small blocks and in turn with others' large ones.
+        """Stores a large block as `append` does, after small blocks and in turn with large ones.
 
-        Raises what `append` does. What is written when the caller is cancelled is stored.
+        Raises the errors of `append`. If the caller is cancelled during the write, the block is
+        stored.
         """
         async with self._in_flight.room(scheduler.connection.get(), len(records)):
             await self.room(BULK_UNFLUSHED_BYTES_MAX)
@@ -225,7 +231,7 @@ class AppendService:
             return stored
 
     async def _keys_entered(self) -> None:
-        """Those of large blocks before, so that not ever more wait."""
+        """Enters waiting index keys of earlier large blocks, so that their number stays limited."""
         index = self._store.index
         while index.has_many and index.drain_some():
             await scheduler.take_slot("index")
@@ -235,7 +241,7 @@ class AppendService:
     ) -> Stored:
         placed, waits = await self._in_thread(lambda: self._placed(queue, records, record_sizes))
         async with self.turn_to_write():
-            # Others had their turns: the topic may be gone, or closed for writing.
+            # Other tasks have run: the topic may be gone, or closed for writing.
             self._topics.check_writable(queue.topic, _highest(queue, placed))
             self._store.deletions.check(queue.topic)
             with _record_errors():
@@ -247,21 +253,21 @@ class AppendService:
 
     @asynccontextmanager
     async def turn_to_write(self) -> AsyncIterator[None]:
-        """Within the block nobody else has a large block written; small ones went before."""
+        """Waits for other large writes and a scheduler slot; excludes them within the block."""
         async with self._one_at_a_time:
             await scheduler.take_slot("write")
             yield
 
     async def written(self, under_way: AppendUnderWay) -> AppendResult:
-        """Let a thread write a block while it is the caller's turn. Raises StoreClosedError.
+        """Writes a block on a thread, within the caller's `turn_to_write`.
 
-        What is written when the caller is cancelled is stored.
+        If the caller is cancelled during the write, the block is stored. Raises StoreClosedError.
         """
         with self.large_writes.writing():
             try:
                 await self._in_thread(under_way.write)
             finally:
-                # Who is cancelled stores it, and is told of nothing that fails.
+                # A cancelled caller also stores the block; it gets no error of the store.
                 with contextlib.suppress(StoreClosedError):
                     under_way.finish()
         return under_way.finish()
@@ -269,7 +275,10 @@ class AppendService:
     def _placed(
         self, queue: QueueKey, records: bytes, record_sizes: bytes
     ) -> tuple[Destination, bool]:
-        """On a thread: the checked block, and whether its sender waits for the disk."""
+        """Returns the checked block's destination, and True if its sender waits for the flush.
+
+        Runs on a thread.
+        """
         block = self.checked(queue, records, record_sizes)
         with _record_errors():
             return self.destinations.placed(queue, block), not _declines_to_wait(block)
@@ -281,9 +290,9 @@ class AppendService:
             )
 
     def queue_of(self, topic: str, queue_id: int) -> QueueKey:
-        """Returns the queue that a block goes to: with ANY_QUEUE the topic's next one.
+        """Returns the queue for a block; with ANY_QUEUE the next one in rotation.
 
-        OWN_QUEUES stays; then `checked` looks at the records' queue ids.
+        OWN_QUEUES stays; then `checked` checks the records' queue ids.
 
         Raises TopicNotExistError, TopicIllegalError, PermissionDeniedError, QueueIdIllegalError,
         NotServingYetError.
@@ -294,9 +303,10 @@ class AppendService:
         return QueueKey(topic, self._chosen(queue_id, config))
 
     def queue_ids_of(self, topic: str, queue_ids: Sequence[int]) -> list[int]:
-        """As `queue_of` for single messages of one topic; where it refuses one, none has its turn.
+        """Returns the queue ids for single messages of one topic, as `queue_of` does.
 
-        Raises what `queue_of` does.
+        If it refuses one of them, the rotation of queues does not advance. Raises the errors of
+        `queue_of`.
         """
         self.gate.check(topic)
         self._topics.check_writable(topic, min(queue_ids))
@@ -315,7 +325,10 @@ class AppendService:
         return self._store.is_busy
 
     async def room(self, unflushed_bytes_max: int | None = None) -> None:
-        """Waits while too much waits for the disk; a sender is slowed before it is refused."""
+        """Waits while too many bytes are unflushed, so that a sender is slowed, not refused.
+
+        Without `unflushed_bytes_max` only the store's own limit counts.
+        """
         is_much = unflushed_bytes_max is not None and (
             self._store.unflushed_bytes > unflushed_bytes_max
             or self._store.undispatched_count > BULK_UNDISPATCHED_MAX
@@ -323,12 +336,15 @@ class AppendService:
         with contextlib.suppress(FlushTimeoutError, StoreClosedError):
             if is_much:
                 await self._group_commit.wait(self._store.positions().log_end)
-            # Of all who wait, the first may take the room.
+            # Another waiter may have filled the store again.
             while self._store.is_busy:
                 await self._group_commit.wait(self._store.positions().log_end)
 
     def acknowledges(self, stored: Stored) -> bool:
-        """Acknowledges a block, if that waits for nothing; else that is for `acknowledged`."""
+        """True if a block may be acknowledged at once; else `acknowledged` waits for it.
+
+        It requests a flush for a block whose sender does not wait.
+        """
         if stored.waits:
             return self._group_commit.is_acknowledged(stored.result.end_offset)
         self._group_commit.flush_soon()
@@ -342,7 +358,7 @@ class AppendService:
 
 @contextmanager
 def _record_errors() -> Iterator[None]:
-    """What is wrong with records, as the error for their sender."""
+    """Converts RecordError in the block to RecordIllegalError, the error for the sender."""
     try:
         yield
     except RecordError as error:
@@ -350,7 +366,7 @@ def _record_errors() -> Iterator[None]:
 
 
 def _highest(queue: QueueKey, placed: Destination) -> int:
-    """Returns the highest queue that a block goes to at once; ANY_QUEUE for one that waits first."""
+    """Returns the highest queue id of a block; ANY_QUEUE for a delayed block with OWN_QUEUES."""
     if queue.queue_id != OWN_QUEUES:
         return queue.queue_id
     is_at_once = placed.queue == queue
@@ -360,7 +376,7 @@ def _highest(queue: QueueKey, placed: Destination) -> int:
 def checked_block(
     topic: str, records: bytes | bytearray, record_sizes: bytes, body_bytes_max: int
 ) -> RecordBlock:
-    """Returns a client's block in its buffer, if it may be stored. Any thread may call it.
+    """Returns a client's checked block in its buffer. Any thread may call it.
 
     Raises RecordIllegalError.
     """
@@ -391,7 +407,7 @@ def checked_block(
 
 
 def _declines_to_wait(block: RecordBlock) -> bool:
-    """True if every record says WAIT=false. Most blocks are through with their first record."""
+    """True if every record has WAIT=false; for most blocks the first record decides."""
     begin = int(block.properties_start[0])
     first = bytes(block.data[begin : begin + int(block.properties_length[0])])
     if NO_WAIT not in first:

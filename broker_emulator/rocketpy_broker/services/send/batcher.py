@@ -1,13 +1,13 @@
-"""Gathering: single messages that come while the loop is at work are stored as one block.
+"""The send batcher, which stores single messages as one block.
 
-A block costs nearly the same with one message as with a hundred. So a single message waits until
-the loop has looked at what else has come, and goes into the log with all others of its topic,
-sorted by queue. Nobody waits longer for it: alone, a message is stored at once in the loop's next
-pass. What does not go with others, such as a message that is refused or has to wait until it is
-due, is stored or refused by itself, so each sender gets the answer that it would get alone.
+A block costs nearly the same with one message as with a hundred. So a single message waits for the
+next pass of the event loop. It is then stored with all other waiting messages of its topic, sorted
+by queue. A lone message is stored in the same pass. A message that cannot be batched, such as a
+refused or a delayed one, is stored or refused alone. So each sender gets the answer that it would
+get alone.
 
-Holds the messages of one pass, in memory; a crash before their block is written loses them, and
-none was acknowledged.
+State in memory: the messages of one pass. A crash before their block is written loses them; none of
+them was acknowledged.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import RecordBlock
 
-# Each may be of another queue.
+# Each message may have another queue.
 GATHERED_MAX = BLOCK_QUEUES_MAX
-# What says that a message goes with no others, or most likely does; the rest is found by checks.
+# Marks of messages that cannot, or probably cannot, be batched; checks find the rest.
 ALONE = (NO_WAIT, b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
 
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """One message, and who waits for it."""
+    """A message, and the future of its sender."""
 
     queue_id: int
     record: bytes
@@ -47,25 +47,26 @@ class Send:
 
 
 class SendBatcher:
-    """Stores single messages of clients."""
+    """The batcher of clients' single messages."""
 
     def __init__(self, appends: AppendService) -> None:
         self._appends = appends
-        # The topic whose turn it is comes first.
+        # The next topic comes first.
         self._by_topic: dict[str, list[Send]] = {}
 
     @staticmethod
     def is_for(queue_id: int, records: bytes, record_sizes: bytes) -> bool:
-        """True if a block is a single message that may be gathered."""
+        """True if a block is a single message that may be batched."""
         is_single = len(record_sizes) == 4 and int.from_bytes(record_sizes, "big") == len(records)
         return is_single and queue_id != OWN_QUEUES
 
     async def append(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
     ) -> Stored | None:
-        """As `AppendService.append`; None where others took the room: wait for it, and send alone.
+        """Stores a message as `AppendService.append` does, in a batch.
 
-        A message whose sender is cancelled may be stored or not.
+        Returns None, without storing, where the store is busy: the caller waits for room and
+        sends the message alone. A cancelled sender's message may be stored or not.
         """
         loop = asyncio.get_running_loop()
         if not self._by_topic:
@@ -75,7 +76,7 @@ class SendBatcher:
         return await send.stored
 
     def _store_next(self) -> None:
-        """A block of one topic; others have their turns before the next."""
+        """Stores a block of one topic; the next topic is stored in the next pass of the loop."""
         writes = self._appends.large_writes
         if writes.is_writing:
             writes.when_over(self._store_next)
@@ -91,14 +92,14 @@ class SendBatcher:
         try:
             self._store(topic, sends)
         finally:
-            # After an error that nobody foresaw nobody waits for ever.
+            # An unexpected error ends the wait of all senders.
             for send in sends:
                 if not send.stored.done():
                     send.stored.set_exception(StoreClosedError("the message cannot be stored"))
 
     def _store(self, topic: str, sends: list[Send]) -> None:
-        """Together; if that cannot be, in halves, so that one message costs the others little."""
-        # Hooks see every message by itself, and a busy store takes none.
+        """Stores messages together; after a refusal in halves, so that one message costs little."""
+        # Hooks are called for each message, and a busy store accepts none.
         if len(sends) < 2 or self._appends.has_hooks or self._appends.is_busy:
             self._store_each(topic, sends)
             return
@@ -108,7 +109,7 @@ class SendBatcher:
         except (RecordIllegalError, QueueIdIllegalError):
             pass
         except BrokerError:
-            # It is the same for all; each is told by itself.
+            # The error is the same for all messages; each sender gets its own.
             self._store_each(topic, sends)
             return
         middle = len(sends) // 2
@@ -128,10 +129,10 @@ class SendBatcher:
                 send.stored.set_result(stored)
 
     def _store_together(self, topic: str, sends: list[Send]) -> bool:
-        """True if they are stored; if not, or if it raises BrokerError, nothing is."""
+        """True if all messages are stored; if False, or if it raises BrokerError, none is."""
         queue_ids = self._appends.queue_ids_of(topic, [send.queue_id for send in sends])
         for send, queue_id in zip(sends, queue_ids, strict=True):
-            # Once: if they are stored apart after all, each keeps the queue that was its turn.
+            # Chosen once: if the messages are stored alone later, each keeps its queue.
             send.queue_id = queue_id
         sends = sorted(sends, key=attrgetter("queue_id"))
         records = b"".join([send.record for send in sends])
@@ -148,13 +149,13 @@ class SendBatcher:
 
 
 def _count_of_block(sends: list[Send]) -> int:
-    """How many of the first make a block, which is a small one unless it is a single message."""
+    """Returns the number of first messages that make a small block; at least 1."""
     ends = list(accumulate([len(send.record) for send in sends[:GATHERED_MAX]]))
     return max(bisect_right(ends, SMALL_BYTES_MAX), 1)
 
 
 def _tell(sends: list[Send], topic: str, block: RecordBlock, result: AppendResult) -> None:
-    """Each sender where its message is."""
+    """Sets each sender's result: the position of its message."""
     queue_ids = block.header["queue_id"].tolist()
     queue_offsets = block.header["queue_offset"].tolist()
     physical_offsets = block.header["physical_offset"].tolist()

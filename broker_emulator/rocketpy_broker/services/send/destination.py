@@ -1,7 +1,8 @@
-"""Where a block of a client is stored: in its queue, or where its messages wait until they are due.
+"""The destination of a client's block.
 
-Nearly all blocks stay as they are, which a look into their properties tells that is needed anyway.
-Holds no state.
+It is its own queue, or a queue of delayed or half messages.
+Nearly all blocks go to their own queue unchanged. The scan of the properties that finds this is
+needed anyway.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import MalformedRecordError, RecordBlock
 from rocketpy_proto.record.index_keys import KeyLimits, TagsAndKeys
 
-# Two bytes make a key. A key takes 80 bytes of memory, and a third of a microsecond, meanwhile.
+# A key needs only two bytes of a record. It takes 80 bytes of memory and a third of a microsecond.
 KEYS_PER_MESSAGE_MAX = 1_024
-# A block may have so many, and for each message some more.
+# A block may have KEYS_MAX keys, and KEYS_OF_EACH more for each message.
 KEYS_MAX, KEYS_OF_EACH = 65_536, 8
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A block as it is stored, the queue that it is stored in, and what its properties say.
+    """A block as it is stored, with its queue and the tags and keys of its properties.
 
-    `sent` is what they said as it was sent.
+    `sent` has the tags and keys of the block as it was sent.
     """
 
     queue: QueueKey
@@ -38,7 +39,7 @@ class Destination:
 
 
 class DestinationResolver:
-    """Places blocks."""
+    """The resolver of destinations for one broker's blocks."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class DestinationResolver:
         self._reject_transaction_message = reject_transaction_message
 
     def placed(self, queue: QueueKey, block: RecordBlock, *, in_batch: bool = False) -> Destination:
-        """Returns the block, which was sent to `queue`. Any thread may call it.
+        """Returns the destination of a block that was sent to `queue`. Any thread may call it.
 
         Raises RecordIllegalError, PermissionDeniedError.
         """
@@ -67,7 +68,7 @@ class DestinationResolver:
         return Destination(place, waiting, tags_and_keys(place, waiting, self._config), found)
 
     def placed_decided(self, queue: QueueKey, block: RecordBlock) -> Destination:
-        """Returns a block of a decided batch, which is not refused any more for what it was checked for.
+        """Returns the destination of a decided batch's block, without the checks it has passed.
 
         Raises TimerRefusedError, and RecordIllegalError where settings have changed since.
         """
@@ -78,7 +79,10 @@ class DestinationResolver:
         return Destination(place, waiting, tags_and_keys(place, waiting, self._config), found)
 
     def found(self, queue: QueueKey, block: RecordBlock) -> TagsAndKeys:
-        """What the properties say, if the topic is for such messages. Raises RecordIllegalError."""
+        """Returns the tags and keys of a block after the check of its message types.
+
+        Raises RecordIllegalError.
+        """
         limits = KeyLimits(KEYS_PER_MESSAGE_MAX, KEYS_MAX + KEYS_OF_EACH * len(block))
         try:
             found = tags_and_keys(queue, block, self._config, limits)
@@ -99,6 +103,6 @@ class DestinationResolver:
         if self._reject_transaction_message:
             raise PermissionDeniedError("this broker takes no transaction messages")
         half = half_message(queue, block)
-        # What could never be committed is refused now: its message has all of these properties.
+        # Refuses a message that could never be committed: it will have the same properties.
         self._schedule.placed(queue, half)
         return HALF_QUEUE, half

@@ -1,7 +1,7 @@
-"""Half messages: how a message of a transaction is stored until the transaction ends.
+"""Half messages: messages of transactions that have not ended.
 
-It goes to RMQ_SYS_TRANS_HALF_TOPIC with its real topic and queue in REAL_TOPIC and REAL_QID, in
-RocketMQ's own form, so that its broker goes on with it. Holds no state.
+A half message is stored in RMQ_SYS_TRANS_HALF_TOPIC, with its real topic and queue in REAL_TOPIC
+and REAL_QID. The format is RocketMQ's, so RocketMQ's broker can continue the transaction.
 Source: docs/design/storage.md section 14.1.
 """
 
@@ -42,13 +42,16 @@ def is_half(block: RecordBlock, levels: DelayLevels) -> bool:
         raise RecordIllegalError(
             f"a block of {len(block)} messages holds a half message; send each in its own block"
         )
-    # Old clients publish a message that failed again, with all its properties: it is no half one.
+    # Old clients send a failed message again with all its properties; it is no half message.
     is_retry = block.header["reconsume_times"][0] > 0 and levels.of(block)[0] > 0
     return not is_retry
 
 
 def half_message(queue: QueueKey, block: RecordBlock) -> RecordBlock:
-    """Returns the block of one half message for `queue`, as it is stored. Raises RecordIllegalError."""
+    """Returns the block of a half message for `queue` as it is stored.
+
+    Raises RecordIllegalError.
+    """
     unique_key = _value(block, UNIQ_KEY)
     _value(block, PRODUCER_GROUP)
     strings = with_property(properties_strings(block), TRANSACTION_ID, unique_key)

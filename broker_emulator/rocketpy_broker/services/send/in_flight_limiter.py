@@ -1,9 +1,10 @@
-"""Bytes of large blocks on their way into the log, bounded in all and for each connection.
+"""Limits for the bytes of large blocks in flight.
 
-A large block that has come waits until there is room for it, and its stream is not read on before
-it is stored: gRPC's flow control then slows the sender. Connections get room in turn, whatever they
-ask for. So what is worked on is bounded, and each stream keeps at most one block waiting. Small
-blocks ask nobody. Whoever is cancelled leaves no room taken. Lives in memory.
+There is a total limit and a limit per connection.
+A received large block waits for room, and its stream is not read before the block is stored. So
+gRPC's flow control slows the sender, and each stream has at most one waiting block. Connections get
+room in turn, regardless of their blocks' sizes. Small blocks need no room. A cancelled task frees
+its room.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX = 32 << 20, 16 << 20
 
 
 class InFlightLimiter:
-    """What is under way, and who waits."""
+    """The bytes in flight, and the blocks that wait for room."""
 
     def __init__(
         self, total_max: int = TOTAL_BYTES_MAX, connection_max: int = CONNECTION_BYTES_MAX
@@ -30,17 +31,20 @@ class InFlightLimiter:
         self._connection_max = connection_max
         self.total = 0
         self._by_connection: Counter[str] = Counter()
-        # Who got room last is at the end.
+        # The connection that got room last is at the end.
         self._waiting: OrderedDict[str, deque[tuple[int, asyncio.Future[None]]]] = OrderedDict()
 
     @property
     def waiting_count(self) -> int:
-        """How many blocks wait for room."""
+        """The number of blocks that wait for room."""
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
     async def room(self, connection: str, size: int) -> AsyncIterator[None]:
-        """Waits for room; it is taken for the time of the block. One goes whatever its size."""
+        """Waits for room and takes it for the time of the block.
+
+        A single block in flight may have any size.
+        """
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(connection, deque()).append((size, future))
         try:
@@ -63,7 +67,7 @@ class InFlightLimiter:
         return not mine or mine + size <= self._connection_max
 
     def _let_in(self) -> None:
-        """Everybody for whom there is room, one of each connection in turn."""
+        """Admits all blocks that fit, one of each connection in turn."""
         while self._let_in_once():
             pass
 
@@ -75,7 +79,7 @@ class InFlightLimiter:
                 waiting.popleft()
             if waiting and self._fits_connection(connection, waiting[0][0]):
                 if self.total and self.total + waiting[0][0] > self._total_max:
-                    # Whose turn it is waits; smaller ones that passed it would take its room.
+                    # The next block waits; smaller blocks that overtook it would take its room.
                     return let_in
                 size, future = waiting.popleft()
                 self._change(connection, size)

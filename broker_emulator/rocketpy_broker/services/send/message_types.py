@@ -1,9 +1,9 @@
-"""The message type of a topic: what a send may bring, where the attribute `message.type` says so.
+"""Checks of messages against their topic's attribute `message.type`.
 
 A message is of type TRANSACTION, DELAY, FIFO or NORMAL, by its properties, in this order. A topic
-without the attribute takes all of them, as RocketMQ's broker does; its proxy would take NORMAL ones
-only. What the broker itself stores, such as a message that was sent back, is not checked. Holds no
-state. Source: docs/design/grpc_v2_semantics.md sections 4 and 7.2; issue "The whole broker", part 7.
+without the attribute accepts all types, as in RocketMQ's broker; its proxy would accept NORMAL
+only. Messages that the broker itself stores, such as messages sent back, are not checked.
+Source: docs/design/grpc_v2_semantics.md sections 4 and 7.2.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _UNCHECKED = frozenset({None, ANY, MIXED})
 
 
 class MessageTypes:
-    """Compares blocks with their topics; without `is_checking` everything passes."""
+    """The check of blocks against their topics; without `is_checking` every block passes."""
 
     def __init__(self, topics: TopicConfigManager, *, is_checking: bool) -> None:
         self._topics = topics
         self._is_checking = is_checking
 
     def check(self, topic: str, block: RecordBlock, *, may_wait: bool) -> None:
-        """Raises RecordIllegalError. Any thread may call it.
+        """Raises RecordIllegalError for a record of another type. Any thread may call it.
 
-        `may_wait`: a record may have a property that lets it wait.
+        With `may_wait` a record may have a property that delays it.
         """
         config = self._topics.find(topic)
         if config is None or not self._is_checking:
@@ -60,7 +60,7 @@ def types_of(block: RecordBlock, *, may_wait: bool) -> NDArray[np.object_]:
             types[_has(block, name)] = DELAY
         lowered = pc.utf8_lower(property_column(block, TRAN_MSG))
         is_half = pc.equal(lowered, "true").fill_null(False).to_numpy(zero_copy_only=False)
-        # Sent again by an old client, after it failed: see `half`.
+        # Old clients send a failed message again: see `half_message`.
         is_half &= (types != DELAY) | (block.header["reconsume_times"] == 0)
         types[is_half] = TRANSACTION
     return types

@@ -1,7 +1,7 @@
-"""What the broker asks of a send before it looks at topic and message, and topics made by a send.
+"""Preconditions of sends, and topics created by sends.
 
-Holds no state. Source: SendMessageProcessor#preSend, #msgCheck, docs/design/broker_behaviour.md sections
-1.1 and 1.3.
+Source: SendMessageProcessor#preSend, #msgCheck, docs/design/broker_behaviour.md sections 1.1 and
+1.3.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class NotServingYetError(BrokerError):
-    """The broker takes no sends before a time that was set."""
+    """A send before the configured time from which the broker accepts sends."""
 
     def __init__(self, timestamp_ms: int) -> None:
         until = datetime.fromtimestamp(timestamp_ms / 1000, tz=timezone.utc)
@@ -28,14 +28,14 @@ class NotServingYetError(BrokerError):
 
 
 class SendPreconditions:
-    """Lets sends through, or says why not."""
+    """The checks of a send before its topic's queues and its records."""
 
     def __init__(self, topics: TopicConfigManager, clock: Clock, config: BrokerConfig) -> None:
         self._topics = topics
         self._clock = clock
         self._config = config
         self._makes_topics = config.system_topics.auto_create_topic_enable
-        # Names that stand for a template or a cluster, not for a topic of anybody.
+        # Names of the template topic and the cluster, which are no topics for clients.
         self._reserved = {AUTO_CREATE_TOPIC, config.cluster_name}
 
     def check(self, topic: str) -> None:
@@ -49,20 +49,20 @@ class SendPreconditions:
         self.check_permission()
 
     def check_permission(self) -> None:
-        """Raises PermissionDeniedError where the broker takes no message of anybody."""
+        """Raises PermissionDeniedError where the broker accepts no messages."""
         if not self._config.broker_permission & Perm.WRITE:
             raise PermissionDeniedError(
                 f"the broker[{self._config.broker_name}] sending message is forbidden"
             )
 
     async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
-        """Makes an unknown topic from a template that lets others inherit from it.
+        """Creates an unknown topic from a template topic with the permission INHERIT.
 
-        Nothing is made where the template is missing or lets nobody inherit: the send then tells
-        that the topic does not exist. Raises TopicIllegalError, OSError.
+        Without such a template it creates nothing; the send then reports that the topic does not
+        exist. Raises NotServingYetError, TopicIllegalError, PermissionDeniedError, OSError.
         """
         if default_topic == AUTO_CREATE_TOPIC and not self._makes_topics:
-            # The store may have it from a time when it was allowed.
+            # The store may have the template from a time when this was allowed.
             return
         template = self._topics.find(default_topic)
         if topic in self._topics or template is None or not template.perm & Perm.INHERIT:

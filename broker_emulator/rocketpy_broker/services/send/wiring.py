@@ -1,4 +1,4 @@
-"""Builds the room of sends. Holds no state."""
+"""Wiring of sends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def build(
     schedule: DelaySchedule,
     hooks: HookChain,
 ) -> AppendService:
-    """Sends of one broker."""
+    """Returns the append service of one broker, and registers its close."""
     checking = context.config.enable_topic_message_type_check
     destinations = DestinationResolver(
         schedule,

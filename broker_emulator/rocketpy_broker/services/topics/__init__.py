@@ -1,1 +1,1 @@
-"""Topics: which there are, their queues and permissions."""
+"""Topics: their configuration, queues and permissions."""

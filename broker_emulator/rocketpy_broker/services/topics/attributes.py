@@ -1,9 +1,10 @@
-"""The attributes that a topic may have, and changing them by `+name` and `-name`. Holds no state.
+"""Attributes of a topic, and their changes by `+name` and `-name`.
 
-A stored attribute has its plain name. Those of other versions of RocketMQ are kept as they are, and
-can be removed. Compaction, queues of batches, and messages by priority or of lite topics are not
-what this broker does: their values are refused here, and kept where RocketMQ has written them.
-Source: TopicAttributes, AttributeUtil, docs/design/storage.md section 11.2, docs/design/broker_behaviour.md 9.1.
+A stored attribute has its plain name. Attributes of other versions of RocketMQ are kept unchanged,
+and can be removed. This broker does not support compaction, batch queues, priority messages and
+lite topics. It refuses their values in requests, and keeps the values written by RocketMQ.
+Source: TopicAttributes, AttributeUtil, docs/design/storage.md section 11.2,
+docs/design/broker_behaviour.md section 9.1.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MESSAGE_TYPE, RESERVE_TIME = "message.type", "reserve.time"
 MIXED, UNSPECIFIED = "MIXED", "UNSPECIFIED"
 MESSAGE_TYPES = (UNSPECIFIED, "NORMAL", "FIFO", "DELAY", "TRANSACTION", MIXED)
 ADD, REMOVE = "+", "-"
-# Of one request; there are four names to tell of.
+# Changes of one request; four names exist.
 CHANGES_MAX = 16
 RESERVE_TIME_MIN, RESERVE_TIME_END = -1, 1 << 63
 NUMBER_DIGITS_MAX = 20
@@ -26,7 +27,7 @@ NUMBER_DIGITS_MAX = 20
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An attribute with one of some values; `others` are RocketMQ's, which mean nothing here."""
+    """An attribute with a set of values; `others` are RocketMQ's values without support here."""
 
     values: tuple[str, ...]
     others: tuple[str, ...] = ()
@@ -42,7 +43,7 @@ NAMES = tuple(sorted({*_CHOICES, RESERVE_TIME}))
 
 
 def altered(old: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
-    """Returns the attributes after `changes`; those that they do not name stay. None: of a new topic.
+    """Returns the attributes after `changes`; other attributes stay. `old` None: a new topic.
 
     Raises TopicAttributeError.
     """
@@ -71,7 +72,7 @@ def altered(old: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[s
 
 
 def _check(name: str, value: str) -> None:
-    """Raises TopicAttributeError for a name or a value that there is not."""
+    """Raises TopicAttributeError for an unknown name or value."""
     if name == RESERVE_TIME:
         digits = value.removeprefix("-")
         is_number = digits.isascii() and digits.isdecimal() and len(digits) <= NUMBER_DIGITS_MAX

@@ -1,7 +1,7 @@
-"""What an update asks of a topic, and what becomes of it. Holds no state.
+"""Changes of a topic by a request.
 
-Source: UPDATE_AND_CREATE_TOPIC, docs/design/broker_behaviour.md section 9.1. There an update replaces all
-but the attributes; here it keeps all that it does not name.
+A request changes only the values that it names. In RocketMQ it replaces all but the attributes.
+Source: UPDATE_AND_CREATE_TOPIC, docs/design/broker_behaviour.md section 9.1.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from rocketpy_broker.services.topics.config import (
 )
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-# Bits: unit, subscription of a unit.
+# Bits: unit, unit subscription.
 SYS_FLAG_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
 class TopicChange:
-    """None stands for what a topic has, or for what a new one gets.
+    """Values to change; None: the topic's value stays, or a new topic's default.
 
     `attributes` have the keys `+name`, with the new value, and `-name`.
     """
@@ -43,7 +43,7 @@ class TopicChange:
         """Returns the topic after the change. Raises TopicIllegalError, TopicAttributeError."""
         given = {name: getattr(self, name) for name in _FIELDS}
         given = {name: value for name, value in given.items() if value is not None}
-        # Only what is asked for: RocketMQ lets topics have values that no topic gets here.
+        # Checks only the requested values: RocketMQ's topics may have values that are illegal here.
         check_values(replace(TopicConfig(self.topic), **given))
         attributes = altered(None if old is None else old.attributes, self.attributes)
         return replace(old or TopicConfig(self.topic), **given, attributes=attributes)
@@ -69,7 +69,7 @@ _FIELDS = (
 
 
 def check_values(config: TopicConfig) -> None:
-    """Raises TopicIllegalError for a value that no topic can have."""
+    """Raises TopicIllegalError for an illegal value."""
     topic = config.topic
     for name, nums in (("read", config.read_queue_nums), ("write", config.write_queue_nums)):
         if not 1 <= nums <= QUEUE_NUMS_MAX:

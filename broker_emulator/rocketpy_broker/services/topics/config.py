@@ -1,7 +1,7 @@
-"""The configuration of one topic, and its entry in `config/topics.json`. Holds no state.
+"""Configuration of a topic: an entry of `config/topics.json`.
 
-Source: TopicConfig, docs/design/storage.md section 11.2. The epoch (see `epochs`) stands among the
-attributes there, and nowhere else.
+The epoch (see `epochs`) is stored only there, as an attribute.
+Source: TopicConfig, docs/design/storage.md section 11.2.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from rocketpy_broker.services.config_files.json_fields import (
     encode_fields,
 )
 
-# Of an entry that does not tell, as when RocketMQ 3 wrote it.
+# For an entry without queue numbers, such as one of RocketMQ 3.
 DEFAULT_QUEUE_NUMS = 16
-# More than these are not made; nor looked at, where another broker has written it down.
+# Maximum of queues per topic; further queues in the file of another broker are ignored.
 QUEUE_NUMS_MAX = 65_536
 
 
 class Perm(IntEnum):
-    """What may be done with a topic."""
+    """The permissions of a topic."""
 
     INHERIT = 1
     WRITE = 2
@@ -50,7 +50,7 @@ _FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """RocketMQ's TopicConfig. `extra` are fields of the file that this broker does not know."""
+    """RocketMQ's TopicConfig; `extra` holds the fields of the file unknown to this broker."""
 
     topic: str
     read_queue_nums: int = 8
@@ -61,12 +61,12 @@ class TopicConfig:
     topic_filter_type: str = "SINGLE_TAG"
     topic_sys_flag: int = 0
     extra: Mapping[str, object] = field(default_factory=dict)
-    # 0: none is known.
+    # 0: unknown.
     epoch: int = 0
 
     @property
     def readable_queues(self) -> int:
-        """How many queues can be read."""
+        """The number of queues that can be read."""
         return min(self.read_queue_nums, QUEUE_NUMS_MAX)
 
     def to_json(self) -> dict[str, object]:
@@ -78,7 +78,10 @@ class TopicConfig:
 
     @classmethod
     def from_json(cls, topic: str, entry: object) -> TopicConfig:
-        """Returns an entry of topics.json; missing fields get RocketMQ's defaults. Raises ValueError."""
+        """Returns the topic of an entry of topics.json. Raises ValueError.
+
+        Missing fields get RocketMQ's defaults.
+        """
         nums = {"read_queue_nums": DEFAULT_QUEUE_NUMS, "write_queue_nums": DEFAULT_QUEUE_NUMS}
         fields = {**nums, **decode_fields(_FIELDS, entry, "topicName")}
         attributes = dict(fields.get("attributes", {}))

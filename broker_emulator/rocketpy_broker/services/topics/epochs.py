@@ -1,8 +1,8 @@
-"""Epochs of topics: what tells a topic from one of the same name that was deleted. Holds no state.
+"""Epochs of topics: ids that distinguish recreated topics of one name.
 
-An epoch is drawn when a topic is made, and stands among its attributes in `topics.json`, where
-RocketMQ 5 keeps what it does not know, and forgets it with the topic. RocketMQ 4 has no attributes,
-and drops it. 0 stands for none: such a topic may be any.
+An epoch is drawn at random when a topic is created. It is an attribute in `topics.json`. RocketMQ 5
+keeps unknown attributes, and deletes them with the topic. RocketMQ 4 has no attributes, and drops
+the epoch. 0 means unknown: such a topic may be any.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _EPOCH_END = 1 << 63
 
 
 class TopicRecreatedError(TopicNotExistError):
-    """The topic that is meant was deleted, and there is another one of its name."""
+    """A request for a topic that was deleted and recreated."""
 
     def __init__(self, topic: str, wanted: int, own: int) -> None:
         super().__init__(topic)
@@ -30,20 +30,20 @@ class TopicRecreatedError(TopicNotExistError):
 
 
 def made(config: TopicConfig) -> TopicConfig:
-    """Returns a topic that comes to be, with an epoch of its own."""
+    """Returns a new topic with an epoch of its own."""
     return replace(config, epoch=1 + secrets.randbelow(_EPOCH_END - 1))
 
 
 def is_remade(known: int, own: int) -> bool:
-    """True if two epochs are of different topics, as far as both are known."""
+    """True if both epochs are known and differ."""
     return bool(known and own) and known != own
 
 
 def made_elsewhere(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
-    """Returns the topics of a file that have no epoch where others have one: RocketMQ has made them.
+    """Returns topics without an epoch, with a new one: RocketMQ has created them.
 
-    Where no topic has one, RocketMQ 4 or an older version of this broker has written the file, and
-    nothing is known.
+    Returns none if no topic has an epoch: RocketMQ 4 or an older version of this broker has written
+    the file. The origin of its topics is then unknown.
     """
     if not any(config.epoch for config in topics.values()):
         return {}

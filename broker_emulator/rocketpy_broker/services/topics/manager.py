@@ -1,8 +1,8 @@
-"""The topics of this broker: `config/topics.json`.
+"""Topics of this broker: `config/topics.json`.
 
-Every change is on disk before it shows and is answered, so a crash loses none, and undoes none that
-anybody has seen. Queues are made by the store with their first message; this table says how many a
-topic has.
+Every change is on disk before it takes effect and is answered. A crash therefore loses no change
+that a client has seen. The store creates queues with their first message; this table has the
+number of queues of each topic.
 Source: TopicConfigManager, docs/design/storage.md sections 11.2 and 12.
 """
 
@@ -53,7 +53,7 @@ TABLE = "topicConfigTable"
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """What topics.json holds."""
+    """The contents of topics.json."""
 
     version: DataVersion
     topics: dict[str, TopicConfig]
@@ -93,14 +93,14 @@ class TopicConfigManager:
 
     @property
     def saver(self) -> Saver:
-        """Saves what was changed."""
+        """The saver of the table's changes."""
         return self._table.saver
 
     def load(self) -> None:
-        """Reads the file; write it at the first start. Blocks. Raises ConfigFileError, OSError.
+        """Reads the file; writes it at the first start. Blocks.
 
-        What the file says of a topic of the broker's own is preferred to what this version would
-        make of it.
+        Entries of system topics in the file replace the defaults of this version.
+        Raises ConfigFileError, OSError.
         """
         loaded = self._file.load(_Loaded.from_json)
         if loaded is None:
@@ -109,18 +109,18 @@ class TopicConfigManager:
             return
         self._table.version = loaded.version
         self._table.take_in(loaded.topics)
-        # Sorting many holds up nobody now.
+        # Sorting many names delays no call during the start.
         for include_system in (True, False):
             self.names(include_system=include_system)
         own = {topic: each for topic, each in loaded.topics.items() if not self.is_system(topic)}
         if strangers := made_elsewhere(own):
             self._table.note(strangers)
-            # Told before it is on disk, it would only be drawn again after a crash.
+            # An epoch that is not on disk is only drawn again after a crash.
             with contextlib.suppress(OSError):
                 save_now(self._table)
 
     def exists(self, topic: str) -> bool:
-        """True if the topic is configured, or one of the broker's own."""
+        """True if the topic is configured or a system topic."""
         return topic in self._topics or self.is_system(topic)
 
     def __len__(self) -> int:
@@ -137,41 +137,41 @@ class TopicConfigManager:
         return found
 
     def find(self, topic: str) -> TopicConfig | None:
-        """Returns the topic's configuration, if there is one."""
+        """Returns the topic's configuration, or None."""
         return self._topics.get(topic)
 
     def check_epoch(self, topic: str, epoch: int) -> None:
-        """Raises TopicNotExistError where the topic is another than the one of this epoch."""
+        """Raises TopicNotExistError if the topic has another epoch."""
         own = self.get(topic).epoch
         if is_remade(epoch, own):
             raise TopicRecreatedError(topic, epoch, own)
 
     def names(self, *, include_system: bool) -> Sequence[str]:
-        """Returns all names in order; the broker's own and retry topics only if asked for."""
+        """Returns all names, sorted; system and retry topics only with `include_system`."""
         names = self._all_names if include_system else self._own_names
         return names.of(self._topics.keys(), self._table.change_count)
 
     def configs(self, names: Sequence[str]) -> Iterator[TopicConfig]:
-        """Yields what these topics are now; each is looked up when it is taken."""
+        """Yields the current configurations of these topics, each looked up on demand."""
         return map(dict(self._topics).__getitem__, names)
 
     def list(self, *, include_system: bool) -> list[TopicConfig]:
-        """Returns all topics by name; those of the broker, and retry topics, only if asked for."""
+        """Returns all topics by name; system and retry topics only with `include_system`."""
         return [*self.configs(self.names(include_system=include_system))]
 
     def is_system(self, topic: str) -> bool:
-        """True if the topic is the broker's own."""
+        """True if the topic is a system topic."""
         return topic in self._system or topic in RESERVED or topic.startswith(RESERVED_PREFIX)
 
     def is_internal(self, topic: str) -> bool:
-        """True if the topic is listed only if asked for: the broker's own, or a retry topic."""
+        """True if the topic is listed only on request: a system or retry topic."""
         return self.is_system(topic) or is_retry(topic)
 
     async def alter(self, change: TopicChange, *, create_only: bool) -> None:
-        """Creates or change a topic; durable on return. What the change does not name stays.
+        """Creates or changes a topic; durable on return. Values not in the change stay.
 
-        Fewer queues hide the messages of the others, until there are more again. Raises
-        TopicIllegalError, TopicAttributeError, OSError; then nothing has changed.
+        Fewer queues hide the messages of the removed queues, until the number grows again.
+        Raises TopicIllegalError, TopicAttributeError, OSError; then nothing has changed.
         """
         self._check_own_name(change.topic)
         change.check_message_type(enable_mixed_message_type=self._enable_mixed_message_type)
@@ -183,9 +183,9 @@ class TopicConfigManager:
         await self._table.change(change.topic, changed)
 
     async def update(self, config: TopicConfig, *, create_only: bool) -> None:
-        """Let a topic have this configuration; durable on return.
+        """Creates a topic or changes it to this configuration; durable on return.
 
-        Of a topic that is there, only queue numbers, permission and attributes change.
+        An existing topic changes only its queue numbers, permission and attributes.
         Raises TopicIllegalError, OSError; then nothing has changed.
         """
         self._check(config)
@@ -197,7 +197,7 @@ class TopicConfigManager:
         await self._table.change(config.topic, changed)
 
     async def add_queues(self, topic: str, nums: int) -> None:
-        """Let a topic have `nums` queues or more; durable on return.
+        """Raises the queue numbers of a topic to `nums` or more; durable on return.
 
         Raises TopicNotExistError, OSError; then nothing has changed.
         """
@@ -211,26 +211,27 @@ class TopicConfigManager:
         await self._table.change(topic, wider)
 
     def note_own(self, config: TopicConfig) -> None:
-        """Let the broker have this topic of its own from now on; it is saved with the others."""
+        """Adds a system topic; it is saved with the next save of the table."""
         if config.topic not in self._topics:
             self._table.note({config.topic: config})
             self._table.on_change([config.topic])
 
     async def make_retry_topics(self, configs: Iterable[TopicConfig]) -> None:
-        """Creates retry topics; of those that are there, only `order` is set. Durable on return.
+        """Creates retry topics; sets `order` of existing ones. Durable on return.
 
-        One may have no queues: its group wants none. Raises OSError; then nothing has changed.
+        A retry topic may have no queues if its group has none. Raises OSError; then nothing has
+        changed.
         """
         await self._table.change_all(
             {config.topic: partial(_retry_topic, config) for config in configs}
         )
 
     def check(self, config: TopicConfig) -> None:
-        """Raises TopicIllegalError for a topic that `update` would refuse by itself."""
+        """Raises TopicIllegalError if `update` would refuse the name or a value."""
         self._check(config)
 
     async def create(self, config: TopicConfig) -> None:
-        """Creates a topic, unless it is there; durable on return.
+        """Creates a topic unless it exists; durable on return.
 
         Raises TopicIllegalError, OSError; then nothing has changed.
         """
@@ -239,7 +240,7 @@ class TopicConfigManager:
 
     @staticmethod
     def check_name(topic: str) -> None:
-        """Raises TopicIllegalError for a name that no topic can have."""
+        """Raises TopicIllegalError for an illegal topic name."""
         if not TOPIC_PATTERN.fullmatch(topic) or len(topic) > TOPIC_BYTES_MAX:
             raise TopicIllegalError(
                 f"topic name {topic!r:.200} is illegal; "
@@ -247,7 +248,7 @@ class TopicConfigManager:
             )
 
     def _check_own_name(self, topic: str) -> None:
-        """Raises TopicIllegalError for a name that clients cannot have."""
+        """Raises TopicIllegalError for a name that clients must not use."""
         self.check_name(topic)
         if self.is_system(topic):
             raise TopicIllegalError(
@@ -260,7 +261,7 @@ class TopicConfigManager:
         check_values(config)
 
     def check_deletable(self, topic: str) -> None:
-        """Raises TopicNotExistError, TopicIllegalError for a topic of the broker's own."""
+        """Raises TopicNotExistError, or TopicIllegalError for a system topic."""
         self.get(topic)
         if self.is_system(topic):
             raise TopicIllegalError(f"topic {topic!r} is the broker's own and stays")
@@ -274,7 +275,7 @@ class TopicConfigManager:
         await self._table.change(topic, lambda _old: None)
 
     def check_writable(self, topic: str, queue_id: int) -> TopicConfig:
-        """Returns the topic, if clients may send to that queue; -1 stands for any queue.
+        """Returns the topic if clients may send to that queue; -1 means any queue.
 
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
@@ -283,7 +284,7 @@ class TopicConfigManager:
             raise PermissionDeniedError(f"sending to the system topic {topic!r} is forbidden")
         if not config.perm & Perm.WRITE:
             raise PermissionDeniedError(f"topic {topic!r} is not writable (perm {config.perm})")
-        # A file that another broker has written may have a topic without queues: then any is none.
+        # The file of another broker may have a topic without queues; -1 is illegal then.
         if config.write_queue_nums < 1 or not -1 <= queue_id < config.write_queue_nums:
             raise QueueIdIllegalError(topic, queue_id, config.write_queue_nums)
         return config
@@ -291,7 +292,7 @@ class TopicConfigManager:
     def check_readable(
         self, topic: str, queue_id: int, *, is_hidden_too: bool = False
     ) -> TopicConfig:
-        """Returns the topic, if that queue may be read; a hidden one where that is meant.
+        """Returns the topic if clients may read the queue; hidden queues with `is_hidden_too`.
 
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
@@ -304,7 +305,7 @@ class TopicConfigManager:
 
 
 def is_retry(topic: str) -> bool:
-    """True if the topic is a consumer group's, for messages to be consumed again."""
+    """True if the topic is the retry topic of a consumer group."""
     return topic.startswith(RETRY_PREFIX)
 
 
@@ -313,7 +314,7 @@ def _retry_topic(config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
 
 
 def _check_new(old: TopicConfig | None, *, create_only: bool) -> None:
-    """Raises TopicIllegalError for a topic that is there already, and is to be created."""
+    """Raises TopicIllegalError if the topic to create exists already."""
     if old is not None and create_only:
         raise TopicIllegalError(f"topic {old.topic!r} exists already; choose another name")
 

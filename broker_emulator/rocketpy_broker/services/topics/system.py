@@ -1,6 +1,7 @@
-"""The topics that a broker makes for itself, and the names that clients may not take.
+"""System topics of a broker, and reserved topic names.
 
-Source: TopicConfigManager and TopicValidator of RocketMQ 5.5.0, docs/design/storage.md section 12.1.
+Source: TopicConfigManager and TopicValidator of RocketMQ 5.5.0, docs/design/storage.md section
+12.1.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-# RocketMQ 5.5 makes them, for transactions in RocksDB.
+# RocketMQ 5.5 creates them for transactions in RocksDB.
 ROCKSDB_TOPICS = ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC")
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
-# Decisions about prepared batches. No configured topic, so clients neither send to it nor read it;
-# its name's prefix keeps it from being listed, made or cleaned away, also by RocketMQ.
+# Decisions about prepared batches. The topic is not configured, so clients neither send to it nor
+# read it. Its prefix keeps any broker, also RocketMQ's, from listing, creating or cleaning it.
 BATCHES_TOPIC = "rmq_sys_rocketpy_batches"
-# Each consumer group has a topic of this name and its own, for messages to be consumed again.
+# Prefix of a consumer group's topic for messages to consume again.
 RETRY_PREFIX = "%RETRY%"
-# And one for those that are given up.
+# Prefix of a consumer group's topic for dead letters.
 DEAD_LETTER_PREFIX = "%DLQ%"
-# Topics that clients may not send to.
+# Topics that clients must not send to.
 SEND_FORBIDDEN = frozenset(
     {
         "SELF_TEST_TOPIC",
@@ -37,7 +38,7 @@ SEND_FORBIDDEN = frozenset(
         *ROCKSDB_TOPICS,
     }
 )
-# Reserved also where the broker was not told to make them.
+# Reserved also if the options of the broker do not create them.
 RESERVED = SEND_FORBIDDEN | {AUTO_CREATE_TOPIC, "BenchmarkTest", "CHECKPOINT_TOPIC", TRACE_TOPIC}
 RESERVED_PREFIX = "rmq_sys_"
 
@@ -48,14 +49,14 @@ def retry_topic(group: str) -> str:
 
 
 def dead_letter_topic(group: str) -> str:
-    """Returns the topic of a consumer group's dead letters."""
+    """Returns the dead-letter topic of a consumer group."""
     return DEAD_LETTER_PREFIX + group
 
 
 def system_topics(
     cluster_name: str, broker_name: str, options: SystemTopicOptions
 ) -> dict[str, TopicConfig]:
-    """Returns the topics that the broker has from its start on, by name."""
+    """Returns the topics that the broker has from its start, by name."""
     inherited = READ_WRITE | Perm.INHERIT
     rows = [
         ("SELF_TEST_TOPIC", 1, READ_WRITE),

@@ -1,4 +1,4 @@
-"""Builds the room of topics. Holds no state."""
+"""Wiring of topics."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Transactions: half messages that are committed, rolled back, or asked after until they are."""
+"""Transactions: half messages, their commit or rollback, and their checks."""

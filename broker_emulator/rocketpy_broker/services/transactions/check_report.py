@@ -1,7 +1,7 @@
-"""What the log says of transactions that are looked at one by one: a line for each reason.
+"""Log lines about checked transactions: one for each reason.
 
-A client may open a hundred thousand, with names of 32 kB, and each is asked after fifteen times.
-Lives in memory, for as long as a round.
+A client may open a hundred thousand transactions with names of 32 kB. Each is checked fifteen
+times. The state is in memory and lasts for one round.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _GIVEN_UP = "are given up and lie in TRANS_CHECK_MAX_TIME_TOPIC, for"
 
 
 class Told(Enum):
-    """A reason, its level, and what a line says of the number of transactions that have it."""
+    """A reason: its log level, and the words after the number of its transactions."""
 
     DELETED = logging.WARNING, f"{_GIVEN_UP} their topics have been deleted"
     UNANSWERED = logging.WARNING, f"{_GIVEN_UP} they were asked after without an answer"
@@ -27,20 +27,20 @@ class Told(Enum):
 
 
 class TransactionLines:
-    """Counts transactions by reason, and keeps the first one of each."""
+    """A count of transactions by reason, with the first one of each."""
 
     def __init__(self) -> None:
         self._counts: dict[Told, int] = {}
         self._firsts: dict[Told, str] = {}
 
     def note(self, reason: Told, half: HalfMessage | int, detail: object = "") -> None:
-        """One more, by its half message or the queue offset of that; details of the first only."""
+        """Counts one more, named by its half message or queue offset; keeps the first's details."""
         if reason not in self._counts:
             self._firsts[reason] = f"{_named(half)} {detail}".rstrip()
         self._counts[reason] = self._counts.get(reason, 0) + 1
 
     def log(self) -> None:
-        """Tell, and begin anew."""
+        """Logs a line for each reason and resets the counts."""
         for reason, count in self._counts.items():
             level, words = reason.value
             first = self._firsts[reason]

@@ -1,9 +1,10 @@
-"""Asking after transactions that stay open: each round, every half message that is old enough.
+"""Checks of open transactions in rounds over their half messages.
 
-Before its producer is asked, a half message is copied behind the others with its count of checks,
-as RocketMQ does, and the older copy is over: so nothing in front holds up the progress, and the
-count survives a crash. A crash between the two leaves both; the newer one counts. What was asked
-after too often goes to TRANS_CHECK_MAX_TIME_TOPIC. Holds no state but the table's.
+A round covers every open half message that is old enough. Before the check, the half message is
+copied to the queue's end with its count of checks. RocketMQ does the same. The older copy has then
+ended. So no old half message holds up the progress, and the count survives a crash. A crash between
+the two leaves both; the newer one counts. A message that was checked too often goes to
+TRANS_CHECK_MAX_TIME_TOPIC. The state is in the table.
 Source: docs/design/storage.md section 14.5, docs/design/broker_behaviour.md sections 7.5 and 7.6.
 """
 
@@ -42,15 +43,15 @@ from rocketpy_proto.record import (
 
 logger = logging.getLogger(__name__)
 CHECK_MAX_TIME_CONFIG = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1)
-# Offsets that are passed over in one turn of the loop.
+# Offsets skipped in one scheduler slot.
 TURN_OFFSETS = 1_000
-# So many half messages may lie behind one that is not asked after yet.
+# Limit of half messages after one that is too young for a check.
 HELD_UP_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class CheckBack:
-    """A half message that its producer group is asked after, as its newest copy lies in the log.
+    """A check of a half message for its producer group, with the offsets of its newest copy.
 
     `record` is the message with its own topic and queue.
     """
@@ -64,7 +65,7 @@ class CheckBack:
 
 
 class CheckService:
-    """Walks the half messages that are not over. `ask` tells whether a producer was there."""
+    """A task that checks open half messages. `ask` returns True if a producer was available."""
 
     def __init__(
         self,
@@ -91,12 +92,12 @@ class CheckService:
         self._ask = ask
 
     def load(self) -> None:
-        """A crash may have taken the topic of what was given up, but not its messages."""
+        """Restores the topic of discarded messages if a crash removed it but not its messages."""
         if self._store.range_of(CHECK_MAX_TIME_QUEUE).max_offset > 0:
             self._topics.note_own(CHECK_MAX_TIME_CONFIG)
 
     async def run(self) -> None:
-        """A round after each interval, for ever."""
+        """Runs a round after each interval until stopped."""
         while True:
             await sleep(self._clock, self._times.check_interval_ms)
             try:
@@ -106,7 +107,7 @@ class CheckService:
             self._group_commit.flush_soon()
 
     async def check_all(self) -> None:
-        """One round over the half messages that are there now. Raises StoreError."""
+        """Runs one round over the present half messages. Raises StoreError."""
         await self._group_commit.large_writes.over()
         self._progress.write_ops()
         while self._table.advance():
@@ -134,9 +135,9 @@ class CheckService:
                 offset = max(offset, self._table.next_half)
 
     def _check_or_report(self, offset: int, told: TransactionLines) -> None:
-        """One message that cannot be asked after holds up no other. Raises StoreError."""
+        """Checks one half message; an illegal one does not stop the round. Raises StoreError."""
         if self._table.is_over(offset):
-            # It has ended while this round waited: a copy would be committed once more.
+            # It ended while this round waited: a copy would be committed again.
             return
         try:
             self._check_at(offset, told)
@@ -154,7 +155,7 @@ class CheckService:
             return
         age_ms = self._clock.now_ms() - half.record.born_timestamp_ms
         if self._messages.is_deleted(half):
-            # A copy behind the deletion would be one of a topic that is made again.
+            # A copy after the deletion would belong to a recreated topic.
             self._give_up(half)
             told.note(Told.DELETED, half)
         elif half.check_times >= self._times.check_max or age_ms > self._reserved_ms:
@@ -164,7 +165,7 @@ class CheckService:
             if not self._copy_and_ask(half):
                 told.note(Told.NO_PRODUCER, half)
         elif self._store.range_of(HALF_QUEUE).max_offset - offset > HELD_UP_MAX:
-            # It would keep in memory what became of all those behind it.
+            # It would keep the outcomes of all later ones in memory.
             copy = self._messages.append_copy(half, is_counted=False)
             self._table.copied(half.first_offset, copy.queue_offset)
             self._end(offset, Operation.COPIED)
@@ -182,7 +183,7 @@ class CheckService:
         self._progress.write_ops()
 
     def _copy_and_ask(self, half: HalfMessage) -> bool:
-        """True if a producer was there."""
+        """Copies the half message and asks its group; True if a producer was available."""
         offset = half.record.queue_offset
         copy = self._messages.append_copy(half)
         self._table.copied(half.first_offset, copy.queue_offset)

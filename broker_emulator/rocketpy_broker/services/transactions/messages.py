@@ -1,9 +1,9 @@
-"""Messages about transactions, in the log: half messages, op messages, and what becomes of them.
+"""Transaction messages in the log: half messages, op messages and final messages.
 
-Each half message is a record of RMQ_SYS_TRANS_HALF_TOPIC; what has happened to it is told by op
-messages, whose bodies list its queue offsets there, and whose property OPERATION tells what it was.
-A final message names its half message in preparedTransactionOffset. All of it in RocketMQ's own
-form, but for that property, which RocketMQ passes over. Holds no state but the log's.
+A half message is a record of RMQ_SYS_TRANS_HALF_TOPIC. An op message records what happened to half
+messages. Its body lists their queue offsets; its property OPERATION names the operation. A final
+message names its half message in preparedTransactionOffset. All of this is RocketMQ's own form,
+except OPERATION, which RocketMQ ignores.
 Source: docs/design/storage.md sections 14.1 to 14.5.
 """
 
@@ -53,23 +53,23 @@ from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
 OP_QUEUE = QueueKey(OP_TOPIC, 0)
 CHECK_MAX_TIME_QUEUE = QueueKey(CHECK_MAX_TIME_TOPIC, 0)
-# What RocketMQ's op messages are known by.
+# The tag of RocketMQ's op messages.
 OP_TAG = "d"
 OPERATION = "ROCKETPY_OP"
 CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
 IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
-# Of a newer half message: the queue offset of the first one of its transaction.
+# Property of a newer half message: the queue offset of its transaction's first one.
 FIRST_HALF = "ROCKETPY_FIRST_HALF"
 SEPARATOR = ","
 _NUMBER = re.compile("[0-9]{1,10}")
-# Of a queue offset; longer ones are beyond every queue.
+# Digits of a queue offset; longer numbers are beyond every queue.
 _OFFSET = re.compile("[0-9]{1,18}")
-# What a step of a transaction leaves beside the messages themselves.
+# Hints for the records of a transaction's steps, beside the messages themselves.
 _STEP = AppendHints(cause=PutCause.TRANSACTION)
 
 
 class Operation(str, Enum):
-    """What has become of a half message; FOREIGN: it has ended, RocketMQ does not say how."""
+    """The fate of a half message; FOREIGN: it has ended, and RocketMQ does not say how."""
 
     COMMIT = "commit"
     ROLLBACK = "rollback"
@@ -92,14 +92,14 @@ class HalfMessage:
 
     @property
     def block(self) -> RecordBlock:
-        """It as a block, in a writable buffer."""
+        """The half message as a block, in a writable buffer."""
         return RecordBlock.parse(bytearray(self.data))
 
     def _text(self, name: str) -> str:
         return self.record.properties.get(name, "")
 
     def _number(self, name: str) -> int | None:
-        """What the property says, if it is a number that fits."""
+        """Returns the property as a number; None if it is no number of 1 to 10 digits."""
         text = self._text(name)
         return int(text) if _NUMBER.fullmatch(text) else None
 
@@ -110,17 +110,17 @@ class HalfMessage:
 
     @property
     def producer_group(self) -> str:
-        """Whose transaction it is."""
+        """The producer group of the transaction."""
         return self._text(PRODUCER_GROUP)
 
     @property
     def real_queue(self) -> QueueKey:
-        """Where its message goes."""
+        """The destination of its message."""
         return QueueKey(self._text(REAL_TOPIC), self._number(REAL_QUEUE_ID) or 0)
 
     @property
     def first_offset(self) -> int:
-        """The queue offset of the first half message of its transaction, which tells them apart."""
+        """Queue offset of the transaction's first half message; it identifies the transaction."""
         first = self._number(FIRST_HALF)
         return self.record.queue_offset if first is None else first
 
@@ -131,24 +131,24 @@ class HalfMessage:
 
     @property
     def identity(self) -> Hashable:
-        """What a copy has in common with what RocketMQ copied."""
+        """Fields that a copy by RocketMQ shares with its original."""
         born = self.record.born_timestamp_ms, self.record.born_host
         return self.transaction_id, self.producer_group, self.real_queue, born
 
     @property
     def check_times(self) -> int:
-        """How often its producer was asked after it."""
+        """The number of checks sent to its producer."""
         return self._number(CHECK_TIMES) or 0
 
     def immunity_ms(self, timeout_ms: int) -> int:
-        """How long after its birth it is not asked after."""
+        """Returns the time after its birth without checks, in ms."""
         seconds = self._number(IMMUNITY_SECONDS)
         return timeout_ms if seconds is None else seconds * 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class OpMessage:
-    """What an op message tells of half messages, by their queue offsets."""
+    """An op message: the queue offsets of half messages, and the operation."""
 
     queue_offset: int
     offsets: tuple[int, ...]
@@ -156,7 +156,7 @@ class OpMessage:
 
     @classmethod
     def of(cls, record: Record) -> OpMessage:
-        """What a record of the op topic tells; nothing, if it is of another kind."""
+        """Returns the op message of a record; without offsets if it is of another kind."""
         offsets: tuple[int, ...] = ()
         if record.properties.get(TAGS) == OP_TAG:
             texts = record.body.decode(errors="replace").split(SEPARATOR)
@@ -167,7 +167,7 @@ class OpMessage:
 
 
 class TransactionMessages:
-    """Reads and appends them.
+    """Reader and writer of transaction messages.
 
     Appends raise StoreClosedError, StoreBusyError, RecordIllegalError.
     """
@@ -178,7 +178,7 @@ class TransactionMessages:
         self._clock = clock
 
     def half_at(self, physical_offset: int) -> HalfMessage | None:
-        """Returns the half message at a place in the log; None where none is."""
+        """Returns the half message at an offset of the log; None if there is none."""
         found = self._store.messages.at(physical_offset) if physical_offset >= 0 else None
         if found is None:
             return None
@@ -186,7 +186,7 @@ class TransactionMessages:
         return half if half.record.topic == HALF_QUEUE.topic else None
 
     def half(self, queue_offset: int) -> HalfMessage | None:
-        """Returns the half message at a queue offset; None where it cannot be read."""
+        """Returns the half message at a queue offset; None if it cannot be read."""
         found = self._store.get_message(
             HALF_QUEUE, queue_offset, queue_offset + 1, ReadLimits.of_bytes(1)
         )
@@ -195,11 +195,11 @@ class TransactionMessages:
         return HalfMessage.of(found.data)
 
     def is_deleted(self, half: HalfMessage) -> bool:
-        """True if its topic was deleted since, also when there is one of its name again."""
+        """True if its topic was deleted since, even if a recreated topic has its name."""
         return half.record.physical_offset < self._store.deleted_below(half.real_queue.topic)
 
     def append_final(self, half: HalfMessage) -> AppendResult:
-        """Returns the message itself, for its readers, or to wait first if it has a delay."""
+        """Appends the message itself, to its topic or, with a delay, to wait first."""
         record, queue = half.record, half.real_queue
         fields = {
             "sys_flag": record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
@@ -209,9 +209,9 @@ class TransactionMessages:
         return self._store.append(*self._schedule.placed(queue, final, is_accepted=True))
 
     def append_copy(self, half: HalfMessage, *, is_counted: bool = True) -> AppendResult:
-        """Returns a newer half message of the same transaction, which was asked after once more, or not.
+        """Appends a newer half message of the same transaction; `is_counted` adds one check.
 
-        Raises RecordIllegalError also where its properties would be too long.
+        Raises RecordIllegalError also if its properties would be too long.
         """
         times = half.check_times + is_counted
         strings = with_property(properties_strings(half.block), CHECK_TIMES, str(times))
@@ -223,7 +223,10 @@ class TransactionMessages:
         return self._store.append(HALF_QUEUE, copy, _STEP)
 
     def append_discarded(self, half: HalfMessage) -> AppendResult:
-        """What was asked after too often, for an operator to find; it names its half message."""
+        """Appends a message that was checked too often, for an operator.
+
+        It names its half message.
+        """
         origins = np.array([half.record.physical_offset])
         record = rewritten(
             half.block,
@@ -237,13 +240,13 @@ class TransactionMessages:
         )
 
     def append_op(self, queue_offset: int, operation: Operation) -> AppendResult:
-        """That the half message at `queue_offset` needs nothing any more."""
+        """Appends an op message: the half message at `queue_offset` has ended."""
         properties = {TAGS: OP_TAG, "WAIT": "true", OPERATION: operation.value}
         host = self._store.store_host
         record = Record(
             OP_TOPIC,
             0,
-            # RocketMQ 5 would take a separator behind it, RocketMQ 4 takes none.
+            # RocketMQ 5 accepts a separator after the offset, RocketMQ 4 does not.
             str(queue_offset).encode(),
             {name: value for name, value in properties.items() if value},
             born_timestamp_ms=self._clock.now_ms(),

@@ -1,4 +1,4 @@
-"""Transactions that are open, for an operator. Holds no state."""
+"""Listing of open transactions for an operator."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import MessageStore
 
 COUNT_MAX = 1_000
-# Half messages that are read, and places that are passed over, in one turn of the loop.
+# Half messages read, and queue offsets skipped, in one scheduler slot.
 TURN_READS, TURN_OFFSETS = 5, 5_000
 READS_MAX = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransactions:
-    """Half messages, without bodies, of open transactions; `is_complete`: there are no others."""
+    """Half messages of open transactions, without bodies; `is_complete` if none is left out."""
 
     halves: list[HalfMessage]
     is_complete: bool
 
 
 class TransactionListing:
-    """Looks through the half topic."""
+    """A reader of the half topic for open transactions."""
 
     def __init__(
         self, store: MessageStore, messages: TransactionMessages, table: TransactionTable
@@ -37,7 +37,7 @@ class TransactionListing:
 
     @property
     def open_count(self) -> int:
-        """How many half messages are not over, of any group."""
+        """Number of open half messages, of any group."""
         return self._table.open_count(self._store.range_of(HALF_QUEUE).max_offset)
 
     async def open(

@@ -1,9 +1,11 @@
-"""How far transactions are over, in memory and on disk; and op messages that are to be written.
+"""Progress of transactions in memory and on disk, and unwritten op messages.
 
-The group CID_RMQ_SYS_TRANS commits, as in RocketMQ, the first half message that is not over, and
-the first op message that is needed for those behind it; only what is on disk is committed. Beside
-that, `config/transactionLog.json` tells from where in the log a start looks for final messages
-whose op message a crash has taken: an old place costs time only.
+The group CID_RMQ_SYS_TRANS commits two offsets, as in RocketMQ. They are the first half message
+that has not ended, and the first op message that later half messages need. Only offsets on disk are
+committed.
+
+`config/transactionLog.json` holds the log offset from which a start scans. A crash may have removed
+the op messages of final messages after that offset. An old offset only costs time.
 """
 
 from __future__ import annotations
@@ -39,13 +41,13 @@ GROUP = "CID_RMQ_SYS_TRANS"
 LOG_OFFSET = "logOffset"
 MARK_BYTES = 64 << 20
 READ_BYTES = 1 << 20
-# Of the queue of what was given up, which rarely has so many.
+# Units per lookup in the queue of discarded messages, which rarely has more.
 LOOK_UNITS = 1_000
 
 
 @dataclass(slots=True)
 class _Final:
-    """A final message and its op message: where the first begins, and where the second ends."""
+    """A final message and its op message: the log's end before the first and after the second."""
 
     begin: int
     op_end: int | None = None
@@ -53,7 +55,7 @@ class _Final:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Progress that is true once the log is on disk up to `log_end`."""
+    """Progress that holds once the log is on disk up to `log_end`."""
 
     log_end: int
     next_half: int
@@ -83,7 +85,7 @@ class TransactionProgress:
         store.open_from = self._open_from
 
     def _open_from(self) -> int:
-        """Where the log has the first half message that is not over: cleaning leaves it alone."""
+        """Returns the log offset of the first open half message; cleaning stops there."""
         begin = self._table.next_half
         stretch = self._store.queue_lookup.stretch(HALF_QUEUE, begin, begin + 1)
         return NOTHING_NEEDED if stretch is None else int(stretch.physical_offsets[0])
@@ -93,17 +95,17 @@ class TransactionProgress:
     def decided(
         self, begin: int, half_offset: int, operation: Operation = Operation.COMMIT
     ) -> None:
-        """What a half message becomes in the end was appended, behind `begin`."""
+        """Notes that the final message of a half message was appended after `begin`."""
         final = _Final(begin)
         self._finals.append(final)
         self._owe(half_offset, operation, final)
 
     def rolled_back(self, half_offset: int) -> None:
-        """A half message is rolled back."""
+        """Notes that a half message is rolled back."""
         self._owe(half_offset, Operation.ROLLBACK, None)
 
     def over(self, half_offset: int, operation: Operation) -> None:
-        """A half message needs nothing any more, for another reason."""
+        """Notes that a half message has ended for another reason."""
         self._owe(half_offset, operation, None)
 
     def _owe(self, half_offset: int, operation: Operation, final: _Final | None) -> None:
@@ -123,7 +125,7 @@ class TransactionProgress:
     # --- Saving ---
 
     def plan_save(self) -> SavePlan | None:
-        """Saves from where a start has to look."""
+        """Returns a save of the offset for the next start's scan, after MARK_BYTES of progress."""
         self.settle()
         mark = self._mark()
         if mark - self._marked < MARK_BYTES:
@@ -131,7 +133,7 @@ class TransactionProgress:
         return self._save_plan(mark)
 
     def close(self) -> None:
-        """Saves all at a clean stop, when the log is on disk. Blocks. Raises OSError."""
+        """Saves all at a clean stop, after the log is on disk. Blocks. Raises OSError."""
         self._pass_over()
         self.settle()
         self.settle()
@@ -158,7 +160,7 @@ class TransactionProgress:
         return min(flushed, finals[0].begin) if finals else flushed
 
     def settle(self) -> None:
-        """Commits what is over and on disk by now."""
+        """Commits the offsets of ended transactions that are on disk."""
         positions, known = self._store.positions(), self._next
         if known.log_end <= positions.flushed_end:
             for queue, offset in ((HALF_QUEUE, known.next_half), (OP_QUEUE, known.next_op)):
@@ -170,7 +172,7 @@ class TransactionProgress:
     # --- Starting ---
 
     def load(self) -> None:
-        """Finds what is over, and what is not. Blocks. Raises ConfigFileError, OSError."""
+        """Finds ended and open transactions. Blocks. Raises ConfigFileError, OSError."""
         positions = self._store.positions()
         first_half = self._begin(HALF_QUEUE)
         self._table.begin(first_half, self._begin(OP_QUEUE))
@@ -185,10 +187,10 @@ class TransactionProgress:
             else:
                 self._found_half(half)
         saved = self._file.load(lambda content: as_long(content.get(LOG_OFFSET)))
-        # RocketMQ's store: it may have committed what it could not note.
+        # In RocketMQ's store, a committed transaction may lack its op message.
         begin = self._oldest_open() if saved is None else min(saved, positions.log_end)
         if begin != saved:
-            # A log that was cut below the place may be longer than that by the next start.
+            # A log cut below this offset may be longer than that at the next start.
             self._file.save({LOG_OFFSET: begin})
         self._marked = max(begin, positions.log_begin)
         told = TransactionLines()
@@ -203,13 +205,13 @@ class TransactionProgress:
         self._next = _Place(positions.log_end, self._table.next_half, self._table.next_op)
 
     def _found_half(self, half: HalfMessage) -> None:
-        """In the order of the queue: what was there of its transaction before is older."""
+        """Takes in a half message, in queue order; earlier ones of its transaction are older."""
         offset = half.record.queue_offset
         if half.first_offset == offset:
             return
         older = self._table.newest(half.first_offset, half.first_offset)
         if not self._table.is_over(older):
-            # A crash came between the copy and the op message of the one before.
+            # A crash came between the copy and the older one's op message.
             self.over(older, Operation.COPIED)
         self._table.copied(half.first_offset, offset)
         found = self._table.operation(half.first_offset, offset)
@@ -217,7 +219,7 @@ class TransactionProgress:
             self._table.finish(half.first_offset, found)
 
     def _found_foreign(self, half: HalfMessage, copies: dict[Hashable, list[int]]) -> None:
-        """Without a first half message to tell it by: one itself, or a copy that RocketMQ made."""
+        """Takes in a half message without a first one: a first one itself, or RocketMQ's copy."""
         offset = half.record.queue_offset
         if half.check_times == 0:
             if not self._table.is_over(offset):
@@ -230,7 +232,7 @@ class TransactionProgress:
         copies[half.identity].append(offset)
 
     def _oldest_open(self) -> int:
-        """Where the oldest half message that is not over lies in the log, or the log's end."""
+        """Returns the log offset of the oldest open half message, or the log's end."""
         for offset in range(self._table.next_half, self._store.range_of(HALF_QUEUE).max_offset):
             half = None if self._table.is_over(offset) else self._messages.half(offset)
             if half is not None:
@@ -238,7 +240,7 @@ class TransactionProgress:
         return self._store.positions().log_end
 
     def _first_behind_mark(self) -> int:
-        """From which offset on all that was given up may lie behind the mark."""
+        """Returns a queue offset; all discarded messages after the mark lie at or after it."""
         bounds = self._store.range_of(CHECK_MAX_TIME_QUEUE)
         end = bounds.max_offset
         while end > bounds.min_offset:

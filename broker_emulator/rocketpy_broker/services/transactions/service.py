@@ -1,9 +1,10 @@
-"""Ending transactions: the message goes to its queue, or nowhere, once.
+"""End of transactions: the message goes to its queue, or nowhere, once.
 
-The final message is appended first, then the op message behind it. A crash between them leaves a
-final message that names its half message, which the next start finds. So a transaction that was
-answered is never decided anew: the same decision is answered again, another one is refused.
-Holds no state but the table's. Source: docs/design/broker_behaviour.md section 7.2.
+The final message is appended first, then the op message after it. A crash between them leaves a
+final message that names its half message; the next start finds it. So an answered transaction is
+never decided again. A repeated decision gets the same answer; a different one is refused. The state
+is in the table.
+Source: docs/design/broker_behaviour.md section 7.2.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ DECISIONS = (Operation.COMMIT, Operation.ROLLBACK)
 
 @dataclass(frozen=True, slots=True)
 class EndTransaction:
-    """A producer's decision about a half message, which it names by log and by queue offset."""
+    """A producer's decision about a half message, named by its log offset and queue offset."""
 
     producer_group: str
     transaction_id: str
@@ -43,7 +44,7 @@ class EndTransaction:
 
 
 class TransactionService:
-    """Ends transactions."""
+    """The service that ends transactions."""
 
     def __init__(
         self,
@@ -64,11 +65,11 @@ class TransactionService:
         self._group_commit = group_commit
         self._clock = clock
         self._times = times
-        # Told of each decision, once.
+        # Called with each decision, once.
         self.ended = Listeners[[HalfMessage, Operation]]()
 
     async def end(self, command: EndTransaction) -> None:
-        """Commits or roll back; durable on return, as far as the flush type promises.
+        """Commits or rolls back; durable on return, as far as the flush type promises.
 
         Raises TransactionEndError, TopicNotExistError, StoreClosedError, StoreBusyError,
         RecordIllegalError, FlushTimeoutError.
@@ -87,7 +88,7 @@ class TransactionService:
         await self._group_commit.wait(self._store.positions().log_end)
 
     def _check_time(self, half: HalfMessage) -> None:
-        """Raises TransactionEndError where the producer is to wait for the question."""
+        """Raises TransactionEndError if the producer must wait for the check."""
         record = half.record
         if record.properties.get(IMMUNITY_SECONDS):
             timeout_ms = self._times.timeout_ms
@@ -102,7 +103,7 @@ class TransactionService:
 
     def _check(self, half: HalfMessage, command: EndTransaction) -> None:
         record = half.record
-        # Nobody is asked after one that has ended.
+        # No check follows for a transaction that has ended.
         if not (command.from_check or self._has_ended(half)):
             self._check_time(half)
         if half.producer_group != command.producer_group:
@@ -123,7 +124,7 @@ class TransactionService:
         return self._table.is_over(self._table.newest(half.first_offset, half.record.queue_offset))
 
     def _is_repeated(self, half: HalfMessage, decision: Operation) -> bool:
-        """True if it was decided so before. Raises TransactionEndError if otherwise."""
+        """True if it was decided the same way before. Raises TransactionEndError if otherwise."""
         if not self._has_ended(half):
             return False
         found = self._table.operation(half.first_offset, half.record.queue_offset)
@@ -148,7 +149,7 @@ class TransactionService:
             if self._messages.is_deleted(half):
                 raise TopicNotExistError(topic)
             self._messages.append_final(half)
-            # The message is there now, whatever becomes of the op message.
+            # The message is stored now, even if the op message fails.
             self._progress.decided(begin, offset)
         else:
             self._store.check_writable()

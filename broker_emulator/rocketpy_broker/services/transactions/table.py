@@ -1,9 +1,9 @@
-"""Which transactions have ended, and how, as far as it matters still.
+"""Ended transactions and their outcome, as long as that is needed.
 
-A half message has ended when an op message tells so. `next_half` is the first one that has not:
-what lies below it is over, and is kept in memory only for calls that come late or twice, the newest
-RECENT_MAX of them. When the oldest one ends late, `next_half` goes on in steps: very many may be
-over behind it. Lives in memory; a start reads it from the half and op topics.
+An op message ends a half message. `next_half` is the first open one; all below it have ended. Their
+outcomes are kept in memory only for late or repeated calls, the newest RECENT_MAX of them. When the
+oldest open one ends late, `next_half` moves in steps: very many later ones may have ended. The
+state is in memory; a start reads it from the half and op topics.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from rocketpy_broker.services.transactions.messages import Operation, OpMessage
 
 RECENT_MAX = 100_000
-# Passed over in one step: about a millisecond.
+# Half messages passed in one step: about a millisecond.
 PASSED_A_STEP = 5_000
 
 
@@ -24,27 +24,27 @@ class TransactionTable:
         self.next_half = 0
         self.next_op = 0
         self._ended: dict[int, Operation] = {}
-        # Those of them that an op message in the log tells of.
+        # Ended half messages that an op message in the log names.
         self._written: set[int] = set()
         self._recent: OrderedDict[int, Operation] = OrderedDict()
-        # How those ended that have several half messages.
+        # Outcomes of transactions with several half messages.
         self._copied: OrderedDict[int, Operation] = OrderedDict()
-        # Op messages by queue offset, with the last half message that each tells of.
+        # Op messages by queue offset, each with the last half message that it names.
         self._ops: deque[tuple[int, int]] = deque()
-        # The newest half message of transactions that were asked after, by their first one.
+        # The newest half message of each checked transaction, by its first one.
         self._newest: dict[int, int] = {}
 
     def begin(self, next_half: int, next_op: int) -> None:
-        """Everything below is over."""
+        """Sets the first open half message and the first needed op message."""
         self.next_half, self.next_op = next_half, next_op
 
     def decide(self, queue_offset: int, operation: Operation) -> None:
-        """What becomes of a half message; an op message of it follows."""
+        """Records the outcome of a half message; its op message follows."""
         if queue_offset >= self.next_half:
             self._ended.setdefault(queue_offset, operation)
 
     def note(self, op: OpMessage) -> None:
-        """An op message that is in the log."""
+        """Takes in an op message that is in the log."""
         for offset in op.offsets:
             self.decide(offset, op.operation)
         if op.offsets:
@@ -53,24 +53,24 @@ class TransactionTable:
         self.advance()
 
     def operation(self, first_offset: int, queue_offset: int) -> Operation | None:
-        """What has become of a transaction, of which one half message lies at `queue_offset`.
+        """Returns the outcome of the transaction that has a half message at `queue_offset`.
 
-        None: nothing yet, or it is not known any more.
+        None if it is open or no longer known.
         """
         offset = self.newest(first_offset, queue_offset)
         found = self._ended.get(offset, self._recent.get(offset))
         return self._copied.get(first_offset) if found is Operation.COPIED else found
 
     def is_over(self, queue_offset: int) -> bool:
-        """True if a half message needs nothing any more."""
+        """True if a half message has ended."""
         return queue_offset < self.next_half or queue_offset in self._ended
 
     def open_count(self, end: int) -> int:
-        """How many of the half messages below queue offset `end` are not over."""
+        """Returns the number of half messages below queue offset `end` that have not ended."""
         return max(end - self.next_half - len(self._ended), 0)
 
     def copied(self, first_offset: int, queue_offset: int) -> None:
-        """A transaction has a newer half message."""
+        """Records a newer half message of a transaction."""
         self._newest[first_offset] = queue_offset
 
     def newest(self, first_offset: int, queue_offset: int) -> int:
@@ -78,14 +78,14 @@ class TransactionTable:
         return max(queue_offset, self._newest.get(first_offset, -1))
 
     def finish(self, first_offset: int, operation: Operation) -> None:
-        """A transaction has ended, by its newest half message; older ones may be named yet."""
+        """Ends a transaction by its newest half message; calls may still name older ones."""
         if self._newest.pop(first_offset, None) is not None:
             self._copied[first_offset] = operation
             if len(self._copied) > RECENT_MAX:
                 self._copied.popitem(last=False)
 
     def advance(self) -> bool:
-        """Pass over what is over, a step of it; return whether there is more."""
+        """Moves past ended half messages, one step; returns True if more follow."""
         for _ in range(PASSED_A_STEP):
             if self.next_half not in self._written:
                 break

@@ -1,4 +1,4 @@
-"""Builds the room of transactions. Holds no state."""
+"""Wiring of transactions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rocketpy_broker.services.transactions.table import TransactionTable
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """Transactions to end, and those that are asked after."""
+    """The services that end, list and check transactions."""
 
     service: TransactionService
     listing: TransactionListing
@@ -37,7 +37,10 @@ def build(
     offsets: Offsets,
     ask: Callable[[CheckBack], bool],
 ) -> Transactions:
-    """Transactions of one broker. `ask` sends a question to one of a group's producers."""
+    """Builds the transactions of one broker.
+
+    `ask` sends a check to one of a group's producers.
+    """
     config, clock, store, lifecycle = (
         context.config,
         context.clock,

@@ -1,9 +1,10 @@
-"""Appending: a block gets its place and its fields, is written, and goes on to its queue.
+"""Appends of record blocks to the commit log.
 
-The bytes of a large block may be written by another thread. Until it is finished, the log ends
-before it and nothing else is appended: whoever appends next finishes it first. So there is one
-writer at a time, in one order, and a crash meanwhile leaves bytes behind the log's end, as one in
-the middle of any write does. Used by `MessageStore` alone, on its thread but for what says so.
+Each block gets a physical offset and its stored fields, is written, and is dispatched. Another
+thread may write the bytes of a large block. Until that block is finished, the log ends before it
+and nothing else is appended. The next append finishes it first. So there is one writer at a time,
+in one order. A crash during a write leaves bytes after the log's end. Used by `MessageStore` alone,
+on its thread, unless a method says otherwise.
 Source: docs/design/storage.md section 10.
 """
 
@@ -32,7 +33,7 @@ from rocketpy_proto.record import Host, RecordBlock
 
 
 class AppendUnderWay:
-    """A block that has its place in the log: `write` it on any thread, then `finish`."""
+    """A block with its place in the log: `write` it on any thread, then `finish`."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class AppendUnderWay:
     ) -> None:
         self._log = log
         self._block = block
-        # Threads do not look for it: segments may be removed meanwhile.
+        # Kept here because threads must not look it up: segments may be removed meanwhile.
         self._segment = log.last_segment()
         self._done, self._failed = done, failed
         self._writing = threading.Lock()
@@ -52,9 +53,9 @@ class AppendUnderWay:
         self._result: AppendResult | None = None
 
     def write(self) -> None:
-        """Writes the bytes, unless that was tried. Blocks. Any thread may call it.
+        """Writes the bytes, unless that was tried before. Blocks. Any thread may call it.
 
-        That the log cannot be written is told by `finish`.
+        `finish` raises the error of a failed write.
         """
         with self._writing:
             if not self._has_begun:
@@ -66,19 +67,20 @@ class AppendUnderWay:
                     self._error = error
 
     def finish(self) -> AppendResult:
-        """Returns the block is part of the log; waits for `write`, or does it. Raises StoreClosedError."""
+        """Waits for `write`, or does it, and adds the block to the log. Raises StoreClosedError."""
         self.write()
         if not self._is_written:
             if not self._has_failed:
                 self._has_failed = True
                 self._failed()
-            # Whatever the reason: bytes that were not written are never part of the log.
+            # Bytes that were not written are never part of the log, whatever the reason.
             reason = "an error before" if self._error is None else self._error.strerror
             raise StoreClosedError(
                 f"the commit log cannot be written ({reason}); nothing was stored"
             ) from self._error
         if not self._is_advanced:
-            # Once, whatever fails behind it: a hole in the log would end it at the next start.
+            # Done once, even if a later step fails: a hole in the log would end it at the next
+            # start.
             self._is_advanced = True
             self._log.advance(self._block)
             self._result = self._done()
@@ -88,7 +90,7 @@ class AppendUnderWay:
 
 
 class Appending:
-    """Appends to one log, in one order."""
+    """Appender of one log, in one order."""
 
     def __init__(
         self,
@@ -112,17 +114,17 @@ class Appending:
         self._under_way: AppendUnderWay | None = None
 
     def settle(self) -> None:
-        """Finishes what is under way. Blocks while a thread writes it."""
+        """Finishes the append in progress. Blocks while a thread writes it."""
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
-            # Its own caller gets to know.
+            # The caller of that append gets the error.
             with contextlib.suppress(StoreClosedError):
                 under_way.finish()
 
     def begin(
         self, queue: QueueKey, block: RecordBlock, known: AppendHints, store_host: Host
     ) -> AppendUnderWay:
-        """Gives a block its place and patch it.
+        """Gives a block its place in the log and patches its fields.
 
         Raises StoreClosedError, QueueGrowthError, RecordIllegalError.
         """
@@ -170,6 +172,6 @@ class Appending:
         return self._queues.range_of(queue).max_offset if known is None else known
 
     def forget_topic(self, topic: str) -> None:
-        """Let the queues of a topic that is deleted begin anew."""
+        """Resets the queue offsets of a deleted topic."""
         for queue in [queue for queue in self._next_offsets if queue.topic == topic]:
             del self._next_offsets[queue]

@@ -1,11 +1,11 @@
-"""What records that the broker appended by itself say of where they come from.
+"""Marks of origin in records that the broker appended by itself.
 
-It lies in their field preparedTransactionOffset, which ordinary records leave 0. A record of a
-decided batch has the decision's tag there, and its own number within the decision, from 1. A
-message that was delivered after its delay has there, as a negative number, the physical offset of
-the record that waited. So a start finds how far a batch came, and what has been delivered. Records
-with transaction bits have RocketMQ's own meaning there, and are let alone. Holds no state; the
-numbers are flushed, torn and cut together with their records.
+The mark is in the field preparedTransactionOffset, which is 0 in ordinary records. A record of a
+decided batch has the decision's tag there, and its number within the decision, from 1. A delivered
+delayed message has a negative number there: the complement of the waiting record's physical offset.
+So a start finds the progress of each batch and the delayed messages already delivered. Records with
+transaction bits keep RocketMQ's own meaning of the field. The numbers are flushed, torn and cut
+together with their records.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TAG_BITS = 63 - _NUMBER_BITS
 
 
 def first_number(decision: int, before: int) -> int:
-    """Returns the field of the record behind `before` others of decision number `decision`.
+    """Returns the mark of the record that follows `before` records of decision number `decision`.
 
     Decisions that are carried out at the same time have different tags.
     """
@@ -34,9 +34,9 @@ def first_number(decision: int, before: int) -> int:
 
 
 def number(block: RecordBlock, first: int) -> None:
-    """Number the records of a block from `first` on, or, with 0, mark them as ordinary.
+    """Numbers the records of a block from `first` on; 0 marks them as ordinary.
 
-    With KEEP_NUMBERS their field says already where that lies which they were made from.
+    With KEEP_NUMBERS the field already has the place of the record's origin and is kept.
     """
     if first == KEEP_NUMBERS:
         return
@@ -50,37 +50,37 @@ def number(block: RecordBlock, first: int) -> None:
 
 
 def numbers_of(decision: int, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of these fields the decision's own, as numbers within it."""
+    """Returns the decision's own marks among `numbers`, as numbers within it."""
     is_own = numbers >> _NUMBER_BITS == first_number(decision, 0) >> _NUMBER_BITS
     own: NDArray[np.int64] = numbers[is_own] & ((1 << _NUMBER_BITS) - 1)
     return own
 
 
 def origin_fields(physical_offsets: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns the field of records that were made from those at `physical_offsets`."""
+    """Returns the marks of records made from the records at `physical_offsets`."""
     return ~physical_offsets
 
 
 def origins_of(block: RecordBlock) -> NDArray[np.int64]:
-    """Returns the physical offsets of what records were made from; below 0 for others."""
+    """Returns the physical offset of each record's origin; below 0 for a record without one."""
     return ~block.header["prepared_transaction_offset"].astype(np.int64)
 
 
 class BatchMarks:
-    """Looks into one log."""
+    """Reader of the marks in one log."""
 
     def __init__(self, log: CommitLog) -> None:
         self._log = log
 
     def numbers_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
-        """Yields the numbers of records from physical offset `begin` on, in the order of the log."""
+        """Yields the numbers of records from physical offset `begin` on, in log order."""
         for fields in self._fields_from(begin):
             yield fields[fields > 0]
 
     def origins_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
-        """Where those records lay that delivered ones from `begin` on were made from.
+        """Yields the origins of delivered records from `begin` on, as physical offsets.
 
-        One array, often an empty one, for each stretch of the log. Raises LogOffsetError.
+        One array, often an empty one, for each log span. Raises LogOffsetError.
         """
         for fields in self._fields_from(begin):
             yield ~fields[fields < 0]

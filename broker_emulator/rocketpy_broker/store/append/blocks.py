@@ -1,4 +1,4 @@
-"""What the store wants of a block, and reads from it, before it appends it. Holds no state."""
+"""Checks, splitting and property look-ups of a block before its append."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rocketpy_proto.record.sys_flag import STORE_HOST_V6
 
 
 def check_fits(block: RecordBlock, config: StoreConfig, store_host: Host) -> None:
-    """True if an append, cut into small blocks, will find room. Raises RecordIllegalError."""
+    """Raises RecordIllegalError if an append of the block, cut into small blocks, cannot fit."""
     largest = int(block.sizes.max())
     if largest + BLANK_BYTES > config.commit_log_segment_bytes:
         raise RecordIllegalError(
@@ -32,7 +32,7 @@ def check_fits(block: RecordBlock, config: StoreConfig, store_host: Host) -> Non
 def parts_within(block: RecordBlock, config: StoreConfig) -> Iterator[RecordBlock]:
     """Yields the block in parts that fit a segment of the log, or hold one record.
 
-    A block that fits comes as it is.
+    A block that fits is yielded unchanged.
     """
     room = config.commit_log_segment_bytes - BLANK_BYTES
     ends = block.sizes.cumsum(dtype=np.int64)
@@ -51,7 +51,7 @@ def parts_within(block: RecordBlock, config: StoreConfig) -> Iterator[RecordBloc
 def tags_and_keys(
     queue: QueueKey, block: RecordBlock, config: StoreConfig, limits: KeyLimits | None = None
 ) -> TagsAndKeys:
-    """What consume queue and index need of the records' properties.
+    """Returns the tags codes and keys that consume queue and index need.
 
     Raises MalformedRecordError for a block with more keys than `limits`.
     """

@@ -1,11 +1,11 @@
-"""Prepared records in the log of older brokers, and how they become committed ones.
+"""Prepared records in the log of older brokers, and their commit.
 
-Batches are staged beside the log now; what is left here finishes those that were decided before.
-A prepared record lies in the log like any other, with its topic and queue, and has no place in its
-queue. Its field preparedTransactionOffset holds the token of the attempt that wrote it. Committing
-writes it once more, without the prepared bit, with the commit bit, and with that field naming where
-the prepared one lies. So the log itself says which prepared records have been committed, and a
-crash between two of them is no loss. Holds no state; writes nothing.
+Batches are now staged beside the log; this module finishes batches that were decided before. A
+prepared record is in the log with its topic and queue, but has no place in its queue. Its field
+preparedTransactionOffset holds the token of the attempt that wrote it. A commit writes the record
+again, without the prepared bit and with the commit bit. In the new record that field holds the
+physical offset of the prepared one. So the log shows which prepared records have been committed,
+and a crash between two of them loses nothing. This module writes nothing.
 Source: docs/design/storage.md sections 2.3, 4.1, 6.1 and 14.3.
 """
 
@@ -32,13 +32,13 @@ from rocketpy_proto.record.sys_flag import (
 )
 
 logger = logging.getLogger(__name__)
-# Worked on at once; others may have their turn in between.
+# Processed in one step, so that other work can run between steps.
 PART_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRange:
-    """Prepared records of one queue that lie together: physical offset and length in bytes."""
+    """Adjacent prepared records of one queue: physical offset and length in bytes."""
 
     queue: QueueKey
     offset: int
@@ -47,15 +47,15 @@ class PreparedRange:
 
     @property
     def end(self) -> int:
-        """Physical offset behind the last record."""
+        """Physical offset after the last record."""
         return self.offset + self.length
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some records of a range, ready to be appended; None for what cannot be had any more.
+    """Records of a range, ready to be appended; None for records that are lost.
 
-    `end` is the physical offset behind the prepared ones.
+    `end` is the physical offset after the prepared ones.
     """
 
     block: RecordBlock | None
@@ -63,18 +63,17 @@ class Part:
 
 
 class PreparedRecords:
-    """Looks into one log."""
+    """Reader of the prepared records of one log."""
 
     def __init__(self, log: CommitLog, queues: ConsumeQueueTable) -> None:
         self._log = log
         self._queues = queues
 
     def committed_part(self, wanted: PreparedRange, offset: int) -> Part:
-        """Returns the records of the range from `offset` on, as committed ones in a writable buffer.
+        """Returns the records of the range from `offset` on, committed, in a writable buffer.
 
-        PART_BYTES of them, or one record.
-
-        What has been damaged since is passed over, and so are records of a deleted topic.
+        Returns at most PART_BYTES of them, or one record. Skips records damaged since then, and
+        records of a deleted topic.
         """
         if self._is_deleted(wanted):
             return Part(None, wanted.end)
@@ -98,7 +97,7 @@ class PreparedRecords:
         return Part(block, offset + len(block.data))
 
     def committed_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
-        """Which prepared records committed ones stand for, in the order of the log from `begin`."""
+        """Yields the prepared records that committed ones replace, in log order from `begin`."""
         for item in LogScanner(self._log, self._trust(self._log.end)).scan(begin):
             if isinstance(item, LogSpan):
                 header = item.block.header
@@ -106,7 +105,7 @@ class PreparedRecords:
                 yield header["prepared_transaction_offset"][committed].astype(np.int64)
 
     def end_of(self, offset: int) -> int:
-        """Physical offset behind the record, or the damage, at `offset`."""
+        """Returns the physical offset after the record, or the damage, at `offset`."""
         found = self._first(offset, offset + 1, trusted_end=self._log.end)
         if isinstance(found, LogSpan):
             return offset + int(found.block.sizes[0])

@@ -1,1 +1,1 @@
-"""Consistent copies of a store: what goes into one, and the directory that it becomes."""
+"""Consistent copies of a store: their content and their target directory."""

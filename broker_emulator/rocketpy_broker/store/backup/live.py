@@ -1,12 +1,14 @@
-"""The pieces of a store that a broker serves, so that the copy is one moment of it.
+"""A consistent copy of a store that a broker serves.
 
-The order makes it consistent. *State* files (configuration, progress, ledgers) come first: they are
-held open as they are, so that later saves do not change them. The copy's log ends behind that: as
-after a crash, the log tells what they do not know yet, and they know nothing that the log has not.
-It ends before the first decision of a batch that is still being stored, so staging files are not
-needed. Queues, index and checksums are copied as far as the manifest of that end vouches for them.
+The order makes the copy consistent. *State* files (configuration, progress, ledgers) are opened
+first, so later saves do not change them. The copy's log ends later than that. As after a crash, the
+log has changes that the state files do not have yet. The state files have nothing that the log does
+not have.
 
-Nothing is written here. A copy that is not finished is worth nothing.
+The log ends before the first decision of a batch that is being stored, so staging files are not
+needed. Queues, index and checksums are copied as far as the manifest of that end covers them.
+
+This module writes nothing. An unfinished copy is useless.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from rocketpy_broker.store.recovery.store_opener import ManifestPlan
 from rocketpy_broker.store.values import FilePrefix
 
 MANIFEST = "rocketpy/manifest.json"
-# What is copied with the log, made for the copy, or of no use in it.
+# Files that are copied with the log, created for the copy, or useless in it.
 NOT_STATE = frozenset(
     {
         "abort",
@@ -50,18 +52,18 @@ NOT_STATE = frozenset(
         "rocketpy/staging",
     }
 )
-# These do not change, and there may be many.
+# Files here do not change, and there may be many.
 UNCHANGING = "rocketpy/quarantine/"
 TEMPORARY = (".tmp", ".new")
 BACKUP = ".bak"
-# A save takes a file away for the time of one fsync; a backup may also lie alone.
+# A save removes a file for the time of one fsync; a backup may also exist alone.
 LOOKS_MAX, LOOK_SECONDS = 50, 0.02
 OPEN_FILES_MAX = 256
 
 
 @dataclass(slots=True)
 class StateFiles:
-    """State files of one moment, by their names: descriptors and sizes; `others` do not change."""
+    """State files of one moment, by name: descriptors and sizes; `others` do not change."""
 
     folder: Path
     open_files: dict[str, tuple[int, int]] = field(default_factory=dict)
@@ -69,7 +71,7 @@ class StateFiles:
 
     @classmethod
     def of(cls, folder: Path) -> StateFiles:
-        """Opens them. Blocks. Raises OSError."""
+        """Opens the files. Blocks. Raises OSError."""
         for look in range(LOOKS_MAX):
             state = cls(folder)
             try:
@@ -84,7 +86,7 @@ class StateFiles:
         raise FileNotFoundError(errno.ENOENT, "files are replaced all the time", str(folder))
 
     def _open(self) -> bool:
-        """Returns whether no file was being replaced. Raises OSError."""
+        """Opens the files; returns False if one was being replaced. Raises OSError."""
         found = files_below(self.folder, NOT_STATE)
         names = [name for name in found if not name.endswith(TEMPORARY)]
         for name in names:
@@ -99,12 +101,12 @@ class StateFiles:
 
     @property
     def bytes(self) -> int:
-        """How many bytes they take."""
+        """The total size of the files."""
         sizes = sum(size for _, size in self.open_files.values())
         return sizes + sum(written_bytes(self.folder / name) for name in self.others)
 
     def pieces(self) -> Iterator[Piece]:
-        """What they hold. Blocks. Raises OSError."""
+        """Yields the content of the files. Blocks. Raises OSError."""
         for name, (descriptor, size) in self.open_files.items():
             for piece in pieces_of(descriptor, name, size):
                 yield replace(piece, file_bytes=size)
@@ -112,13 +114,13 @@ class StateFiles:
             yield from pieces_of_file(self.folder / name, name)
 
     def close(self) -> None:
-        """Closes them."""
+        """Closes the files."""
         while self.open_files:
             os.close(self.open_files.popitem()[1][0])
 
 
 class LiveBackup:
-    """A copy whose log ends at `plan.end`, up to where all is on the disk."""
+    """A copy with a log that ends at `plan.end`, where everything below is on disk."""
 
     def __init__(self, state: StateFiles, plan: ManifestPlan) -> None:
         self.state = state
@@ -127,7 +129,7 @@ class LiveBackup:
         self._manifest: Manifest
 
     def verify_against(self) -> None:
-        """Finds out what derived files hold. Blocks. Raises OSError, StoreReadError.
+        """Reads the state of derived files. Blocks. Raises OSError, StoreReadError.
 
         No file may be removed meanwhile.
         """
@@ -135,7 +137,7 @@ class LiveBackup:
 
     @property
     def total_bytes(self) -> int:
-        """About how many bytes there are. Blocks; call it after `vouch`. Raises OSError."""
+        """The approximate number of bytes. Blocks; requires `verify_against`. Raises OSError."""
         prefixes = [*self._manifest.queues.values(), self._manifest.checksums]
         derived = sum(prefix.length for each in prefixes for prefix in each.values())
         index = sum(written_bytes(path) for path in self._index_paths())
@@ -146,7 +148,10 @@ class LiveBackup:
         return min(written_bytes(path), self.plan.end - int(path.name))
 
     def _log_paths(self) -> list[Path]:
-        """Segments with records below the end, and the first one, whose name says the begin."""
+        """Returns the segments with records below the end, and the first one.
+
+        The first segment's name is the start of the log.
+        """
         paths = sorted(
             path for path in (self._folder / "commitlog").iterdir() if is_segment_name(path.name)
         )
@@ -157,9 +162,10 @@ class LiveBackup:
         return sorted(path for path in folder.iterdir() if path.name.isdecimal())
 
     def derived_pieces(self) -> Iterator[Piece]:
-        """State files, queues, index and checksums; quick, for topics may be deleted meanwhile.
+        """Yields the pieces of state files, queues, index and checksums. Blocks.
 
-        Blocks. Raises OSError, also where files have been removed.
+        The caller must be fast, because topics may be deleted meanwhile.
+        Raises OSError, also if files have been removed.
         """
         yield from self.state.pieces()
         for key, prefixes in self._manifest.queues.items():
@@ -167,7 +173,7 @@ class LiveBackup:
         config = self.plan.config
         head_end = IndexFormat(config.index_slot_count, config.index_entry_count_max).entries_begin
         for path in self._index_paths():
-            # Slots first: what they point to is there by then.
+            # Slots first: the entries that they point to exist by then.
             yield from pieces_of_file(path, f"index/{path.name}", parts=(head_end,))
         for checksums, prefix in self._manifest.checksums.items():
             name = f"rocketpy/checksums/{checksums}"
@@ -178,14 +184,14 @@ class LiveBackup:
             path = f"{folder}/{name}"
             yield from pieces_of_file(self._folder / path, path, prefix.length)
         if not prefixes:
-            # The name alone says where a queue goes on whose messages are all gone.
+            # For a queue without messages, only a file's name gives the next offset.
             names = [name for name in os.listdir(self._folder / folder) if is_segment_name(name)]
             first = min(names, default="0")
             if int(first) > 0:
                 yield from pieces_of_file(self._folder / folder / first, f"{folder}/{first}", 0)
 
     def log_pieces(self) -> Iterator[Piece]:
-        """Yields the log, and the manifest of all. Blocks. Raises OSError."""
+        """Yields the log, and the manifest of the copy. Blocks. Raises OSError."""
         for path in self._log_paths():
             name = f"commitlog/{path.name}"
             yield from pieces_of_file(path, name, max(self.plan.end - int(path.name), 0))

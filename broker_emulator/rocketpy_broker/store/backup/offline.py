@@ -1,6 +1,6 @@
-"""A copy of a store that no broker serves: all its files, as they are. Holds no state.
+"""A copy of all files of a store that no broker serves.
 
-A store that was not stopped cleanly is copied as it was left, and mended by the copy's first start.
+A store without a clean stop is copied as it is, and recovered by the copy's first start.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rocketpy_broker.store.recovery.plan import Traces
 
 
 class StoppedStore:
-    """The store in `folder`; use it as `with`, which keeps brokers out."""
+    """The store in `folder`; use it as `with`, which excludes brokers."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -30,16 +30,19 @@ class StoppedStore:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Let brokers in again."""
+        """Releases the locks."""
         self._lock.__exit__(None, None, None)
 
     @property
     def total_bytes(self) -> int:
-        """About how many bytes there are to copy."""
+        """The approximate number of bytes to copy."""
         return sum(written_bytes(self._folder / name) for name in self._names)
 
     def copy(self, target: BackupTarget, advance: Callable[[int], None]) -> None:
-        """Copys all; `advance` gets to know of bytes. Raises OSError, BackupTargetError."""
+        """Copies all files; calls `advance` with the bytes copied.
+
+        Raises OSError, BackupTargetError.
+        """
         target.begin(self.total_bytes)
         for name in self._names:
             for piece in pieces_of_file(self._folder / name, name):
@@ -51,7 +54,7 @@ class StoppedStore:
 
 
 def check_apart(source: Path, target: Path) -> None:
-    """Raises StoreDirectoryError where one directory lies in the other."""
+    """Raises StoreDirectoryError if one directory contains the other."""
     source, target = source.resolve(), target.resolve()
     if source in (target, *target.parents) or target in source.parents:
         raise StoreDirectoryError(

@@ -1,4 +1,4 @@
-"""Pieces of files, of which a copy of a store is made. Holds no state.
+"""Pieces of files, the units of a store's copy.
 
 Holes and zeros make no pieces, so a copy is as sparse as its source.
 """
@@ -20,9 +20,9 @@ PIECE_BYTES = 512 << 10
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Bytes of the file `path`, which is relative; the others of its `file_bytes` are zero.
+    """Bytes of the file `path`, which is relative; the file's other bytes are zero.
 
-    `modified_ns` is when the file was last changed, ns since 1970.
+    `file_bytes` is the file's size. `modified_ns` is its modification time in ns since 1970.
     """
 
     path: str
@@ -35,9 +35,9 @@ class Piece:
 def pieces_of_file(
     path: Path, name: str, end: int | None = None, parts: tuple[int, ...] = ()
 ) -> Iterator[Piece]:
-    """Yields the file at `path`, called `name` in the copy; only what lies before `end`.
+    """Yields the pieces of the file at `path`, called `name` in the copy, up to byte `end`.
 
-    What lies behind each of `parts` is looked at only when all before it has been given. Blocks.
+    Bytes after each of `parts` are read only once all bytes before it have been yielded. Blocks.
     Raises OSError.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -50,11 +50,11 @@ def pieces_of_file(
 def pieces_of(
     descriptor: int, name: str, end: int | None = None, parts: tuple[int, ...] = ()
 ) -> Iterator[Piece]:
-    """As `pieces_of_file`, of a file that is open. There is one piece at least."""
+    """Yields the pieces of an open file, at least one; see `pieces_of_file`."""
     status = os.fstat(descriptor)
     size, changed_ns = status.st_size, status.st_mtime_ns
     stop = size if end is None else min(end, size)
-    # The file itself, even if nothing is in it.
+    # The file itself, even if it is empty.
     yield Piece(name, 0, b"", size, changed_ns)
     bounds = [0, *(part for part in parts if part < stop), stop]
     for begin, part_end in itertools.pairwise(bounds):
@@ -67,16 +67,16 @@ def pieces_of(
 
 
 def written_bytes(path: Path) -> int:
-    """How many bytes a file takes on its disk; 0 where it is gone."""
+    """Returns the number of bytes that a file takes on disk; 0 if it does not exist."""
     with contextlib.suppress(FileNotFoundError):
         return path.stat(follow_symlinks=False).st_blocks * STAT_BLOCK_BYTES
     return 0
 
 
 def files_below(folder: Path, passed_over: frozenset[str]) -> Iterator[str]:
-    """Yields the regular files below `folder` by their relative names, but for names `passed_over`.
+    """Yields the relative names of the regular files below `folder`, except `passed_over`.
 
-    Links are no files of a store. Raises OSError.
+    Links are not followed. Raises OSError.
     """
     names = [""]
     while names:

@@ -1,8 +1,8 @@
-"""The directory that a copy of a store becomes.
+"""The target directory of a store's copy.
 
-It is made as `<name>.unfinished` beside its place, on disk as a whole, and gets its name last. So a
-crash, a kill or a full disk leaves nothing under that name; the next copy to it removes what is
-left. A lock keeps a second copy out. Holes stay holes.
+It is built as `<name>.unfinished` next to its place, and renamed once everything is on disk. A
+crash, a kill or a full disk therefore leaves nothing under the final name. The next copy to the
+same target removes the unfinished one. A lock excludes a second copy. Holes remain holes.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from rocketpy_broker.store.files.recoveries import Recoveries
 from rocketpy_broker.store.index.service import IndexService
 
 UNFINISHED = ".unfinished"
-# Beyond what the copy takes, for folders and what the file system needs itself.
+# Space beyond the copied bytes, for folders and the file system's own data.
 SPARE_BYTES = 4 << 20
 PARTS_MAX, PATH_BYTES_MAX = 64, 4096
 
 
 class BackupTargetError(StoreError):
-    """A copy of a store that cannot be made here; nothing of it is left."""
+    """The copy of a store is impossible here; nothing of it is left."""
 
 
 class BackupTarget:
-    """One copy; use it as `with`. What is not finished is removed at the end."""
+    """One copy; use it as `with`. An unfinished copy is removed at the end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(os.path.abspath(folder))
-        # Where the copy is made.
+        # The folder in which the copy is built.
         self.unfinished = self.folder.with_name(self.folder.name + UNFINISHED)
         self.copied_bytes = 0
         self._lock: int | None = None
         self._open: tuple[Piece, int] | None = None
 
     def __enter__(self) -> BackupTarget:
-        """Raises StoreDirectoryError where something lies there, BackupTargetError, OSError."""
+        """Raises StoreDirectoryError for an occupied target, BackupTargetError, OSError."""
         self._check_free()
         if not self.folder.parent.is_dir():
             raise StoreDirectoryError(
@@ -63,7 +63,7 @@ class BackupTarget:
         return self
 
     def _check_free(self) -> None:
-        """Raises StoreDirectoryError where something lies in the place of the copy."""
+        """Raises StoreDirectoryError if the target is occupied."""
         try:
             is_free = not any(self.folder.iterdir())
         except FileNotFoundError:
@@ -83,9 +83,9 @@ class BackupTarget:
                 path.unlink()
 
     def begin(self, total_bytes: int) -> None:
-        """A copy of so many bytes begins; what came before goes.
+        """Starts a copy of `total_bytes`; removes an earlier one.
 
-        Raises BackupTargetError where the disk has no room, and OSError.
+        Raises BackupTargetError if the disk has too little space, and OSError.
         """
         self._close_file()
         self._empty()
@@ -99,7 +99,7 @@ class BackupTarget:
             )
 
     def write(self, piece: Piece) -> None:
-        """Puts a piece into its file. Raises OSError, BackupTargetError for a wrong path."""
+        """Writes a piece into its file. Raises OSError, BackupTargetError for a wrong path."""
         if self._open is None or self._open[0].path != piece.path:
             self._close_file()
             path = self.unfinished / _checked(piece.path)
@@ -116,13 +116,13 @@ class BackupTarget:
         if self._open is not None:
             piece, descriptor = self._open
             self._open = None
-            # Cleaning goes by the age of segments.
+            # Cleaning uses the age of segments.
             if piece.modified_ns > 0:
                 os.utime(descriptor, ns=(piece.modified_ns, piece.modified_ns))
             os.close(descriptor)
 
     def leave_as_stopped(self, log_end: int, segment_bytes: int) -> None:
-        """Let a copy of a store that is served be one of a clean stop. Blocks. Raises OSError."""
+        """Turns the copy of a served store into one of a clean stop. Blocks. Raises OSError."""
         self._close_file()
         folder = self.unfinished
         for name in ("commitlog", "consumequeue", "index", "config", "rocketpy/checksums"):
@@ -143,23 +143,23 @@ class BackupTarget:
         mark.close()
 
     def note_end(self, log_end: int) -> None:
-        """Let queries that have read on in the original learn where this copy ends."""
+        """Records the copy's end for queries that have read further in the original."""
         self._close_file()
         Recoveries(self.unfinished / "rocketpy" / "recoveries").started(log_end, abnormal=True)
 
     def draw_store_id(self) -> None:
-        """Makes it a store of its own, which serves beside the original. Raises OSError."""
+        """Gives the copy a store id of its own, to serve next to the original. Raises OSError."""
         self._close_file()
         store_id.draw(self.unfinished / "rocketpy" / "storeId")
 
     def let_read(self) -> None:
-        """Let readers of a store, such as a check, lock it as well. Raises OSError."""
+        """Shares the lock with readers of the copy, such as a check. Raises OSError."""
         self._close_file()
         if self._lock is not None:
             fcntl.flock(self._lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
 
     def finish(self) -> None:
-        """Makes all durable, and give it its name. Raises StoreDirectoryError, OSError."""
+        """Makes everything durable and renames the copy. Raises StoreDirectoryError, OSError."""
         self._close_file()
         durable.sync_whole_store(self.unfinished)
         self._check_free()
@@ -171,7 +171,7 @@ class BackupTarget:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Removes what was not finished."""
+        """Removes an unfinished copy."""
         self._close_file()
         try:
             if self.unfinished.exists():

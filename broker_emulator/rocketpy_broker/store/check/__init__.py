@@ -1,1 +1,4 @@
-"""Comparing a store that nobody serves: every file against its log. Changes nothing."""
+"""The check of a stopped store: every file against the log.
+
+The check changes no file.
+"""

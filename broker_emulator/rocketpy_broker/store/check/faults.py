@@ -1,7 +1,7 @@
-"""What a check of a store finds, and what the checks of its parts share. Holds no state.
+"""Findings of a store check, and the context of its parts.
 
-A *fault* is what should not be: bytes lost or changed, or a file that is not the store's. A *note*
-is worth knowing and mends itself with the next start, such as the torn tail of a crash.
+A *fault* is an error: lost or changed bytes, or a file that does not belong to the store. A *note*
+is information that the next start resolves, such as the torn tail of a crash.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rocketpy_broker.store.log.scanner import Checksummed, Trust
 from rocketpy_broker.store.recovery.plan import Traces
 from rocketpy_broker.store.values import Damage
 
-# No more are listed of one file; a broken file would have one for each of its entries.
+# The limit of listed findings per file; a broken file would have one for each of its entries.
 FINDINGS_PER_FILE_MAX = 50
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something is wrong at byte `offset` of the file `path`."""
+    """An error at byte `offset` of the file `path`."""
 
     path: Path
     offset: int
@@ -35,7 +35,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something to know about byte `offset` of the file `path`; no fault."""
+    """Information about byte `offset` of the file `path`; not a fault."""
 
     path: Path
     offset: int
@@ -46,16 +46,16 @@ Finding = Fault | Note
 
 
 def finding(path: Path, offset: int, text: str, *, is_fault: bool) -> Finding:
-    """Returns one or the other."""
+    """Returns a fault or a note."""
     return Fault(path, offset, text) if is_fault else Note(path, offset, text)
 
 
 @dataclass(slots=True)
 class CheckContext:
-    """What the checks know of the store. Offsets are physical ones.
+    """The state of the store that all checks use. Offsets are physical ones.
 
-    `mended_from`: from there on the next start reads the log and completes what is derived of it.
-    `log_end` and `damages` are known once the log has been read.
+    From `mended_from` on, the next start reads the log and completes the derived files. `log_end`
+    and `damages` are known once the log has been read.
     """
 
     folder: Path
@@ -72,22 +72,25 @@ class CheckContext:
 
     @property
     def has_checksums(self) -> bool:
-        """True if there are checksums of what lies in the log now."""
+        """True if there are checksums of the log's present content."""
         return self.trust.checksums is not Checksummed.NONE
 
     @property
     def checksums_end(self) -> int:
-        """Below it every record has a checksum; the rest came by a crash or another broker."""
+        """The offset below which every record has a checksum.
+
+        Later records were written by another broker, or before a crash.
+        """
         return 0 if self.traces.abnormal else self.trust.flushed
 
     @property
     def went_on(self) -> bool:
-        """True if another broker wrote here since."""
+        """True if another broker has written to the store since."""
         return not self.traces.ours
 
     def is_damaged(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these lie in what is known to be damaged; of them nothing is said again."""
-        # In the log's order, without overlaps: what lies between two bounds of one is inside.
+        """True if an offset is within known damage, which gets no second finding."""
+        # Damages are in log order, without overlaps: offsets between two bounds of one are inside.
         if len(self._bounds) != 2 * len(self.damages):
             bounds = [(damage.offset, damage.offset + damage.length) for damage in self.damages]
             self._bounds = np.array(bounds, np.int64).ravel()
@@ -98,7 +101,7 @@ class CheckContext:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Neighbours, from `begin` to before `end`, of which the same is to be said."""
+    """Neighbours, from `begin` to before `end`, with the same finding."""
 
     begin: int
     end: int
@@ -107,21 +110,21 @@ class Run:
         return self.end - self.begin
 
     def of(self, name: str) -> str:
-        """Such as "unit 5", or "units 5 to 7"."""
+        """Returns a text such as "unit 5" or "units 5 to 7"."""
         if len(self) == 1:
             return f"{name} {self.begin}"
         return f"{name}s {self.begin} to {self.end - 1}"
 
 
 def runs(wrong: NDArray[np.bool_]) -> Iterator[Run]:
-    """Yields the runs of what is wrong."""
+    """Yields the runs of wrong elements."""
     edges = np.flatnonzero(np.diff(wrong.astype(np.int8), prepend=0, append=0))
     for begin, end in edges.reshape(-1, 2).tolist():
         yield Run(begin, end)
 
 
 def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yields the first faults and notes of each file, and how many more there are."""
+    """Yields the first findings of each file, and the number of unlisted ones."""
     counts: Counter[Path] = Counter()
     faulty: set[Path] = set()
     for found in findings:

@@ -1,7 +1,8 @@
-"""Checking the small files of a store: configuration, checkpoint, mark, manifest, strangers.
+"""Check of the store's small files and of unknown files.
 
-What topics or groups are is none of the store's business: configuration files are looked at as JSON
-only, in the dialect that RocketMQ writes. Reads only; holds no state on disk.
+The small files are configuration, checkpoint, flushed mark and manifest. The store does not
+interpret topics or groups: configuration files are checked only as JSON, in the dialect that
+RocketMQ writes. The check only reads.
 Source: docs/design/storage.md sections 1, 8 and 11.1.
 """
 
@@ -25,7 +26,7 @@ from rocketpy_broker.store.index.service import HEAD
 from rocketpy_broker.store.values import FilePrefix
 from rocketpy_proto.record.crc import body_crc
 
-# Folders and files that RocketMQ or this program makes in a store's directory.
+# Folders and files that RocketMQ or this program creates in a store's directory.
 ROOT_NAMES = frozenset(
     {"commitlog", "consumequeue", "index", "config", "checkpoint", "abort", "lock", "rocketpy"}
     | {"batchconsumequeue", "consumequeue_ext", "timerwheel", "timerlog", "compaction", "kvStore"}
@@ -35,17 +36,17 @@ ROOT_NAMES = frozenset(
 OWN_NAMES = frozenset(
     {"checksums", "flushed", "manifest.json", "quarantine", "recoveries", "staging", "storeId"}
 )
-# What a crash leaves of a file that was being made; the next start, or save, writes it over.
+# A crash leaves unfinished files with these suffixes; the next start or save overwrites them.
 UNFINISHED_SUFFIXES = (".new", ".tmp")
 _FIELD_BYTES = 8
 _CHECKPOINT_FIELDS = ("physicMsgTimestamp", "logicsMsgTimestamp", "indexMsgTimestamp")
-# A string, which is left as it is, or an integer key without quotes.
+# A string, which is kept, or an integer key without quotes.
 _KEYS = re.compile(r'"(?:[^"\\]|\\.)*"|(?<=[{,\s])(-?\d+)(?=\s*:)')
 _MARK_FLUSHED_OFFSET = 4
 
 
 def strangers(context: CheckContext) -> Iterator[Finding]:
-    """Files that nobody knows. Those in the folders of log, queues and index are told elsewhere."""
+    """Yields unknown files. Unknown files of log, index and queues have checks of their own."""
     folder = context.folder
     yield from _unknown(folder, ROOT_NAMES)
     yield from _unknown(folder / "rocketpy", OWN_NAMES)
@@ -74,14 +75,14 @@ def _stranger(path: Path) -> Finding:
 
 
 def misplaced(found: list[Misplaced]) -> Iterator[Finding]:
-    """Files of log or checksums that are not used. Folders and an empty last file do no harm."""
+    """Yields unused files of the log or the checksums. Folders and empty files are only notes."""
     for one in found:
         is_fault = one.path.is_file() and one.path.stat().st_size > 0
         yield finding(one.path, 0, one.reason, is_fault=is_fault)
 
 
 def configuration(context: CheckContext) -> Iterator[Finding]:
-    """JSON files and their backups that cannot be read."""
+    """Yields JSON files and backups that cannot be read."""
     folder = context.folder / "config"
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.suffix in UNFINISHED_SUFFIXES:
@@ -105,7 +106,7 @@ def _json_fault(path: Path) -> Fault | None:
 
 
 def _json_problem(data: bytes) -> tuple[int, str] | None:
-    """Position in bytes and reason; None for a JSON object in strict or in fastjson's form."""
+    """Returns position in bytes and reason; None for a JSON object, also in fastjson's form."""
     try:
         text = data.decode()
         content = json.loads(_KEYS.sub(_quoted, text))
@@ -114,7 +115,7 @@ def _json_problem(data: bytes) -> tuple[int, str] | None:
     except RecursionError:
         return 0, "it is nested too deeply"
     except json.JSONDecodeError as error:
-        # Quotes have been added, so the place is looked for in the text as it is.
+        # Quotes have been added, so the position is computed in the original text.
         return _error_position(data, error), error.msg
     return None if isinstance(content, dict) else (0, "it is of another type")
 
@@ -131,7 +132,7 @@ def _error_position(data: bytes, error: json.JSONDecodeError) -> int:
 
 
 def read_deleted_topics(folder: Path) -> dict[str, int]:
-    """Returns the marks of deleted topics; none where they cannot be read."""
+    """Returns the marks of deleted topics; none if they cannot be read."""
     deleted = DeletedTopics(folder / "config" / "deletedTopics.json")
     with contextlib.suppress(StoreDirectoryError):
         deleted.load()
@@ -139,7 +140,7 @@ def read_deleted_topics(folder: Path) -> dict[str, int]:
 
 
 def deleted_topics(context: CheckContext) -> Iterator[Finding]:
-    """Marks that cannot be read, or that are no offsets of this log."""
+    """Yields marks that cannot be read, or that are not offsets of this log."""
     path = context.folder / "config" / "deletedTopics.json"
     deleted = DeletedTopics(path)
     try:
@@ -153,7 +154,7 @@ def deleted_topics(context: CheckContext) -> Iterator[Finding]:
 
 
 def checkpoint(context: CheckContext) -> Iterator[Finding]:
-    """Times and positions that the log does not have."""
+    """Yields timestamps and positions that the log does not have."""
     path = context.folder / "checkpoint"
     if not path.exists():
         return
@@ -181,7 +182,7 @@ def checkpoint(context: CheckContext) -> Iterator[Finding]:
 
 
 def mark(context: CheckContext) -> Iterator[Finding]:
-    """Yields the flushed mark: whole, and not beyond the log."""
+    """Yields faults of the flushed mark: it must be whole, and not beyond the log."""
     path = context.folder / "rocketpy" / "flushed"
     found = context.traces.mark
     if found is None:
@@ -196,7 +197,7 @@ def mark(context: CheckContext) -> Iterator[Finding]:
 
 
 def manifest(context: CheckContext, index: list[IndexView]) -> Iterator[Finding]:
-    """What the manifest says of queues and index, where it is of this log."""
+    """Yields differences of queues and index from the manifest, if it belongs to this log."""
     path = context.folder / "rocketpy" / "manifest.json"
     found = context.traces.manifest
     if found is None:
@@ -222,7 +223,7 @@ def _index_prefixes(
     context: CheckContext, index: list[IndexView], found: Manifest
 ) -> Iterator[Finding]:
     views = {view.path.name: view for view in index}
-    # Heads are compared with the entries, which say all that they say.
+    # Heads are compared with the entries, which contain the same values.
     for name, prefix in found.index.items():
         if name.endswith(HEAD):
             continue

@@ -1,9 +1,11 @@
-"""Checking the index files: by themselves, and against the keys of the log's records.
+"""Check of the index files, by themselves and against the log's keys.
 
-By itself a file is right when its header fits its entries, every slot names the newest entry of its
-hash, and every chain leads to older entries only. Against the log, entries are compared in the
-order of both. Tags may have entries: RocketMQ writes them since 5.4, and this program since it
-knows them. Memory: the numbers of one file. Reads only; holds no state on disk.
+A file by itself is right under three conditions. Its header fits its entries. Every slot names the
+newest entry of its hash. Every chain leads to older entries only.
+
+Entries are compared with the log's keys in the order of both. Tags may have entries: RocketMQ
+writes them since 5.4, and newer versions of this program, too. Memory: the numbers of one file. The
+check only reads.
 Source: docs/design/storage.md section 7; IndexService#buildIndex of RocketMQ 5.5.0.
 """
 
@@ -32,7 +34,7 @@ Numbers = NDArray[np.int64]
 
 
 class IndexView:
-    """One file, mapped. `entries` has number 0, too, which is not used."""
+    """One mapped index file. `entries` includes the unused number 0."""
 
     def __init__(self, path: Path, index_format: IndexFormat) -> None:
         self.path = path
@@ -47,11 +49,11 @@ class IndexView:
         self.entries = np.frombuffer(self._mapping, ENTRY, used, index_format.entries_begin)
 
     def position_of(self, number: int) -> int:
-        """Where in the file an entry lies."""
+        """Returns the position of an entry in the file."""
         return self.format.entries_begin + number * ENTRY.itemsize
 
     def first_used_behind(self, position: int) -> int | None:
-        """Returns the first byte from `position` on that is not zero; holes of the file are not read."""
+        """Returns the first nonzero byte from `position` on; skips holes of the file."""
         size = len(self._mapping)
         while position < size:
             try:
@@ -68,7 +70,7 @@ class IndexView:
         return None
 
     def prefix(self, physical_end: int) -> FilePrefix:
-        """As `IndexFile.prefix`."""
+        """Returns the same value as `IndexFile.prefix`."""
         offsets = self.entries["physical_offset"][1:]
         kept = int(np.searchsorted(offsets, physical_end))
         begin, length = self.format.entries_begin, (1 + kept) * ENTRY.itemsize
@@ -76,7 +78,7 @@ class IndexView:
             return FilePrefix(length, body_crc(view[begin : begin + length]))
 
     def close(self) -> None:
-        """Closes the descriptor; the mapping goes with its last view."""
+        """Closes the descriptor; the mapping is freed with its last view."""
         os.close(self._descriptor)
 
 
@@ -90,7 +92,7 @@ class _Found:
 
 
 class IndexCheck:
-    """The index of one store."""
+    """The check of one store's index."""
 
     def __init__(self, context: CheckContext, index_format: IndexFormat) -> None:
         self._context = context
@@ -103,7 +105,7 @@ class IndexCheck:
                 self.files.append(IndexView(path, index_format))
             else:
                 self._misplaced.append(Fault(path, 0, problem))
-        # The next entry to compare, and the log offset of the last entry of all.
+        # The next entry to compare, and the log offset of the very last entry.
         self._file, self._number = 0, 1
         used = [file for file in self.files if len(file.entries) > 1]
         self._end = int(used[-1].entries["physical_offset"][-1]) if used else -1
@@ -124,7 +126,7 @@ class IndexCheck:
         times_ms: Numbers,
         end: int,
     ) -> Iterator[Finding]:
-        """Compares the keys of the log's next records, which end at `end`, with the next entries."""
+        """Compares the keys of the log's next records, up to `end`, with the next entries."""
         if not self.files:
             return
         hashes = keys.hash.astype(np.int64)
@@ -144,7 +146,7 @@ class IndexCheck:
         yield from self._not_entered(wanted)
 
     def _take(self, end: int) -> _Found | None:
-        """Returns the next entries of records below `end` that lie in one file; None for no more."""
+        """Returns the next entries of one file for records below `end`; None if there are none."""
         while self._file < len(self.files):
             file = self.files[self._file]
             entries = file.entries[self._number :]
@@ -173,7 +175,10 @@ class IndexCheck:
         )
 
     def _differences(self, found: _Found, wanted: _Wanted) -> Iterator[Finding]:
-        """Entries of no key, and keys without an entry; a key may be entered twice (7.4)."""
+        """Yields entries without a key, and keys without an entry.
+
+        A key may be entered twice (docs/design/storage.md section 7.4).
+        """
         have = _pairs(found.entries["physical_offset"], found.entries["hash"])
         want = _pairs(wanted.offsets, wanted.hashes)
         offsets = found.entries["physical_offset"].astype(np.int64)
@@ -194,7 +199,7 @@ class IndexCheck:
             yield Fault(found.file.path, found.file.position_of(found.number), text)
 
     def _not_entered(self, wanted: _Wanted) -> Iterator[Finding]:
-        """Keys for which no entry is left; those behind the last entry are told at the end."""
+        """Yields missing entries. Keys after the last entry are reported by `finish`."""
         wanted = wanted.where(~wanted.are_tags)
         if len(wanted.offsets) == 0:
             return
@@ -209,7 +214,7 @@ class IndexCheck:
             yield Fault(file.path, file.position_of(self._number), text)
 
     def finish(self) -> Iterator[Finding]:
-        """What lies beyond the log on either side, and every file by itself."""
+        """Yields entries beyond the log, keys beyond the index, and the faults of each file."""
         yield from self._misplaced
         abnormal = self._context.traces.abnormal
         folder = self._context.folder / "index"
@@ -254,7 +259,10 @@ class IndexCheck:
             yield finding(file.path, used, text, is_fault=not self._context.traces.abnormal)
 
     def _header_faults(self, file: IndexView) -> Iterator[Finding]:
-        """Yields a crash leaves other fields ahead of the count, and the next start mends them."""
+        """Yields faults of the header.
+
+        After a crash, other fields may be ahead of the count; the next start corrects them.
+        """
         entries = file.entries
         abnormal = self._context.traces.abnormal and file is self.files[-1]
         expected = {
@@ -301,9 +309,9 @@ class IndexCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """The keys of some records: log offset, hash and store time of each.
+    """The keys of records: log offset, hash and store time of each.
 
-    `are_tags` says which of them need no entry.
+    Keys in `are_tags` need no entry.
     """
 
     offsets: Numbers
@@ -312,16 +320,16 @@ class _Wanted:
     are_tags: NDArray[np.bool_]
 
     def where(self, chosen: slice | NDArray[np.bool_]) -> _Wanted:
-        """Some of them."""
+        """Returns the chosen keys."""
         return _Wanted(
             self.offsets[chosen], self.hashes[chosen], self.times_ms[chosen], self.are_tags[chosen]
         )
 
     def split(self, found: _Found) -> tuple[_Wanted, _Wanted]:
-        """Those up to the last entry that was found, and those behind it."""
+        """Returns the keys up to the last found entry, and the remaining ones."""
         last = int(found.entries["physical_offset"][-1])
         count = int(np.searchsorted(self.offsets, last, "right"))
-        # Keys of one record may lie in two files.
+        # Keys of one record may be in two files.
         if found.number + len(found.entries) == found.file.format.entry_count_max:
             begin = int(np.searchsorted(self.offsets, last))
             entries = found.entries[found.entries["physical_offset"] == last]
@@ -329,7 +337,7 @@ class _Wanted:
         return self.where(slice(None, count)), self.where(slice(count, None))
 
     def entered(self, found: list[int]) -> int:
-        """How many keys, all of one record, its entries account for; tags may have none."""
+        """Returns the number of keys, all of one record, that have entries; tags may have none."""
         place = 0
         for number, (key_hash, is_tag) in enumerate(zip(self.hashes, self.are_tags, strict=True)):
             if place == len(found):
@@ -339,7 +347,7 @@ class _Wanted:
         return len(self.hashes)
 
     def without_lost_tags(self, found: _Found) -> _Wanted:
-        """Returns all but tags that have no entry."""
+        """Returns all keys except tags without an entry."""
         have = _pairs(found.entries["physical_offset"], found.entries["hash"])
         return self.where(~self.are_tags | np.isin(_pairs(self.offsets, self.hashes), have))
 
@@ -351,12 +359,13 @@ def _pairs(offsets: NDArray[np.integer], hashes: NDArray[np.integer]) -> NDArray
 
 
 def _times(found: _Found, wanted: _Wanted) -> Iterator[Finding]:
-    """Seconds and the header's times, of entries that are right otherwise."""
+    """Yields wrong seconds and header times, for entries that are otherwise right."""
     file = found.file
     begin_ms = int(file.header["begin_timestamp"])
     seconds = np.clip((wanted.times_ms - begin_ms) // 1000, 0, INT32_MAX)
     wrong = found.entries["seconds"] != seconds
-    # The first entry of a file counts from the end of the file before it (7.3).
+    # The first entry of a file counts from the end of the previous file (docs/design/storage.md
+    # section 7.3).
     if found.number == 1:
         wrong[0] = False
         yield from _header_time(file, "begin_timestamp", int(wanted.times_ms[0]))
@@ -378,18 +387,21 @@ def _header_time(file: IndexView, name: str, time_ms: int) -> Iterator[Finding]:
 
 
 def _field(name: str) -> int:
-    """Where in the file a field of the header lies."""
+    """Returns the position of a header field in the file."""
     return _place(HEADER, name)
 
 
 def _place(layout: np.dtype[np.void], name: str) -> int:
-    """Where in a header or an entry a field lies."""
+    """Returns the position of a field in a header or an entry."""
     assert layout.fields is not None
     return int(layout.fields[name][1])
 
 
 def _misplaced(path: Path, index_format: IndexFormat) -> str | None:
-    """Why this is no file of the index; None if it is one. A short one counts as cut."""
+    """Returns the reason for which a file is not an index file, or None.
+
+    A file that is too short counts as cut.
+    """
     if not (path.is_file() and path.name.isdecimal() and len(path.name) == NAME_DIGITS):
         return f"is no file named by {NAME_DIGITS} digits, and is not used"
     length = path.stat().st_size

@@ -1,8 +1,9 @@
-"""Checking the commit log and its checksums; what is found in the log drives the other checks.
+"""Check of the commit log and its checksums.
 
-Records are told from damage and from the log's end as recovery does it, by `LogScanner`. On top of
-that, bodies are compared with their CRC even where a checksum of the whole record vouches for them,
-and the checksums' own entries are looked at. Reads only; holds no state on disk.
+`LogScanner` separates records from damage and finds the log's end, as in recovery. In addition,
+bodies are compared with their CRC even if a checksum covers the whole record. The checksum entries
+are checked, too. The log spans found here drive the checks of queues and index. The check only
+reads.
 Source: docs/design/storage.md sections 2 and 10.
 """
 
@@ -21,18 +22,18 @@ from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import Damage
 from rocketpy_proto.record import BLANK_BYTES, MalformedRecordError, decode_record
 
-# Below every position that an entry can name, so that a broken one is found, too.
+# Lower than any position that an entry can name, so that broken entries are found, too.
 _ANY_POSITION = -(1 << 31)
 
 
 class LogCheck:
-    """One reading of the log. `record_count` counts whole records."""
+    """One scan of the log. `record_count` is the number of whole records."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
         self._log = context.log
         self._scanner = LogScanner(context.log, context.trust)
-        # Physical offset behind what was last read, and by segment where its records end.
+        # The physical offset after the last read, and the end of the records by segment.
         self._position = context.log.begin
         self._record_ends: dict[int, int] = {}
         self.record_count = 0
@@ -41,7 +42,7 @@ class LogCheck:
         self._known: NDArray[np.int64] | None = None
 
     def stretches(self, advance: Advance) -> Iterator[LogSpan | Damage]:
-        """What lies in the log; `advance` gets to know of bytes that have been read."""
+        """Yields the log's spans and damages; calls `advance` with the number of bytes read."""
         for item in self._scanner.scan(self._log.begin):
             length = len(item.block.data) if isinstance(item, LogSpan) else item.length
             advance(item.offset + length - self._position)
@@ -59,7 +60,7 @@ class LogCheck:
         advance(self._log.files.end - self._position)
 
     def damage(self, damage: Damage) -> Fault:
-        """What is wrong with bytes that had been on disk."""
+        """Returns the fault for damaged bytes that had been on disk."""
         segment = self._log.files.find(damage.offset)
         assert segment is not None
         position = damage.offset - segment.base
@@ -68,7 +69,7 @@ class LogCheck:
         return Fault(damage.path, position, text)
 
     def stretch(self, stretch: LogSpan) -> Iterator[Finding]:
-        """What is wrong with records that are as they were written."""
+        """Yields faults of records that are otherwise as written."""
         segment = self._log.files.find(stretch.offset)
         assert segment is not None
         begin = stretch.offset - segment.base
@@ -81,7 +82,7 @@ class LogCheck:
             return
         known = self._known_positions(segment, checksums)
         if known is None:
-            # The broken entries are named by themselves.
+            # The broken entries have findings of their own.
             return
         positions = stretch.block.positions + begin
         places = np.searchsorted(known, positions)
@@ -96,7 +97,7 @@ class LogCheck:
             )
 
     def fillers(self, stretch: LogSpan) -> Iterator[Finding]:
-        """Records that stand for damaged ones; their units are of no record any more."""
+        """Yields fillers, which replace damaged records; units of these records are excused."""
         for filler in fillers_of(stretch.block):
             segment = self._log.files.find(stretch.offset)
             assert segment is not None
@@ -108,7 +109,7 @@ class LogCheck:
     def _known_positions(
         self, segment: Segment, checksums: SegmentChecksums
     ) -> NDArray[np.int64] | None:
-        """Which positions of the segment have a checksum; None where entries are broken."""
+        """Returns the segment's positions that have a checksum; None if entries are broken."""
         if self._known_of != segment.base:
             entries = checksums.entries_from(_ANY_POSITION)
             positions = entries["position"].astype(np.int64)
@@ -117,7 +118,7 @@ class LogCheck:
         return self._known
 
     def behind_records(self) -> Iterator[Finding]:
-        """What lies behind blank records, and behind the log's end."""
+        """Yields nonzero bytes after blank records and after the log's end."""
         abnormal = self._context.traces.abnormal
         for segment in self._log.files.segments:
             if segment.end <= self._context.log_end:
@@ -131,7 +132,7 @@ class LogCheck:
                 yield finding(segment.path, start, text, is_fault=not abnormal)
 
     def _behind_blank(self, segment: Segment) -> Iterator[Finding]:
-        """Yields a failed append may leave something behind a blank record; nobody reads it."""
+        """Yields bytes after a blank record, left by a failed append; they are never read."""
         end = self._record_ends.get(segment.base, segment.base) - segment.base
         start = end + BLANK_BYTES
         used = segment.used_end(start) if start < segment.size_bytes else start
@@ -140,7 +141,7 @@ class LogCheck:
             yield finding(segment.path, start, text, is_fault=False)
 
     def checksums(self) -> Iterator[Finding]:
-        """Entries that are broken, out of order, or of no record."""
+        """Yields entries that are broken, out of order, or without a record."""
         if not self._context.has_checksums:
             return
         for segment in self._log.files.segments:
@@ -181,7 +182,7 @@ class LogCheck:
 
 
 def _reason(segment: Segment, position: int, damage: Damage) -> str:
-    """As `damage` says, but told by the record itself where it can be read."""
+    """Returns the reason from the record itself if it can be read, else the reason of `damage`."""
     try:
         record = decode_record(segment.view, position, check_crc=False).record
         if record.physical_offset != damage.offset:

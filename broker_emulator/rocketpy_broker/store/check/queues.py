@@ -1,8 +1,8 @@
-"""Checking the consume queues against the log.
+"""Check of the consume queues against the log.
 
-Every record that belongs to a queue has its unit, at its queue offset, with its offset, size and
-tags code; units that no record has named are blank, or of records that the log no longer has.
-Memory: a few numbers a queue. Reads only; holds no state on disk.
+Every record of a queue must have its unit at its queue offset. The unit's offset, size and tags
+code must be the record's. Other units must be blank, or point to records that the log no longer
+has. Memory: a few numbers per queue. The check only reads.
 Source: docs/design/storage.md section 6.
 """
 
@@ -38,7 +38,10 @@ EXTENSION_CODE_MAX = -(1 << 31) - 1
 
 @dataclass(slots=True)
 class _Queue:
-    """One queue. `covered` are the ranges of offsets that records have, `next_offset` their end."""
+    """One queue.
+
+    `covered` are the ranges of offsets that records have, `next_offset` is their end.
+    """
 
     key: QueueKey
     files: SegmentQueue
@@ -54,11 +57,11 @@ class _Queue:
         return self.files.folder / f"{base:0{NAME_DIGITS}d}"
 
     def position_of(self, offset: int) -> int:
-        """Where in its file the unit at `offset` lies."""
+        """Returns the position of the unit at `offset` in its file."""
         return offset * UNIT_BYTES % self.files.segment_bytes
 
     def units(self, offset: int, offset_end: int) -> Units:
-        """Units from `offset` to the end of their file at most; empty where there is no file."""
+        """Returns units from `offset` to the end of their file at most; none without a file."""
         position = offset * UNIT_BYTES
         segment = self.files.find(position)
         if segment is None:
@@ -67,7 +70,7 @@ class _Queue:
         return np.frombuffer(segment.view, UNIT, count, position - segment.base)
 
     def cover(self, begin: int, end: int) -> None:
-        """Records have these offsets."""
+        """Adds a range of offsets that records have."""
         if self.covered and self.covered[-1].end == begin:
             begin = self.covered.pop().begin
         self.covered.append(Run(begin, end))
@@ -75,7 +78,7 @@ class _Queue:
 
 
 class QueuesCheck:
-    """The queues of one store."""
+    """The check of one store's queues."""
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
@@ -108,7 +111,7 @@ class QueuesCheck:
             queue.files.close()
 
     def compare(self, request: DispatchRequest) -> None:
-        """Compares the units that some records should have with those that are there."""
+        """Compares the expected units of records with the units in the files."""
         context, key = self._context, request.queue
         alive = request.units["physical_offset"] >= context.deleted_below.get(key.topic, -1)
         first = int(np.argmax(alive)) if alive.any() else len(alive)
@@ -129,7 +132,10 @@ class QueuesCheck:
             offset, units = offset + len(found), units[len(found) :]
 
     def _given_twice(self, queue: _Queue, offset: int, physical_offset: int) -> None:
-        """RocketMQ leaves no mark of deleted topics; their offsets are given again from 0 on."""
+        """Handles a queue offset that an earlier record has.
+
+        RocketMQ has no marks of deleted topics; their offsets start again at 0.
+        """
         if offset == 0 and not self._context.traces.ours:
             queue.findings.clear()
             queue.covered.clear()
@@ -167,7 +173,7 @@ class QueuesCheck:
                 )
 
     def _is_mended(self, physical_offset: int) -> bool:
-        """True if the next start gives the record there its unit."""
+        """True if the next start restores the record's unit."""
         return self._context.traces.abnormal and physical_offset >= self._context.mended_from
 
     def finish(self) -> Iterator[Finding]:
@@ -186,7 +192,7 @@ class QueuesCheck:
             yield from self._behind_end(queue)
 
     def _leftovers(self, queue: _Queue, run: Run) -> Iterator[Finding]:
-        """Units that are of no record in the log."""
+        """Yields units without a record in the log."""
         offset = run.begin
         while offset < run.end:
             units = queue.units(offset, run.end)
@@ -213,7 +219,7 @@ class QueuesCheck:
                 yield finding(path, position, text, is_fault=is_fault)
 
     def _behind_end(self, queue: _Queue) -> Iterator[Finding]:
-        """Bytes that are no unit, behind the last one."""
+        """Yields nonzero bytes after the last unit."""
         position = queue.end * UNIT_BYTES
         for segment in queue.files.dirty_segments(position, queue.files.end):
             start = max(position - segment.base, 0)
@@ -235,7 +241,7 @@ _DIFFERENCES = {
 
 
 def _comparable(key: QueueKey, expected: Units, found: Units) -> Units:
-    """Returns the units as they should be; when a waiting message is due, the broker's levels decide."""
+    """Returns the expected units; the due times of waiting messages are taken from `found`."""
     if key.topic == SCHEDULE_TOPIC:
         expected = expected.copy()
         expected["tags_code"] = found["tags_code"]
@@ -243,7 +249,7 @@ def _comparable(key: QueueKey, expected: Units, found: Units) -> Units:
 
 
 def _kinds(found: Units, expected: Units) -> NDArray[np.int8]:
-    """Of each unit what is wrong with it; 0 for nothing."""
+    """Returns the kind of error of each unit; 0 for none."""
     kinds = np.zeros(len(found), np.int8)
     codes = found["tags_code"]
     kinds[(codes != expected["tags_code"]) & (codes > EXTENSION_CODE_MAX)] = _CODE
@@ -255,13 +261,13 @@ def _kinds(found: Units, expected: Units) -> NDArray[np.int8]:
 
 
 def _missing(queue: _Queue, offset: int, count: int) -> Units:
-    """Zeros for the units that have no file, as far as the next file that is there."""
+    """Returns zeros for the units that have no file, up to the next existing file."""
     begin = queue.files.begin // UNIT_BYTES
     return np.zeros(min(count, begin - offset) if offset < begin else count, UNIT)
 
 
 def _used_end(files: SegmentQueue) -> int:
-    """Returns the offset behind the last unit with a size, wherever it lies."""
+    """Returns the offset after the last unit with a size."""
     for segment in reversed(files.segments):
         used = np.flatnonzero(np.frombuffer(segment.view, UNIT)["size"] > 0)
         if len(used) > 0:
@@ -281,7 +287,7 @@ def _uncovered(queue: _Queue) -> Iterator[Run]:
 
 
 def _is_empty_last(path: Path) -> bool:
-    """Returns an empty file at a queue's end is removed by the next start."""
+    """True if the next start removes the file: it is empty and the queue's last."""
     return path.is_file() and path.stat().st_size == 0 and path == max(path.parent.iterdir())
 
 

@@ -1,8 +1,8 @@
-"""Reading a store that no broker serves, without changing a byte of it.
+"""Read-only access to a store that no broker serves.
 
-The locks are taken in their shared form, which asks for no right to write and keeps brokers out
-all the same. Files that are not where they should be are reported and left out; nothing is
-recovered, so what a crash left is seen as it lies. Used by the offline commands: check and export.
+The locks are taken in their shared form, which needs no write permission and still excludes
+brokers. Misplaced files are reported and skipped. Nothing is recovered, so the state after a crash
+is visible as it is. The offline commands check and export use this module.
 Source: docs/design/storage.md sections 1 (names, sizes) and 8.3 (lock).
 """
 
@@ -47,11 +47,10 @@ class StoreSizes:
         queue_file_bytes: int | None = None,
         new_segment_bytes: int = DEFAULT_SEGMENT_BYTES,
     ) -> StoreSizes:
-        """Returns the sizes that are given, or else the manifest's, or else those of most files.
+        """Returns the given sizes, or else the manifest's, or else the most frequent file sizes.
 
-        Segments of a store without any have `new_segment_bytes`.
-
-        Raises StoreDirectoryError for a manifest that a newer version has written.
+        Segments of a store without segments have `new_segment_bytes`.
+        Raises StoreDirectoryError for the manifest of a newer version.
         """
         manifest = Manifest.load(folder / "rocketpy" / "manifest.json")
         if manifest is not None:
@@ -66,7 +65,7 @@ class StoreSizes:
 
 
 def is_segment_name(name: str) -> bool:
-    """True if a file of the log, of a queue or of checksums may be called so."""
+    """True if `name` is a valid name for a file of the log, of a queue or of the checksums."""
     return len(name) == NAME_DIGITS and name.isascii() and name.isdecimal()
 
 
@@ -77,20 +76,20 @@ def _usual_size(paths: Iterator[Path], multiple_of: int = 1) -> int | None:
 
 
 class StoreReadLock:
-    """Keeps brokers out of a store while it is read; use it as `with`.
+    """A lock that excludes brokers while a store is read; use it as `with`.
 
-    The system keeps one lock a process and file: a process that serves the store itself would not
-    be kept out, and lose its own lock.
+    The operating system keeps one lock per process and file. A process that serves the store itself
+    would not be excluded, and would lose its own lock.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._descriptors: list[int] = []
-        # Whether no other broker has started since ours did.
+        # Set unless another broker has started since ours did.
         self.started_last = True
 
     def __enter__(self) -> StoreReadLock:
-        """Raises StoreDirectoryError for what is no store, StoreLockedError, OSError.
+        """Raises StoreDirectoryError for a folder that is not a store, StoreLockedError, OSError.
 
         A store without a lock file, such as a copy, is not served by RocketMQ.
         """
@@ -119,7 +118,7 @@ class StoreReadLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Gives the locks back."""
+        """Releases the locks."""
         self._release()
 
     def _release(self) -> None:
@@ -129,7 +128,7 @@ class StoreReadLock:
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """A file or folder that does not belong where it lies, and why."""
+    """A file or folder in the wrong place, and the reason."""
 
     path: Path
     reason: str
@@ -137,7 +136,7 @@ class Misplaced:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFolder:
-    """The files of one folder that follow each other, and what else lies there."""
+    """The consecutive files of one folder, and its other entries."""
 
     segments: list[Segment]
     misplaced: list[Misplaced]
@@ -157,7 +156,7 @@ def load_segments(folder: Path, file_bytes: int) -> LoadedFolder:
 
 
 def _misplaced(path: Path, file_bytes: int, before: list[Segment]) -> str | None:
-    """Why this file cannot follow the ones before it; None if it can."""
+    """Returns the reason for which a file cannot follow the ones before it; None if it can."""
     if not path.is_file():
         return "is no file"
     if not is_segment_name(path.name):
@@ -174,7 +173,7 @@ def _misplaced(path: Path, file_bytes: int, before: list[Segment]) -> str | None
 
 @dataclass(frozen=True, slots=True)
 class LoadedLog:
-    """The log, and what lies in its folders but is none of it."""
+    """The log, and the entries of its folders that do not belong to it."""
 
     log: CommitLog
     misplaced: list[Misplaced]
@@ -182,9 +181,9 @@ class LoadedLog:
 
 
 def load_log(folder: Path, segment_bytes: int) -> LoadedLog:
-    """Maps log and checksums of the store in `folder`; `end` is that of the files. Raises OSError.
+    """Maps log and checksums of the store in `folder`; `end` is the files' end. Raises OSError.
 
-    Close the log after use.
+    The caller closes the log.
     """
     checksums_folder = folder / "rocketpy" / "checksums"
     log = CommitLog(folder / "commitlog", checksums_folder, segment_bytes)
@@ -225,13 +224,13 @@ def queue_folders(folder: Path) -> list[QueueFolder]:
 
 
 class ReadOnlyQueue(ConsumeQueue):
-    """A consume queue that is only looked at: what lies behind its last unit stays."""
+    """A consume queue that is only read: bytes after its last unit remain."""
 
     @classmethod
     def load(
         cls, folder: Path, file_bytes: int, log_begin: int, open_files: OpenFiles | None = None
     ) -> ReadOnlyQueue:
-        """Looks at the files. Raises StoreDirectoryError where one is misplaced, OSError."""
+        """Loads the files. Raises StoreDirectoryError for a misplaced file, OSError."""
         loaded = load_segments(folder, file_bytes)
         if open_files is None:
             open_files = OpenFiles(read_only=True)

@@ -1,8 +1,9 @@
-"""Checking a whole store, offline: every file is compared with the log, and nothing is changed.
+"""Offline check of a whole store against its log.
 
-The log is read once; on the way its records are compared with their units, index entries and
-checksums. Costs about two seconds for a million records. What a crash left, and the next start
-mends, is told as a note. Holds no state on disk. Used by `rocketpy store check`.
+The check changes no file. The log is read once; its records are compared with their units, index
+entries and checksums on the way. A check takes about two seconds per million records. The remains
+of a crash that the next start corrects are reported as notes. `rocketpy store check` uses this
+module.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _FOREVER = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class CheckSummary:
-    """How much was looked at; `log_bytes` without what lies behind the log's end."""
+    """The size of the checked store; `log_bytes` ends at the log's end."""
 
     record_count: int
     queue_count: int
@@ -60,7 +61,7 @@ class CheckSummary:
 
 
 class StoreCheck:
-    """One check of the store in `folder`. `summary` counts what `run` has seen so far."""
+    """One check of the store in `folder`. `summary` has the counts of `run` so far."""
 
     def __init__(
         self, folder: Path, sizes: StoreSizes, index_format: IndexFormat = DEFAULT_FORMAT
@@ -73,12 +74,12 @@ class StoreCheck:
 
     @property
     def total_bytes(self) -> int:
-        """How many bytes `run` reports to `advance` in the end."""
+        """The total number of bytes that `run` reports to `advance`."""
         names = (self._folder / "commitlog").glob("[0-9]*")
         return sum(path.stat().st_size for path in names)
 
     def run(self, advance: Advance = lambda _bytes: None) -> Iterator[Finding]:
-        """Yields every fault and note, some for each file at most.
+        """Yields the faults and notes, up to a limit per file.
 
         Raises StoreDirectoryError, StoreLockedError, OSError.
         """
@@ -139,7 +140,7 @@ class StoreCheck:
         )
 
     def _queues_end(self, log_begin: int) -> int:
-        """Where the last record ends that a queue knows of; -1 for none."""
+        """Returns the end of the last record that has a unit; -1 for none."""
         end = -1
         for folder in queue_folders(self._folder):
             with contextlib.suppress(StoreDirectoryError):
@@ -150,7 +151,7 @@ class StoreCheck:
         return end
 
 
-# A waiting message's due time is that of the broker's levels, which the store does not tell.
+# The due times of waiting messages depend on the broker's levels, which the store does not have.
 DELAY_LEVELS = DelayLevels.parse()
 
 
@@ -164,7 +165,7 @@ def _how_it_was_left(context: CheckContext) -> Iterator[Finding]:
 
 
 def _derived(stretch: LogSpan, queues: QueuesCheck, index: IndexCheck) -> Iterator[Finding]:
-    """Compares what is derived of some records."""
+    """Compares the units and index entries of a log span with its records."""
     block, offset = stretch.block, stretch.offset
     topics = topics_of(block)
     found = tags_codes_and_index_keys(block, topics)

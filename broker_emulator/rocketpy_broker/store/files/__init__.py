@@ -1,1 +1,4 @@
-"""The small files of a store, and the only place that creates, renames and removes any file."""
+"""The small files of a store.
+
+Only this folder creates, renames and removes files of the store.
+"""

@@ -1,18 +1,18 @@
-"""The file `checkpoint`: up to which store timestamps log, queues and index are on disk.
+"""The file `checkpoint`: flushed positions of log, queues and index.
 
-Maps: three timestamps, and three positions, of 8 bytes each, big-endian, in a file of 4096 bytes:
+It has 4096 bytes: three timestamps and three positions, of 8 bytes each, big-endian:
 
     physicMsgTimestamp | logicsMsgTimestamp | indexMsgTimestamp
     masterFlushed      | confirmPhyOffset   | logicsPhysicalOffset
 
-RocketMQ has the last field since 5.5: after a crash it completes the queues from there. Where it
-is 0 it goes by the timestamps, or refuses to start with enableAcceleratedRecovery. Older brokers
-leave the field as it is.
+RocketMQ has the last field since 5.5: after a crash it completes the queues from there. If the
+field is 0, RocketMQ uses the timestamps, or refuses to start with enableAcceleratedRecovery. Older
+brokers leave the field unchanged.
 
-Not checksummed. Written in place and flushed; a crash leaves older, smaller values, which are
-always safe. Used by the store; recovery asks it how far a log that another broker left behind had
-been flushed. Source: StoreCheckpoint, docs/design/storage.md section 8.1, and ConsumeQueueStore of
-RocketMQ 5.5.0.
+The file has no checksum. It is written in place and flushed. A crash leaves older, smaller values,
+which are always safe. Recovery reads from it how far the log of another broker had been flushed.
+Source: StoreCheckpoint, docs/design/storage.md section 8.1, and ConsumeQueueStore of RocketMQ
+5.5.0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIELDS = struct.Struct(">qqqqqq")
 
 
 class StoreCheckpoint:
-    """The values in memory; `save` puts them on disk. Timestamps in ms."""
+    """The values in memory; `save` writes them to disk. Timestamps in ms."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -36,18 +36,18 @@ class StoreCheckpoint:
         self.logics_msg_timestamp_ms = 0
         self.index_msg_timestamp_ms = 0
         self.confirm_physical_offset = 0
-        # Every record below it has its unit, on disk.
+        # Every record below it has its unit on disk.
         self.logics_physical_offset = 0
         self._master_flushed_offset = 0
         self._saved = b""
 
     def load(self) -> None:
-        """Reads the file; one that is missing or of a wrong size counts as all zeros."""
+        """Reads the file; a missing file, or one of a wrong size, counts as all zeros."""
         data = self._path.read_bytes() if self._path.exists() else b""
         if len(data) != FILE_BYTES:
             data = bytes(FILE_BYTES)
         fields: tuple[int, ...] = _FIELDS.unpack_from(data)
-        # A negative time is garbage, and zero is always safe.
+        # A negative time is invalid, and zero is always safe.
         physic, logics, index, self._master_flushed_offset, confirm, logics_offset = fields
         self.physic_msg_timestamp_ms = max(physic, 0)
         self.logics_msg_timestamp_ms = max(logics, 0)
@@ -56,9 +56,10 @@ class StoreCheckpoint:
         self.logics_physical_offset = max(logics_offset, 0)
 
     def recovered(self, log_end: int) -> None:
-        """A start has made all on disk up to the log's end. Blocks. Raises OSError.
+        """Sets the positions to the log's end after recovery. Blocks. Raises OSError.
 
-        Positions beyond it are taken back at once: soon other records lie there.
+        Positions beyond the end are corrected on disk at once, because new records will be written
+        there.
         """
         is_beyond = max(self.confirm_physical_offset, self.logics_physical_offset) > log_end
         self.confirm_physical_offset = self.logics_physical_offset = log_end
@@ -66,7 +67,7 @@ class StoreCheckpoint:
             self.save()
 
     def save(self) -> None:
-        """Puts the values on disk, if they have changed. Blocks. Raises OSError."""
+        """Writes the values to disk if they have changed. Blocks. Raises OSError."""
         packed = _FIELDS.pack(
             self.physic_msg_timestamp_ms,
             self.logics_msg_timestamp_ms,

@@ -1,6 +1,7 @@
-"""Small files that hold the same bytes twice, each copy with its CRC: a flipped bit costs nothing.
+"""Small files with two copies of their content, each with a CRC.
 
-A crash leaves the file as it was, or whole; see `durable`.
+One flipped bit therefore loses nothing. A crash leaves the old or the new file, whole; see
+`durable`.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ COPIES = 2
 
 
 def replace_copies(path: Path, copy: bytes) -> None:
-    """Let the file hold `copy`, twice. Blocks. Raises OSError."""
+    """Replaces the file's content with `copy`, twice. Blocks. Raises OSError."""
     durable.replace_bytes(path, copy * COPIES)
 
 
 def sound_copy(
     path: Path, data: bytes, length: int, is_sound: Callable[[bytes], bool]
 ) -> bytes | None:
-    """Returns the first sound one of the copies in `data`, what `path` holds; None where none is.
+    """Returns the first sound copy in `data`, the content of `path`; None if there is none.
 
-    Each has `length` bytes. A file that is damaged besides is mended. Blocks. Raises OSError.
+    Each copy has `length` bytes. A file with one damaged copy is repaired. Blocks.
+    Raises OSError.
     """
     for copy in (data[:length], data[length:]):
         if is_sound(copy):

@@ -1,10 +1,10 @@
-"""The file `config/deletedTopics.json`: which records of the log belong to deleted topics.
+"""The file `config/deletedTopics.json`: marks of deleted topics.
 
-Maps: the name of a deleted topic to the log's end at that moment. Records of that topic below the
-mark belong to the deleted topic: recovery must not bring them back into a topic that was created
-again under the same name, whose offsets begin at 0. Checksummed by a CRC of its content; a crash
-leaves the old or the new content, or the old one as `.bak`. A mark goes when the log has no record
-below it any more. RocketMQ keeps no such marks.
+It maps the name of a deleted topic to the log's end at its deletion. Records of that topic below
+the mark belong to the deleted topic. Recovery must not add them to a recreated topic, where offsets
+start at 0. The file holds a CRC of its content. A crash leaves the old or the new content, or the
+old one as `.bak`. A mark is removed when the log has no records below it. RocketMQ has no such
+marks.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rocketpy_proto.record.crc import body_crc
 
 
 class DeletedTopics:
-    """The marks."""
+    """The marks of one store."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._marks: dict[str, int] = {}
 
     def load(self) -> None:
-        """Reads the file, or its backup where it is missing. Raises StoreDirectoryError."""
+        """Reads the file, or its backup if it is missing. Raises StoreDirectoryError."""
         backup = self._path.with_name(self._path.name + ".bak")
         path = self._path if self._path.exists() else backup
         if not path.exists():
@@ -48,25 +48,25 @@ class DeletedTopics:
 
     @property
     def marks(self) -> Mapping[str, int]:
-        """The log's end, as of its deletion, of each deleted topic."""
+        """The log's end at the deletion, of each deleted topic."""
         return self._marks
 
     def below(self, topic: str) -> int:
-        """Physical offset below which records of `topic` are deleted ones; -1 for none."""
+        """Returns the physical offset below which records of `topic` are deleted; -1 for none."""
         return self._marks.get(topic, -1)
 
     def mark(self, topic: str, log_end: int, over: Collection[str] = ()) -> None:
-        """From now on the topic's records below `log_end` are deleted. Raises OSError.
+        """Marks the topic's records below `log_end` as deleted. Raises OSError.
 
-        Marks of topics that are `over` go.
+        Removes the marks of the topics in `over`.
         """
         kept = {name: mark for name, mark in self._marks.items() if name not in over}
         self._save({**kept, topic: log_end})
 
     def cut(self, log_end: int) -> None:
-        """Let no mark lie behind the log's end, as after a power cut. Raises OSError.
+        """Limits all marks to the log's end, for example after a power cut. Raises OSError.
 
-        A topic of that name may have been made again, and its records to come are not deleted.
+        A topic with that name may have been recreated; its future records are not deleted.
         """
         marks = {topic: min(mark, log_end) for topic, mark in self._marks.items()}
         if marks != self._marks:

@@ -1,12 +1,14 @@
-"""The files that say who uses a store and how it was left: `lock`, `abort`, mark and manifest.
+"""The use of a store's directory: `lock`, `abort`, flushed mark and manifest.
 
-`lock` is held by the running process alone, and its first bytes say who started last: RocketMQ's
-brokers of any version write `lock` there with each start, we write our own word once recovery is
-done. `abort` holds the pid and goes at a clean stop; the mark and the manifest, below `rocketpy/`,
-say what had been flushed and what derived files held, `storeId` which store it is, and `recoveries`
-where its log ended at each start behind a crash. Mark and manifest count only while no other broker
-has started since. The order of a start is recoveries, manifest, abort, mark, lock; that of a clean
-stop is manifest, mark, abort. A crash in between leaves what the next start can tell.
+The running process alone holds `lock`. Its first bytes identify the last broker that started:
+RocketMQ's brokers of any version write `lock` at each start. This broker writes its own word once
+recovery is finished. `abort` holds the pid and is removed at a clean stop. In `rocketpy/`, the mark
+and the manifest record the flushed position and the content of derived files. `storeId` identifies
+the store, and `recoveries` has the log's end at each start after a crash. Mark and manifest are
+valid only if no other broker has started since.
+
+The order of a start is recoveries, manifest, abort, mark, lock. The order of a clean stop is
+manifest, mark, abort. The next start recognizes a crash between any two steps.
 Source: docs/design/storage.md sections 8.2 to 8.4.
 """
 
@@ -31,7 +33,7 @@ LOCK_WORD = b"rkpy"
 
 
 class DirectoryLostError(OSError):
-    """The directory, or its lock file, has been removed, moved or replaced while it was held."""
+    """The directory, or its lock file, was removed, moved or replaced while it was held."""
 
     def __init__(self, path: Path) -> None:
         text = (
@@ -46,7 +48,7 @@ def lock_file(descriptor: int, operation: int, path: Path) -> None:
     try:
         fcntl.lockf(descriptor, operation | fcntl.LOCK_NB, 1, 0)
     except OSError as error:
-        # By POSIX, a lock that another process holds is answered by either.
+        # POSIX allows either error for a lock that another process holds.
         if error.errno in {errno.EACCES, errno.EAGAIN}:
             raise StoreLockedError(path.parent) from error
         way_out = "use a directory on a file system with locks"
@@ -55,10 +57,10 @@ def lock_file(descriptor: int, operation: int, path: Path) -> None:
 
 
 def lock_folder(folder: Path, operation: int) -> int | None:
-    """Locks a directory by `flock`; return the descriptor that holds the lock.
+    """Locks a directory by `flock`; returns the descriptor that holds the lock.
 
-    None where the file system has no such locks, as NFS for directories. Raises StoreLockedError,
-    and OSError where the directory cannot be opened.
+    Returns None if the file system has no such locks, such as NFS for directories.
+    Raises StoreLockedError, and OSError if the directory cannot be opened.
     """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -79,9 +81,9 @@ def lock_folder(folder: Path, operation: int) -> int | None:
 
 
 def started_last_by_us(lock_descriptor: int) -> bool:
-    """True if no other broker has started since we did; an empty file is new. Raises OSError.
+    """True if no other broker has started since this one; an empty file is new. Raises OSError.
 
-    Nobody who has the lock may open the file again: closing it would give the lock back.
+    A process that holds the lock must not open the file again: closing it would release the lock.
     """
     return os.pread(lock_descriptor, len(LOCK_WORD), 0) in (LOCK_WORD, b"")
 
@@ -98,11 +100,11 @@ class StoreDirectory:
         self._lock_path = folder / "lock"
         self._lock_descriptor: int | None = None
         self._folder_descriptor: int | None = None
-        # The lock file. No other file gets its number while it is open.
+        # The lock file. No other file gets its inode number while it is open.
         self._held: os.stat_result | None = None
-        # Whether `check` has found that the lock is lost.
+        # Set when `check` has found that the lock is lost.
         self.is_lost = False
-        # Known with the lock.
+        # Set with the lock.
         self.started_last = False
 
     @property
@@ -111,9 +113,9 @@ class StoreDirectory:
         return self._lock_descriptor is not None
 
     def acquire(self) -> None:
-        """Makes the folders and take the locks. Raises StoreLockedError, StoreDirectoryError."""
+        """Creates the folders and takes the locks. Raises StoreLockedError, StoreDirectoryError."""
         path = self._lock_path
-        # The queues, which are many, are looked through once, when nobody else may change them.
+        # There are many queues, so they are checked once, after the lock excludes other processes.
         refuse_links(self.folder, [name for name in FOLDERS if name != QUEUES])
         with ExitStack() as undo:
             undo.callback(self._unlock)
@@ -130,7 +132,7 @@ class StoreDirectory:
     def _take_locks(self, path: Path) -> None:
         for name in FOLDERS:
             durable.make_folder(self.folder / name)
-        # First: closing the file in a process that holds its lock would give that back.
+        # The folder lock comes first: closing the file would release a lock of the same process.
         self._folder_descriptor = lock_folder(self.folder, fcntl.LOCK_EX)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._lock_descriptor = descriptor = os.open(path, flags, durable.FILE_MODE)
@@ -140,7 +142,7 @@ class StoreDirectory:
         self.started_last = started_last_by_us(descriptor)
 
     def check(self) -> None:
-        """Raises DirectoryLostError where the store's path leads to another lock file, or none.
+        """Raises DirectoryLostError if the store's path leads to another lock file, or to none.
 
         Does nothing after `release`. Any thread may call it.
         """
@@ -157,7 +159,10 @@ class StoreDirectory:
             raise DirectoryLostError(self._lock_path)
 
     def identify(self) -> str:
-        """Returns the store's id, drawn at its first start. Raises StoreDirectoryError, OSError."""
+        """Returns the store's id, generated at its first start.
+
+        Raises StoreDirectoryError, OSError.
+        """
         return store_id.load_or_draw(self.own_folder / "storeId")
 
     def save(self, manifest: Manifest) -> None:
@@ -165,26 +170,30 @@ class StoreDirectory:
         manifest.save(self.own_folder / "manifest.json")
 
     def started(self, flushed: int, manifest: Manifest | None, *, abnormal: bool = False) -> None:
-        """Recovery is done, and all of the log, up to `flushed`, is on disk. Raises OSError.
+        """Marks the end of recovery, with the log on disk up to `flushed`. Raises OSError.
 
-        `manifest`: None where the file says just that. `abnormal`: the last run did not stop
-        cleanly.
+        `manifest` is None if the file already has that content. `abnormal` is set if the last run
+        did not stop cleanly.
         """
         self.recoveries.started(flushed, abnormal=abnormal)
         if manifest is not None:
             self.save(manifest)
-        # Before the mark: with the mark of a clean stop, this counts as a crash with nothing new.
+        # Before the mark: with the mark of a clean stop, this counts as a crash without new
+        # records.
         durable.replace_bytes(self._abort, abort_text(os.getpid()).encode())
         self._mark.open()
         self._mark.write(Mark(flushed, os.getpid(), clean=False))
         self._mark.flush()
-        # Last: while it is another broker's, nothing else of ours is believed.
+        # Last: until then, the other files are not trusted after another broker's start.
         assert self._lock_descriptor is not None
         durable.write_whole(self._lock_descriptor, memoryview(LOCK_WORD), 0)
         os.fsync(self._lock_descriptor)
 
     def flushed(self, offset: int) -> None:
-        """The log is on disk up to `offset`; known after a kill, durable with `flush`."""
+        """Records that the log is on disk up to `offset`.
+
+        The value survives a kill at once, and a power cut after `flush`.
+        """
         self._mark.write(Mark(offset, os.getpid(), clean=False))
 
     def flush(self) -> None:
@@ -192,14 +201,14 @@ class StoreDirectory:
         self._mark.flush()
 
     def stopped(self, manifest: Manifest) -> None:
-        """Everything is on disk: the next start may believe it. Raises OSError."""
+        """Marks a clean stop: the next start may trust all files. Raises OSError."""
         self.save(manifest)
         self._mark.write(Mark(manifest.log_end, os.getpid(), clean=True))
         self._mark.flush()
         durable.remove_file(self._abort)
 
     def release(self) -> None:
-        """Gives the locks back."""
+        """Releases the locks."""
         self._mark.close()
         self._unlock()
 

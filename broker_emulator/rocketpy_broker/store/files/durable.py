@@ -1,12 +1,15 @@
-"""The only place that creates, renames, replaces and removes files of a store.
+"""Durable creation, renaming, replacement and removal of a store's files.
 
-Every change of a folder is followed by an fsync of that folder, so that after a power cut a
-file is either there with its content or not there; but for `create_unflushed`, whose file may be
-missing or empty until `sync_new` is done. A crash inside `replace_text` or `replace_encoded`
-leaves the old text, the new text, or the old one under `<name>.bak`; never neither. A crash inside
-`create_allocated` leaves at most `<folder>.new` beside the folder, which the next start removes.
-What is made here is its owner's alone, whatever the process's mask; what is there keeps its
-permissions until it is replaced. Source of the `.bak` and `.tmp` custom: docs/design/storage.md section 1.
+No other module does this. Every change of a folder is followed by an fsync of that folder. After a
+power cut, a file therefore either exists with its content or does not exist. The exception is
+`create_unflushed`: its file may be missing or empty until `sync_new` has finished.
+
+A crash inside `replace_text` or `replace_encoded` leaves the old text, the new text, or the old one
+under `<name>.bak`; never neither. A crash inside `create_allocated` leaves at most `<folder>.new`
+next to the folder, which the next start removes.
+
+Only the owner may access new files, whatever the umask. Existing files keep their permissions until
+they are replaced. Source of the `.bak` and `.tmp` custom: docs/design/storage.md section 1.
 """
 
 from __future__ import annotations
@@ -22,9 +25,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
-# Of a file that a user has asked for: the process's mask decides.
+# For files that a user has requested: the process's umask applies.
 SHARED_FILE_MODE = 0o666
-# A flush that meets these has not failed: nothing was given to the disk.
+# A flush with these errors has not failed: nothing was passed to the disk.
 OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -38,7 +41,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file_system(descriptor: int) -> None:
-    """Makes everything durable that was written to the file system of a descriptor. Blocks.
+    """Makes all data written to the descriptor's file system durable. Blocks.
 
     Raises OSError.
     """
@@ -51,10 +54,10 @@ def sync_file_system(descriptor: int) -> None:
 
 
 def sync_whole_store(folder: Path) -> None:
-    """Makes everything below `folder` durable, whoever wrote it. Blocks. Raises OSError.
+    """Makes everything below `folder` durable, written by any process. Blocks. Raises OSError.
 
-    One call for each file system, since folders of a store may be mounted: thousands of files, each
-    flushed by itself, take seconds.
+    There is one call per file system, since folders of a store may be mounts. Separate flushes of
+    thousands of files take seconds.
     """
     folders = [folder, *folder.glob("*/"), *folder.glob("rocketpy/*/")]
     by_device = {device_of(path): path for path in folders if path.is_dir()}
@@ -67,19 +70,19 @@ def sync_whole_store(folder: Path) -> None:
 
 
 def device_of(path: Path) -> int:
-    """Returns the number of the file system on which `path` lies. Raises OSError."""
+    """Returns the device number of the file system of `path`. Raises OSError."""
     return path.stat().st_dev
 
 
 def make_folder(folder: Path) -> Path:
-    """Creates `folder` and its parents, durably. Raises OSError."""
+    """Creates `folder` and its parents durably. Raises OSError."""
     for path in _make_missing(folder):
         sync_folder(path.parent)
     return folder
 
 
 def _make_missing(folder: Path) -> list[Path]:
-    """Creates `folder` and its parents; return those that were not there. Raises OSError."""
+    """Creates `folder` and its parents; returns the ones that were missing. Raises OSError."""
     if folder.is_dir():
         return []
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -89,16 +92,16 @@ def _make_missing(folder: Path) -> list[Path]:
 
 
 def unfinished_path(folder: Path) -> Path:
-    """Where a file for `folder` is made before it may be seen in there."""
+    """Returns the path at which a file for `folder` is created before it becomes visible there."""
     return folder.with_name(folder.name + ".new")
 
 
 def create_allocated(path: Path, size_bytes: int, allocated_bytes: int | None = None) -> int:
-    """Creates `path` of `size_bytes`, reading as zeros; return its descriptor.
+    """Creates `path` of `size_bytes` zeros; returns its descriptor.
 
-    The first `allocated_bytes` (default: all) get their blocks now: allocation before the first
-    write makes a full disk an error here, and never a signal in a reader of the mapping. The file
-    appears in its folder at once and whole, for a short one there would stop RocketMQ's broker.
+    The first `allocated_bytes` (default: all) get their blocks now. A full disk therefore raises an
+    error here, and never a signal in a reader of the mapping. The file appears in its folder
+    with its full size, because a short file there would stop RocketMQ's broker.
     Raises OSError; then no file is left.
     """
     with _creating(path, size_bytes, allocated_bytes or size_bytes) as descriptor:
@@ -111,10 +114,11 @@ def create_allocated(path: Path, size_bytes: int, allocated_bytes: int | None = 
 def create_unflushed(
     path: Path, size_bytes: int, allocated_bytes: int | None = None
 ) -> tuple[int, list[Path]]:
-    """As `create_allocated`, with the folder, but without a wait for the disk.
+    """Creates a file as `create_allocated` does, and its folder, without waiting for the disk.
 
-    For files that can be rebuilt: an fsync waits for whatever else the disk has to do. Returns
-    the folders to be given to `sync_new` with the first flush. Raises OSError.
+    It is for files that can be rebuilt: an fsync also waits for unrelated writes. Returns the
+    folders for `sync_new` at the first flush.
+    Raises OSError.
     """
     missing = _make_missing(path.parent)
     with _creating(path, size_bytes, allocated_bytes or size_bytes) as descriptor:
@@ -123,9 +127,9 @@ def create_unflushed(
 
 
 def sync_new(folders: list[Path]) -> None:
-    """Makes the names durable that `create_unflushed` made, and empty `folders`. Raises OSError.
+    """Makes names of `create_unflushed` durable and empties `folders`. Raises OSError.
 
-    Folders that have been removed since, with their topic, are passed over.
+    Folders that were removed since, with their topic, are skipped.
     """
     while folders:
         with contextlib.suppress(FileNotFoundError):
@@ -134,11 +138,12 @@ def sync_new(folders: list[Path]) -> None:
 
 
 def written_ranges(descriptor: int, position: int) -> list[tuple[int, int]]:
-    """Where the file system has something other than zeros, from `position` on. Raises OSError.
+    """Returns the ranges with data, from `position` on. Raises OSError.
 
-    What was allocated and never written is not read: a gigabyte of it takes seconds. All are told
-    at once, since a page that is in memory counts as written: while the caller reads one range,
-    the system fetches pages behind it, and those would be the next range, to the file's end.
+    Allocated bytes that were never written are not read: a gigabyte takes seconds. All ranges are
+    returned at once, because a page in memory counts as written. While a caller reads one range,
+    the system prefetches the following pages. They would become the next range, up to the file's
+    end.
     """
     ranges: list[tuple[int, int]] = []
     while True:
@@ -154,7 +159,7 @@ def written_ranges(descriptor: int, position: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def _creating(path: Path, size_bytes: int, allocated_bytes: int) -> Iterator[int]:
-    """Yields the descriptor of a file under its unfinished name; after an OSError no file is left."""
+    """Yields the descriptor of a file with its unfinished name; removes it after an OSError."""
     unfinished = unfinished_path(path.parent)
     flags = os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
     descriptor = os.open(unfinished, flags, FILE_MODE)
@@ -170,23 +175,23 @@ def _creating(path: Path, size_bytes: int, allocated_bytes: int) -> Iterator[int
 
 
 def create_empty(path: Path) -> None:
-    """Creates `path`, which must not be there; its name gets durable with `sync_folder`."""
+    """Creates `path`, which must not exist; `sync_folder` makes its name durable."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE))
 
 
 def open_private(path: str, flags: int) -> int:
-    """Returns an opener for `open`: a new file is its owner's alone, and a link is not followed."""
+    """Opens a file for `open`: only the owner may access a new file, and links are not followed."""
     return os.open(path, flags | os.O_NOFOLLOW, FILE_MODE)
 
 
 def remove_files(paths: Iterable[Path]) -> None:
-    """Removes files of one folder that are there. A power cut may bring them back."""
+    """Removes the existing files among `paths` of one folder. A power cut may restore them."""
     for path in paths:
         path.unlink(missing_ok=True)
 
 
 def write_whole(descriptor: int, data: memoryview, position: int) -> None:
-    """Writes all of `data` at `position`, however many calls it takes. Raises OSError."""
+    """Writes all of `data` at `position`, in as many calls as necessary. Raises OSError."""
     while len(data) > 0:
         written = os.pwrite(descriptor, data, position)
         data = data[written:]
@@ -194,12 +199,12 @@ def write_whole(descriptor: int, data: memoryview, position: int) -> None:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Gives `path` a new text and keep the old one as `<name>.bak`. Raises OSError."""
+    """Replaces the text of `path` and keeps the old one as `<name>.bak`. Raises OSError."""
     replace_encoded(path, text.encode("utf-8"))
 
 
 def replace_encoded(path: Path, text: bytes) -> None:
-    """As `replace_text`; by one call, since Linux takes many small ones at twice the time."""
+    """Replaces the text as `replace_text` does, in one write: small ones take twice as long."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb", opener=open_private) as file:
         file.write(text)
@@ -213,7 +218,7 @@ def replace_encoded(path: Path, text: bytes) -> None:
 
 
 def replace_bytes(path: Path, data: bytes | memoryview) -> None:
-    """Gives `path` a new content, without a backup. Raises OSError; the old one is then kept."""
+    """Replaces the content of `path` without a backup. Raises OSError; then the old one remains."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb", opener=open_private) as file:
         file.write(data)
@@ -225,9 +230,9 @@ def replace_bytes(path: Path, data: bytes | memoryview) -> None:
 
 @contextmanager
 def replacing(path: Path, file_mode: int = FILE_MODE) -> Iterator[BinaryIO]:
-    """Yields a file to write to that becomes `path` when the block ends well, and is gone if it does not.
+    """Yields a file that becomes `path` at the end of the block, and is removed after an error.
 
-    Raises OSError; what was at `path` is then still there.
+    Raises OSError; the old content of `path` then remains.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -251,9 +256,9 @@ def move(path: Path, target: Path) -> None:
 
 
 def append_bytes(path: Path, data: bytes, position: int) -> None:
-    """Let a file that is there go on with `data` from `position` on, durably. Raises OSError.
+    """Appends `data` to an existing file at `position`, durably. Raises OSError.
 
-    What lay behind `position` goes first, so a crash leaves nothing of it behind new bytes.
+    The file is truncated to `position` first, so a crash leaves no old bytes after the new ones.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -265,13 +270,13 @@ def append_bytes(path: Path, data: bytes, position: int) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Removes `path` if it is there, durably."""
+    """Removes `path` durably if it exists."""
     path.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
 def remove_folder(folder: Path) -> None:
-    """Removes `folder` with all that is in it, durably, if it is there."""
+    """Removes `folder` with its content, durably, if it exists."""
     if folder.exists():
         shutil.rmtree(folder)
         sync_folder(folder.parent)

@@ -1,15 +1,15 @@
-"""The file `rocketpy/flushed`: below which physical offset the log is on disk, and who wrote it.
+"""The file `rocketpy/flushed`: the flushed end of the log, and its writer.
 
-Maps: nothing to one record of 24 bytes, checksummed by its CRC:
+It has one record of 24 bytes with a CRC:
 
     +-----------------+------------------+-----------+-------------+-----------+
     | magic "RKPY" u32| flushed    int64 | pid  int32| clean  int32| crc  int32|    big-endian
     +-----------------+------------------+-----------+-------------+-----------+
 
-Written in place after each flush, without one of its own: a killed process loses nothing of it, a
-power cut the last second at most. Behind a failed flush the system takes it for written, so the
-next flush writes it again. Recovery takes a bad record below the mark for damage, and above it for
-the torn tail of a crash. Used by the store alone.
+It is written in place after each flush, without a flush of its own. A killed process loses nothing
+of it; a power cut loses the last second at most. After a failed flush, the operating system treats
+the file as written, so the next flush writes it again. For recovery, a bad record below the mark
+is damage, and one above it is the torn tail of a crash. Only the store uses this module.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _PROGRAM = "rocketpy"
 
 
 def abort_text(pid: int) -> str:
-    """What the abort marker of such a process says; RocketMQ's holds the bare number."""
+    """Returns the text of the process's abort marker; RocketMQ's marker holds only the pid."""
     return f"{_PROGRAM} {pid}"
 
 
 def is_our_abort_text(text: str | None) -> bool:
-    """True if a marker was left by this program: another broker would have put its own there."""
+    """True if this program left the marker: another broker would have replaced its text."""
     return text is not None and text.startswith(_PROGRAM)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What the file says: the flushed offset in bytes, the process, and whether it stopped."""
+    """The file's content: the flushed offset in bytes, the pid, and the clean-stop flag."""
 
     flushed: int
     pid: int
@@ -55,12 +55,12 @@ class FlushedMark:
         self._path = path
         self._descriptor: int | None = None
         self._content = memoryview(b"")
-        # A flush on another thread must not put back an older content.
+        # A flush on another thread must not restore older content.
         self._writing = threading.Lock()
         self._is_in_doubt = False
 
     def load(self) -> Mark | None:
-        """What the last run wrote; None where there is no file, or none that is whole."""
+        """Returns the mark of the last run; None if there is no file, or it is not whole."""
         data = self._path.read_bytes() if self._path.exists() else b""
         if len(data) != _FIELDS.size:
             return None
@@ -70,7 +70,7 @@ class FlushedMark:
         return Mark(flushed, pid, bool(clean))
 
     def open(self) -> None:
-        """Makes ready for `write`. Raises OSError."""
+        """Opens the file for `write`. Raises OSError."""
         durable.make_folder(self._path.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._descriptor = os.open(self._path, flags, durable.FILE_MODE)

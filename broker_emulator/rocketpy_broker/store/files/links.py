@@ -1,8 +1,9 @@
-"""A look for links in a store's directory, before anything in it is opened. Holds no state.
+"""Checks for links in a store's directory, before any file is opened.
 
-Whoever could plant one, as in a store that is handed on as an archive, would have the broker read
-or overwrite a file elsewhere. The directory itself may be named by a link. What is opened later is
-opened with O_NOFOLLOW. A look at an entry takes 3 us: its folder tells what it is.
+An attacker could plant a link, for example in a store that is passed on as an archive. The broker
+would then read or overwrite a file elsewhere. The path of the directory itself may contain links.
+Files are opened later with O_NOFOLLOW. A check takes 3 us per entry, because the folder contains
+the entry's type.
 """
 
 from __future__ import annotations
@@ -16,15 +17,16 @@ from rocketpy_broker.errors import StoreDirectoryError
 FOLDERS = ("commitlog", "consumequeue", "index", "config", "rocketpy")
 QUEUES = "consumequeue"
 
-# By topic, and by name in the topic's folder: the files of a queue; None for what is no folder.
+# The files of a queue, by topic and by name in the topic's folder; None for an entry that is not a
+# folder.
 QueueFolders = Mapping[str, Mapping[str, Collection[str] | None]]
 
 
 def refuse_links(store: Path, folders: Collection[str] = FOLDERS) -> None:
-    """Only files and folders lie in a store's folders, and no link beside them. Blocks.
+    """Checks that a store's folders hold only files and folders, and that no link is next to them.
 
-    Raises StoreDirectoryError, which names the first link. What cannot be read is left to those
-    who need it.
+    Raises StoreDirectoryError with the first link. Blocks. Unreadable entries are skipped; the code
+    that needs them reports them.
     """
     paths: list[str] = []
     for entry in _entries(store):
@@ -37,12 +39,12 @@ def refuse_links(store: Path, folders: Collection[str] = FOLDERS) -> None:
 
 
 def look_through_queues(store: Path) -> QueueFolders:
-    """What lies in the folder of queues, which is there, and no link. Blocks.
+    """Returns the content of the folder of queues, which must exist and not be a link. Blocks.
 
-    Raises StoreDirectoryError as `refuse_links` does, and OSError for what cannot be read.
+    Raises StoreDirectoryError as `refuse_links` does, and OSError for unreadable entries.
     """
     found: dict[str, dict[str, Collection[str] | None]] = {}
-    # Most queues have files of the same names.
+    # Most queues have files with the same names.
     shared: dict[tuple[str, ...], tuple[str, ...]] = {}
     for topic in _all_entries(store / QUEUES):
         if not _is_folder(topic):
@@ -68,7 +70,7 @@ def _file_names(folder: str) -> tuple[str, ...]:
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """True if it is a folder, and no file. Raises StoreDirectoryError for anything else."""
+    """True if the entry is a folder, False for a file. Raises StoreDirectoryError otherwise."""
     if entry.is_dir(follow_symlinks=False):
         return True
     if entry.is_file(follow_symlinks=False):
@@ -81,7 +83,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
-    """As `_all_entries`; none where the folder cannot be read."""
+    """Returns the same as `_all_entries`; an empty list if the folder cannot be read."""
     try:
         return _all_entries(folder)
     except OSError:
@@ -89,7 +91,7 @@ def _entries(folder: Path | str) -> list[os.DirEntry[str]]:
 
 
 def _all_entries(folder: Path | str) -> list[os.DirEntry[str]]:
-    """What lies in a folder. Raises OSError."""
+    """Returns the entries of a folder. Raises OSError."""
     with os.scandir(folder) as entries:
         return list(entries)
 

@@ -1,11 +1,12 @@
-"""The file `rocketpy/manifest.json`: what queues and index held when the log ended at some offset.
+"""The file `rocketpy/manifest.json`: the content of derived files at one log end.
 
-Maps: file of a consume queue to the bytes that units of records below `log_end` take in it, and
-their CRC-32; likewise for index and checksums. A start compares them with the files: what fits
-needs no look into the log below `log_end`, and what does not is in doubt and rebuilt from the
-log. Written whole and durably at a clean stop and after a recovery; a crash leaves the old or the
-new one. It holds the CRC of its own content. A manifest that cannot be read, or has another CRC,
-counts as none: everything is then checked against the log.
+It maps each file of a consume queue to the length and CRC-32 of its units of records below
+`log_end`. Index and checksums have the same entries. A start compares them with the files. Files
+that fit need no scan of the log below `log_end`; other files are rebuilt from the log.
+
+The manifest is written whole and durably at a clean stop and after a recovery. A crash leaves the
+old or the new one. It holds the CRC of its own content. A manifest that cannot be read, or has
+another CRC, is ignored: everything is then checked against the log.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ CRC_FIELD = ', "crc": '
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Derived files as of `log_end`; sizes in bytes. `index` and `checksums` are by file name.
+    """The state of derived files at `log_end`; sizes in bytes.
 
-    `store_time_falls` are the physical offsets of records stored before the one before them.
+    `index` and `checksums` are by file name. `store_time_falls` are the physical offsets of records
+    with a lower timestamp than their predecessor.
     """
 
     log_end: int
@@ -48,7 +50,7 @@ class Manifest:
     def encoded(self) -> bytes:
         """Returns the content of the file.
 
-        Encoded topic by topic: one call for all would hold every thread up for as long.
+        Topics are encoded one by one, because one call for all of them would block every thread.
         """
         topics: dict[str, dict[str, object]] = {}
         for key, prefixes in self.queues.items():
@@ -71,9 +73,9 @@ class Manifest:
 
     @classmethod
     def load(cls, path: Path) -> Manifest | None:
-        """Reads the file; None where there is none that can be read.
+        """Reads the file; returns None if there is none that can be read.
 
-        Raises StoreDirectoryError for one that a newer version has written.
+        Raises StoreDirectoryError for the manifest of a newer version.
         """
         try:
             data = path.read_bytes()
@@ -103,7 +105,7 @@ class Manifest:
 
 
 def _crc_of(data: bytes) -> int:
-    """CRC-32 of the text without its last field, the CRC."""
+    """Returns the CRC-32 of the text without its last field, the CRC."""
     fields, _, _ = data.rpartition(CRC_FIELD.encode())
     return body_crc(fields + b"}")
 

@@ -1,15 +1,15 @@
-"""The file `rocketpy/recoveries`: where the log ended when a start found no clean stop.
+"""The file `rocketpy/recoveries`: the log's end at starts after a crash.
 
-Maps: nothing to at most 64 recoveries, the oldest first, each an id that was drawn once and the end
-of the log in bytes; then a CRC, and all of it once more. A client that knows an older recovery
-learns from it from where on a queue may hold other messages than those that it has read: a power
-cut with ASYNC_FLUSH ends the log below what readers have seen, and offsets are given again. A
-killed process leaves the log whole, so that its recovery takes nothing back. The first start of a
-store makes an entry, too, so that each client knows one.
+It has at most 64 recoveries, oldest first, and then a CRC; all of it is stored twice. Each recovery
+has a random id and the end of the log in bytes. An older recovery gives a client the offset from
+which a queue may hold other messages than before. A power cut with ASYNC_FLUSH ends the log below
+positions that readers have seen, and offsets are assigned again. A killed process leaves the log
+whole, so its recovery removes nothing. The first start of a store also adds an entry, so each
+client has one.
 
-A crash leaves the file as it was or with its new entry, on disk before anything is served; a start
-that is killed adds another one. Read at each start. A file that is damaged in both copies is begun
-anew: recoveries before it are then unknown.
+A crash leaves the old file, or the file with its new entry. The entry is on disk before the broker
+serves anything; a killed start adds another one. Each start reads the file. A file with two damaged
+copies is replaced by an empty one: earlier recoveries are then unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECOVERIES_MAX = 64
 
 
 class TruncatedError(StoreError):
-    """A pull goes on where other messages are stored now than those that it was planned for."""
+    """The messages at the position of a pull are no longer the ones it was planned for."""
 
     code = ResponseCode.QUERY_NOT_FOUND
 
@@ -44,14 +44,14 @@ class TruncatedError(StoreError):
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """One recovery: its id, and the end of the log that it found."""
+    """One recovery: its id, and the end of the log at that time."""
 
     recovery_id: str
     log_end: int
 
 
 class Recoveries:
-    """Those of one store; none before `started`."""
+    """The recoveries of one store; none before `started`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -59,11 +59,11 @@ class Recoveries:
 
     @property
     def newest_id(self) -> str:
-        """The id of the last recovery; empty before the first start is done."""
+        """The id of the last recovery; empty before the first start has finished."""
         return self._all[-1].recovery_id if self._all else ""
 
     def started(self, log_end: int, *, abnormal: bool) -> None:
-        """A start has found the log to end there. Blocks. Raises OSError."""
+        """Adds a recovery after a crash or at the first start. Blocks. Raises OSError."""
         known = self._load()
         if abnormal or not known:
             known.append(Recovered(secrets.token_hex(ID_BYTES), log_end))
@@ -72,9 +72,9 @@ class Recoveries:
         self._all = known
 
     def log_end_since(self, recovery_id: str) -> int | None:
-        """Returns the lowest end that the log had in recoveries behind that one.
+        """Returns the lowest log end of the recoveries after `recovery_id`.
 
-        None where there was none, and where it is not known, or no more.
+        None if there are none, or if the id is unknown.
         """
         if recovery_id in {"", self.newest_id}:
             return None
@@ -105,7 +105,7 @@ def _copy_of(recoveries: list[Recovered]) -> bytes:
 
 
 def _parsed(copy: bytes) -> list[Recovered]:
-    """What one copy holds; nothing if it is damaged."""
+    """Returns the content of one copy; an empty list if it is damaged."""
     try:
         *lines, _ = copy.decode("ascii").splitlines()
         pairs = [line.split(" ") for line in lines]

@@ -1,9 +1,9 @@
-"""The file `rocketpy/storeId`: by what clients know this store from every other one.
+"""The file `rocketpy/storeId`: the identity of the store for clients.
 
-Maps: nothing to two equal lines, each the id, 32 hexadecimal digits, and their CRC: a flipped
-bit costs nothing. Drawn by the first start that finds no file, and never changed; a copy of the
-directory has the id, too. A crash leaves the file whole or not there; nobody has been told an id
-that is not on disk. Read at each start.
+It has two equal lines, each with the id (32 hexadecimal digits) and a CRC. One flipped bit
+therefore loses nothing. The first start without the file generates the id, which then never
+changes. A copy of the directory has the same id. A crash leaves the whole file or none; no client
+has received an id that is not on disk. Each start reads the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ID_BYTES = 16
 
 
 class OtherStoreError(StoreError):
-    """A request carries the id of another store than this one; nothing was done."""
+    """The id in a request belongs to another store; nothing was done."""
 
     code = ResponseCode.NOT_LEADER_FOR_QUEUE
 
@@ -36,7 +36,10 @@ class OtherStoreError(StoreError):
 
 
 def load_or_draw(path: Path) -> str:
-    """Returns the id of the store. Raises StoreDirectoryError, and OSError; then none has been told."""
+    """Returns the store's id, generated if there is no file. Raises StoreDirectoryError, OSError.
+
+    After an error no client has received an id.
+    """
     if not path.exists():
         return draw(path)
     length = len(_line_of("0" * 2 * ID_BYTES))
@@ -52,7 +55,7 @@ def load_or_draw(path: Path) -> str:
 
 
 def draw(path: Path) -> str:
-    """Returns a new id, which is saved in the place of any other. Raises OSError."""
+    """Generates an id, saves it in place of any other, and returns it. Raises OSError."""
     drawn = secrets.token_hex(ID_BYTES)
     replace_copies(path, _line_of(drawn))
     return drawn

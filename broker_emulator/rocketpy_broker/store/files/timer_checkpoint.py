@@ -1,10 +1,10 @@
-"""`config/timercheck`: up to where arbitrary-time messages have been delivered.
+"""The file `config/timercheck`: the delivery position of arbitrary-time messages.
 
-Maps: nothing; seven int64 in a file of 4,096 bytes, the rest zeros. Not checksummed. Replaced as a
-whole: a crash leaves the old or the new values. Called by the broker at its start and at a clean
-stop; after a crash it is as old as the last clean stop, so RocketMQ leaves nothing pending out.
+It has seven int64 in 4,096 bytes, the rest zeros, without a checksum. It is replaced as a whole: a
+crash leaves the old or the new values. The broker uses it at its start and at a clean stop. After a
+crash it is as old as the last clean stop, so RocketMQ misses no pending message.
 
-A broker that finds timer messages but no such file delivers all of them that are due, again.
+A broker with timer messages but without this file delivers all due messages again.
 Source: TimerCheckpoint, docs/design/storage.md sections 13.5 and 13.7.
 """
 
@@ -21,7 +21,7 @@ from rocketpy_broker.store.values import QueueKey
 TIMER_QUEUE = QueueKey("rmq_sys_wheel_timer", 0)
 FILE_BYTES = 4096
 SECOND_MS = 1_000
-# One int64 for each field of TimerCheckpoint, in its order.
+# One int64 for each field of TimerCheckpoint, in order.
 _FORMAT = struct.Struct(">7q")
 
 
@@ -29,8 +29,9 @@ _FORMAT = struct.Struct(">7q")
 class TimerCheckpoint:
     """RocketMQ's TimerCheckpoint; times in ms since 1970.
 
-    The two queue offsets are where reading the timer topic goes on: what lies below is delivered
-    or, in RocketMQ's own stores, in its timer log and due after `last_read_time_ms`.
+    Reading of the timer topic continues at the two queue offsets. Messages below them are
+    delivered. In RocketMQ's own stores, they may also be in its timer log and due after
+    `last_read_time_ms`.
     """
 
     last_read_time_ms: int = 0
@@ -47,12 +48,12 @@ class TimerCheckpoint:
 
     @classmethod
     def decode(cls, content: bytes) -> TimerCheckpoint:
-        """Of a file's content, which has at least the fields' bytes."""
+        """Parses a file's content, which must have at least the fields' bytes."""
         return cls(*_FORMAT.unpack_from(content))
 
 
 def handed_over(queue_offset: int, now_ms: int) -> TimerCheckpoint:
-    """For a timer queue in which nothing below `queue_offset` is pending, and all behind it is."""
+    """Returns the checkpoint of a timer queue with all messages from `queue_offset` on pending."""
     return TimerCheckpoint(
         last_read_time_ms=now_ms // SECOND_MS * SECOND_MS,
         last_timer_queue_offset=queue_offset,
@@ -67,7 +68,7 @@ class TimerCheckpointFile:
         self.path = path
 
     def load(self) -> TimerCheckpoint | None:
-        """What the file holds; None where there is none. Raises StoreDirectoryError, OSError."""
+        """Returns the file's values; None without a file. Raises StoreDirectoryError, OSError."""
         try:
             content = self.path.read_bytes()
         except FileNotFoundError:
@@ -81,11 +82,14 @@ class TimerCheckpointFile:
         return TimerCheckpoint.decode(content)
 
     def save(self, checkpoint: TimerCheckpoint) -> None:
-        """Writes the file, which is made if it is not there. Raises OSError."""
+        """Writes the file and creates it if necessary. Raises OSError."""
         durable.replace_bytes(self.path, checkpoint.encode())
 
     def remove_wheel(self) -> None:
-        """Removes RocketMQ's wheel and its log, which it rebuilds from the queue. Raises OSError."""
+        """Removes RocketMQ's wheel and its log, which RocketMQ rebuilds from the queue.
+
+        Raises OSError.
+        """
         store = self.path.parent.parent
         durable.remove_file(store / "timerwheel")
         durable.remove_folder(store / "timerlog")

@@ -1,1 +1,1 @@
-"""Records by key. Derived: what a crash takes of it is rebuilt from the log."""
+"""Records by key, rebuilt from the log after a crash."""

@@ -1,8 +1,8 @@
-"""The index's side of dispatch: live keys are gathered before they are entered.
+"""Dispatch to the index: live keys are collected and entered in groups.
 
-Keys of live appends wait in memory and enter the index in large groups, since a group costs little
-more than a single key. A crash loses those that wait; recovery enters them from the log. A query
-enters them first, so it sees every message that has been dispatched.
+Keys of live appends wait in memory and enter the index in large groups. A group costs little more
+than a single key. A crash loses the waiting keys; recovery enters them from the log. A query enters
+them first, so it finds every message that has been dispatched.
 Source: docs/design/storage.md section 7.
 """
 
@@ -28,9 +28,9 @@ from rocketpy_proto.record.index_keys import IndexKeys
 
 logger = logging.getLogger(__name__)
 WAITING_KEYS_MAX = 8192
-# To enter so many takes 4 ms; the others of a block wait for a turn of their own.
+# Entering this number takes 4 ms; the other keys of a block wait for a later slice.
 SLICE_KEYS = 32_768
-# Joining the keys of so many blocks takes a few milliseconds.
+# Joining the keys of this number of blocks takes a few milliseconds.
 WAITING_BLOCKS_MAX = 1024
 
 Numbers = NDArray[np.int64]
@@ -38,16 +38,16 @@ Numbers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """Keys of a block whose records lie at `offsets`."""
+    """Keys of a block, with its records' physical offsets and store times."""
 
     keys: IndexKeys
     offsets: Numbers
     times_ms: Numbers
 
     def cut(self, count: int) -> tuple[_Waiting, _Waiting]:
-        """Returns the keys of the first records, at least so many, and those of the others."""
+        """Returns the keys of the first records, at least `count`, and the remaining keys."""
         rows = self.keys.row
-        # A record's keys stay together: the index looks at its last record as a whole.
+        # A record's keys stay together: the index treats its last record as a whole.
         count = int(np.searchsorted(rows, rows[count - 1], "right"))
         record = int(rows[count]) if count < len(rows) else len(self.offsets)
         head = IndexKeys(self.keys.hash[:count], rows[:count])
@@ -59,7 +59,7 @@ class _Waiting:
 
 
 def _slice_end(waiting: list[_Waiting]) -> int:
-    """How many of the blocks that wait make up a slice; one whatever its keys."""
+    """Returns the number of waiting blocks in the next slice; at least one, whatever its keys."""
     total = 0
     for count, each in enumerate(waiting):
         total += len(each.keys)
@@ -69,7 +69,7 @@ def _slice_end(waiting: list[_Waiting]) -> int:
 
 
 class IndexDispatch:
-    """Feeds the index and asks it; does nothing where the index is switched off."""
+    """Writer and reader of the index; does nothing if the index is disabled."""
 
     def __init__(
         self, folder: Path, clock: Clock, config: StoreConfig, store_time_of: StoreTimeOf
@@ -83,7 +83,7 @@ class IndexDispatch:
         self._seldom = LogThrottle(clock)
 
     def load(self) -> list[str]:
-        """Opens the files; return what about them cannot be believed. Raises OSError."""
+        """Opens the files; returns the faults that make the index unreliable. Raises OSError."""
         if not self._enabled:
             return []
         try:
@@ -95,15 +95,14 @@ class IndexDispatch:
         return [] if doubt is None else [f"index: {doubt}"]
 
     def put(self, keys: IndexKeys, offsets: Numbers, store_timestamps_ms: Numbers) -> None:
-        """Enters keys of records that lie at `offsets`. Raises OSError."""
+        """Enters keys of the records at `offsets`. Raises OSError."""
         if self._enabled and len(keys) > 0:
             self._service.put(keys, offsets, store_timestamps_ms)
 
     def put_later(self, keys: IndexKeys, offsets: Numbers, store_timestamp_ms: int) -> None:
-        """Enters keys soon. A full disk makes them wait, since their messages are stored anyway.
+        """Enters keys soon. On a full disk they wait, since their messages are stored anyway.
 
-        Behind a failed flush nobody asks for them before the next start, which has them from the
-        log.
+        After a failed flush the keys are dropped; the next start enters them from the log.
         """
         if not self._enabled or len(keys) == 0 or self._service.is_lost:
             return
@@ -115,16 +114,16 @@ class IndexDispatch:
 
     @property
     def has_many(self) -> bool:
-        """True if more keys wait than go into one slice."""
+        """True if more keys wait than fit one slice."""
         return self._waiting_count > SLICE_KEYS
 
     def drain(self) -> None:
-        """Enters the keys that wait."""
+        """Enters the waiting keys."""
         while self.drain_some():
             pass
 
     def drain_some(self) -> bool:
-        """Enters a slice of them; return whether others wait that can be entered."""
+        """Enters a slice of the waiting keys; returns True if more can be entered."""
         count = _slice_end(self._waiting)
         first, others = self._waiting[:count], self._waiting[count:]
         if len(first) == 1 and len(first[0].keys) > SLICE_KEYS:
@@ -137,7 +136,7 @@ class IndexDispatch:
         return bool(others)
 
     def _enter(self, blocks: list[_Waiting]) -> bool:
-        """Enters the keys of some blocks; return whether it was possible."""
+        """Enters the keys of some blocks; returns False if the index cannot grow."""
         bases = np.cumsum([0] + [len(each.offsets) for each in blocks])
         rows = [each.keys.row + base for each, base in zip(blocks, bases, strict=False)]
         keys = IndexKeys(np.concatenate([each.keys.hash for each in blocks]), np.concatenate(rows))
@@ -161,23 +160,24 @@ class IndexDispatch:
         return bool(self._waiting)
 
     def entered_end(self, log_end: int) -> int:
-        """`log_end`, or where the first record lies whose keys wait."""
+        """Returns `log_end`, or the physical offset of the first record with waiting keys."""
         return min(log_end, int(self._waiting[0].offsets[0])) if self._waiting else log_end
 
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> NDArray[np.int64]:
-        """Physical offsets of records that may have the key; see `IndexService.query`.
+        """Returns the physical offsets of records that may have the key.
 
-        Raises OSError.
+        See `IndexService.query`. Raises OSError.
         """
         self.drain()
         return self._service.query(topic, key, begin_ms, end_ms, count_max)
 
     def query_all(self, topic: str, key: str, count_max: int) -> NDArray[np.int64] | None:
-        """Physical offsets of all records that may have the key.
+        """Returns the physical offsets of all records that may have the key.
 
-        None where there are more than `count_max`, or keys still wait, and behind a failed flush.
+        Returns None if there are more than `count_max`, if keys still wait, or after a failed
+        flush.
         """
         self.drain()
         if not self._enabled or self.is_behind or self._service.is_lost:
@@ -186,7 +186,7 @@ class IndexDispatch:
         return found if len(found) <= count_max else None
 
     def verify_against(self, prefixes: Mapping[str, FilePrefix], log_end: int) -> bool:
-        """True if the index holds what it held at `log_end`; what came later is then dropped."""
+        """True if the index holds what it held at `log_end`; later entries are then dropped."""
         if self._service.in_doubt is not None:
             return False
         if not self._service.has_prefixes(prefixes, log_end):
@@ -195,32 +195,32 @@ class IndexDispatch:
         return True
 
     def prefixes(self, log_end: int) -> dict[str, FilePrefix]:
-        """Of each file, the bytes with entries of records below that, and their CRC."""
+        """Returns each file's length and CRC-32 of the entries of records below `log_end`."""
         return self._service.prefixes(log_end)
 
     @property
     def end_timestamp_of_full_ms(self) -> int:
-        """Store time of the last record of the newest full file; 0 where none is full."""
+        """Store time of the last record of the newest full file; 0 if none is full."""
         return self._service.end_timestamp_of_full_ms
 
     def truncate(self, end: int) -> None:
-        """Drops entries of records at or behind physical offset `end`."""
+        """Drops entries of records at or after physical offset `end`."""
         self._service.truncate(end, self._store_time_of)
 
     def reset(self) -> None:
-        """Removes everything, to be rebuilt."""
+        """Removes all index files, so that they can be rebuilt."""
         self._service.reset()
 
     def expired(self, log_begin: int) -> list[Path]:
-        """Files about records only that the log no longer has."""
+        """Returns the files that only have entries of records removed from the log."""
         return self._service.expired(log_begin)
 
     def drop_first(self, count: int) -> None:
-        """Forgets the oldest files, which have been removed."""
+        """Drops the oldest files after they have been removed."""
         self._service.drop_first(count)
 
     def flush(self) -> None:
-        """Makes what was entered durable. Blocks. Raises OSError."""
+        """Makes the entered keys durable. Blocks. Raises OSError."""
         self._service.flush()
 
     def close(self) -> None:

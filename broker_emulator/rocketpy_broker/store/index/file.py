@@ -1,4 +1,4 @@
-"""One file of the index: which records of the log have a certain key.
+"""One file of the index: hashes of keys to physical offsets.
 
 Maps: the hash of `topic#key` to physical offsets. A file is a header, slots, and entries:
 
@@ -13,14 +13,14 @@ Maps: the hash of `topic#key` to physical offsets. A file is a header, slots, an
                                                   +------------------------------------+
 
 Searched: from slot `hash mod slots` back along the chain of previous entries. Checksummed: no; it
-is derived from the commit log and can be made from it again. Used by `IndexService` only.
+is derived from the commit log and can be rebuilt from it. Used by `IndexService` only.
 
-Entries are in the log's order. They are written first, then slots, then the header, its count
-last of all. So after a crash of the process the entries below the header's count are right;
-slots may name entries beyond it, and other header fields may be ahead of it: `truncate` mends
-both. It drops entries in the contrary order, header first, so that it may itself be interrupted.
+Entries are in log order. They are written first, then slots, then the header, its count last. So
+after a crash of the process the entries below the header's count are right. Slots may name entries
+beyond it, and other header fields may be ahead of it: `truncate` repairs both. `truncate` drops
+entries in the opposite order, header first, so that it may itself be interrupted.
 
-The file has its full length from the start but gets blocks as it fills: slots at creation,
+The file has its full length from the start but gets disk blocks as it fills: slots at creation,
 entries in steps before they are written. So a full disk is an error and never a signal.
 Source: IndexFile, docs/design/storage.md sections 7.1 to 7.5.
 """
@@ -45,9 +45,9 @@ from rocketpy_broker.store.index.layout import ENTRY, HEADER, IndexFormat
 from rocketpy_broker.store.values import FilePrefix
 from rocketpy_proto.record.crc import body_crc
 
-# Blocks for entries are taken in steps of this many bytes.
+# Disk blocks for entries are allocated in steps of this number of bytes.
 ALLOCATION_STEP_BYTES = 4 << 20
-# Slots are rebuilt from this many entries at a time.
+# Slots are rebuilt from this number of entries at a time.
 REBUILD_ENTRIES = 1 << 20
 INT32_MAX = (1 << 31) - 1
 _ENTRY = struct.Struct(">iqii")
@@ -64,7 +64,7 @@ class IndexFile:
         self.dirty = False
         self.new_folders: list[Path] = []
         self._is_closed = False
-        # As in `Segment`: a flush on another thread must not meet a closed descriptor.
+        # As in `Segment`: a flush on another thread must not use a closed descriptor.
         self._in_use = threading.Lock()
         self._format = index_format
         self._descriptor = descriptor
@@ -76,9 +76,9 @@ class IndexFile:
     def create(
         cls, path: Path, index_format: IndexFormat, previous: IndexFile | None = None
     ) -> IndexFile:
-        """Makes an empty file, which goes on from the end values of `previous`. Raises OSError.
+        """Creates an empty file that continues the end values of `previous`. Raises OSError.
 
-        Its name is durable when `sync_new` has been given `new_folders`.
+        Its name is durable after `sync_new` has been called with `new_folders`.
         """
         descriptor, new_folders = durable.create_unflushed(
             path, index_format.file_bytes, index_format.entries_begin
@@ -94,7 +94,7 @@ class IndexFile:
 
     @classmethod
     def open(cls, path: Path, index_format: IndexFormat) -> IndexFile:
-        """Opens a file; a shorter one is extended. Raises StoreDirectoryError, OSError."""
+        """Opens a file; extends a shorter one. Raises StoreDirectoryError, OSError."""
         length = path.stat().st_size
         if length > index_format.file_bytes:
             raise StoreDirectoryError(
@@ -142,11 +142,11 @@ class IndexFile:
 
     @property
     def is_full(self) -> bool:
-        """True if no entry fits any more."""
+        """True if no further entry fits."""
         return self.count >= self._format.entry_count_max
 
     def fault(self) -> str | None:
-        """What no crash of the process explains in the header; None if it is sound."""
+        """Returns a fault of the header that no crash explains; None if it is sound."""
         if self.count == 1:
             return None
         if self.count > self._format.entry_count_max:
@@ -163,9 +163,10 @@ class IndexFile:
         physical_offsets: NDArray[np.int64],
         store_timestamps_ms: NDArray[np.int64],
     ) -> int:
-        """Enters as many keys as fit, in order; return how many. Raises OSError, then none is in.
+        """Enters the keys that fit, in order; returns their number.
 
-        The bytes are those that come of entering one after the other (7.3).
+        Raises OSError, then no key is entered. The bytes are the same as after entering one key at
+        a time. See docs/design/storage.md section 7.3.
         """
         fitting = min(len(hashes), self._format.entry_count_max - self.count)
         if fitting <= 0:
@@ -180,7 +181,7 @@ class IndexFile:
         entries["previous"][chains.numbers - self.count] = chains.previous
         durable.write_whole(self._descriptor, memoryview(entries.tobytes()), self._end)
         self.dirty = True
-        # Of several entries of one slot the newest is assigned last, and so it wins.
+        # Among entries of one slot the newest is assigned last, so it wins.
         self._slots[chains.slots] = chains.numbers
         header = self._header
         if self.count == 1:
@@ -194,11 +195,11 @@ class IndexFile:
         return fitting
 
     def _chain(self, hashes: NDArray[np.int32]) -> _Chains:
-        """Slots and previous entries of new entries, from `count` on."""
+        """Returns slots and previous entries of new entries, from `count` on."""
         numbers = np.arange(self.count, self.count + len(hashes))
         slots = (hashes % np.int32(self._format.slot_count)).astype(np.int64)
-        # One number holds slot and entry: sorting brings together what is one chain, and lets
-        # the slots be visited in the order in which they lie.
+        # One number holds slot and entry. Sorting groups the entries of one chain and orders the
+        # slots by position.
         order = np.sort(slots << 32 | numbers)
         slots, numbers = order >> 32, order & 0xFFFFFFFF
         previous = self._slots[slots].astype(np.int64)
@@ -208,7 +209,7 @@ class IndexFile:
         return _Chains(slots, numbers, previous)
 
     def _seconds(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Seconds since the start; the first entry of a file knows only the start of its header."""
+        """Returns seconds since the start of the file; the first entry uses the header's start."""
         begins = np.full(len(times_ms), self.begin_timestamp_ms)
         if self.count == 1:
             begins[1:] = times_ms[0]
@@ -222,7 +223,7 @@ class IndexFile:
         return self._format.entries_begin + self.count * ENTRY.itemsize
 
     def _allocate(self, count: int) -> None:
-        """See that `count` entries have blocks. Raises OSError."""
+        """Allocates disk blocks for `count` entries. Raises OSError."""
         end = self._format.entries_begin + count * ENTRY.itemsize
         if end > self._allocated:
             end = min(end + ALLOCATION_STEP_BYTES, self._format.file_bytes)
@@ -230,15 +231,16 @@ class IndexFile:
             self._allocated = end
 
     def select(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
-        """Offsets of at most `count_max` entries with this hash, newest first (7.5).
+        """Returns the offsets of at most `count_max` entries with this hash, newest first.
 
-        Entries know their time by the second, rounded down from the file's begin.
+        Entries have their time in seconds, rounded down, from the file's start. See
+        docs/design/storage.md section 7.5.
         """
         found: list[int] = []
         begin_of_file = self.begin_timestamp_ms
         number = int(self._slots[key_hash % self._format.slot_count])
         newer = self.count
-        # Chains lead to ever older entries; one that does not is broken and could have no end.
+        # Chains lead to ever older entries; a chain that does not is broken and could be endless.
         while 0 < number < newer and len(found) < count_max:
             position = self._format.entries_begin + number * ENTRY.itemsize
             entry_hash, offset, seconds, previous = _ENTRY.unpack_from(self._mapping, position)
@@ -257,15 +259,15 @@ class IndexFile:
         return self.begin_timestamp_ms <= end_ms and begin_ms <= self.end_timestamp_ms
 
     def has_entry_below(self, physical_end: int) -> bool:
-        """True if there is a record before `physical_end`."""
+        """True if the file has a record before `physical_end`."""
         return self.count > 1 and self.begin_offset < physical_end
 
     def truncate(self, physical_end: int, store_time_of: StoreTimeOf | None) -> None:
-        """Drops the entries of records from `physical_end` on, and mend what a crash left.
+        """Drops the entries of records from `physical_end` on and repairs damage of a crash.
 
-        One entry at least must stay. `store_time_of` tells the store time of a record by its
-        offset; without it the file's end time is that of its last entry, exact to a second.
-        Raises OSError; may then be called again.
+        At least one entry must remain. `store_time_of` returns the store time of a record by its
+        offset. Without it the file's end time is that of its last entry, exact to a second. Raises
+        OSError; may then be called again.
         """
         kept = 1 + bisect.bisect_left(range(1, self.count), physical_end, key=self._offset_of)
         assert kept > 1
@@ -286,15 +288,15 @@ class IndexFile:
         return any(leftover) or bool((self._slots >= self.count).any())
 
     def _offset_of(self, number: int) -> int:
-        """Physical offset of an entry."""
+        """Returns the physical offset of an entry."""
         position = self._format.entries_begin + number * ENTRY.itemsize
         _, offset, _, _ = _ENTRY.unpack(os.pread(self._descriptor, ENTRY.itemsize, position))
         return int(offset)
 
     def _rebuild_slots(self) -> None:
-        """Let slots and their number be as if only the entries there are had been entered.
+        """Sets the slots and their number as if only the present entries had been entered.
 
-        What is right already is not touched, so that a second call can tell what is wrong.
+        Correct slots are not touched, so that a second call can find the wrong ones.
         """
         slots = np.zeros(self._format.slot_count, np.int32)
         used = 0
@@ -310,19 +312,19 @@ class IndexFile:
         self._slots[wrong] = slots[wrong]
 
     def _set_end(self, store_time_of: StoreTimeOf | None) -> None:
-        """Let the header's end be that of the last entry."""
+        """Sets the header's end to the last entry."""
         last = self._entries[self.count - 1]
         offset = int(last["physical_offset"])
         seconds = int(last["seconds"]) if offset != self.begin_offset else 0
         rounded_ms = self.begin_timestamp_ms + seconds * 1000
         self._header["end_timestamp"] = store_time_of(offset) if store_time_of else rounded_ms
-        # Last, for the offset tells the next call whether the time is right.
+        # Written last, since a later call reads from the offset whether the time is right.
         self._header["end_offset"] = offset
 
     def _clear_tail(self) -> None:
-        """Zero what lies behind the last entry, by cutting the file there and extending it.
+        """Zeroes the bytes after the last entry, by cutting the file there and extending it.
 
-        A mapped file is never cut, so the mapping is given up before.
+        A mapped file is never cut, so the mapping is closed before.
         """
         del self._header, self._slots, self._entries
         self._mapping.close()
@@ -333,9 +335,9 @@ class IndexFile:
             self._map()
 
     def prefix(self, physical_end: int) -> IndexPrefix:
-        """What the file holds of records below `physical_end`, as bytes and their CRC-32.
+        """Returns the length and CRC-32 of the entries of records below `physical_end`.
 
-        Any thread may ask, while keys are entered behind them.
+        Any thread may call it while keys are entered.
         """
         count = self.count
         kept = bisect.bisect_left(range(1, count), physical_end, key=self._offset_of)
@@ -345,11 +347,11 @@ class IndexFile:
             entries = FilePrefix(length, body_crc(view[begin : begin + length]))
             is_all = kept == count - 1
             head = FilePrefix(begin, body_crc(view[:begin])) if is_all else None
-        # Header and slots are of no worth once they know of later entries.
+        # Header and slots are of no use once they include later entries.
         return IndexPrefix(entries, head if self.count == count else None)
 
     def trailing(self, physical_offset: int) -> int:
-        """How many of the last entries belong to the record at this offset."""
+        """Returns the number of last entries that belong to the record at this offset."""
         number = self.count
         while number > 1 and self._offset_of(number - 1) == physical_offset:
             number -= 1
@@ -369,20 +371,20 @@ class IndexFile:
                 raise
 
     def close(self) -> None:
-        """Closes the descriptor. The mapping goes with this object."""
+        """Closes the descriptor. The mapping is closed with this object."""
         with self._in_use:
             self._is_closed = True
             os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Closes and delete the file."""
+        """Closes and deletes the file."""
         self.close()
         durable.remove_file(self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPrefix:
-    """The entries of a file up to some record; and its header and slots, if those are all."""
+    """The entries of a file up to some record; with header and slots, if no later entries exist."""
 
     entries: FilePrefix
     head: FilePrefix | None
@@ -390,7 +392,7 @@ class IndexPrefix:
 
 @dataclass(frozen=True, slots=True)
 class _Chains:
-    """New entries in the order of their slots, with the entry before each in its slot."""
+    """New entries ordered by slot, with the previous entry of each in its slot."""
 
     slots: NDArray[np.int64]
     numbers: NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""The layout of an index file: header, slots, entries. Holds no state.
+"""The layout of an index file: header, slots, entries.
 
 Source: IndexHeader and IndexFile, docs/design/storage.md section 7.1.
 """
@@ -15,16 +15,16 @@ HEADER = np.dtype(
         ("end_timestamp", ">i8"),  # store time of the last entry, ms
         ("begin_offset", ">i8"),  # physical offset of the first entry
         ("end_offset", ">i8"),  # physical offset of the last entry
-        ("slots_used", ">i4"),  # slots that are not empty
+        ("slots_used", ">i4"),  # nonempty slots
         ("count", ">i4"),  # number of the next entry; 0 is read as 1
     ]
 )
 ENTRY = np.dtype(
     [
         ("hash", ">i4"),  # of topic#key
-        ("physical_offset", ">i8"),  # where the record begins in the commit log
-        ("seconds", ">i4"),  # store time of the record, since the header's begin
-        ("previous", ">i4"),  # number of the entry before it in its slot, 0 for none
+        ("physical_offset", ">i8"),  # start of the record in the commit log
+        ("seconds", ">i4"),  # store time of the record, since the header's begin_timestamp
+        ("previous", ">i4"),  # number of the previous entry in its slot, 0 for none
     ]
 )
 assert HEADER.itemsize == 40
@@ -36,7 +36,7 @@ ENTRY_COUNT_MAX = 20_000_000
 
 @dataclass(frozen=True, slots=True)
 class IndexFormat:
-    """How many slots and entries a file has. It is written nowhere, so it may never change."""
+    """The numbers of slots and entries of a file; no file stores them, so they may never change."""
 
     slot_count: int = SLOT_COUNT
     # Entry 0 counts, though it is never used.

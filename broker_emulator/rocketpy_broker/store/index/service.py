@@ -1,14 +1,14 @@
-"""The index: the messages of a topic that have a certain key, over all index files.
+"""The index of messages by topic and key, over all files.
 
-Maps: (topic, key, time span) to physical offsets. Its entries are those of `IndexFile`; a new file
-is begun when one is full. Searched: from the newest file back, until one begins before the time
-span. Checksummed: no. After a crash of the process `truncate` mends the newest file; what a power
-cut has taken is found by comparing it with the manifest, and then `reset` begins anew. Whatever is
-missing is dispatched again from the log; what is there already is passed over. After a failed flush
-the system may drop pages that it takes for written, and entries with them: then nothing is found
-until the next start. Used by the dispatcher (writes), recovery, and the query of messages by key.
+Maps: (topic, key, time span) to physical offsets. Entries are described at `IndexFile`; a new file
+is created when one is full. Searched: from the newest file back, until one begins before the time
+span. Checksummed: no. After a crash of the process `truncate` repairs the newest file. A comparison
+with the manifest finds what a power cut has removed; `reset` then removes all files. Missing
+entries are dispatched again from the log; known ones are skipped. After a failed flush the system
+may drop pages that it treats as written, and their entries. Queries then fail until the next start.
+Used by the dispatcher (writes), recovery, and queries of messages by key.
 
-Files are named by the local time of their creation, which grows: `yyyyMMddHHmmssSSS`.
+The name of a file is the local time of its creation, and names increase: `yyyyMMddHHmmssSSS`.
 Source: IndexService, docs/design/storage.md sections 7.3 to 7.6.
 """
 
@@ -50,7 +50,7 @@ class IndexService:
         self._flush_error: OSError | None = None
 
     def load(self) -> None:
-        """Opens what is in the folder. Raises StoreDirectoryError and OSError."""
+        """Opens the files of the folder. Raises StoreDirectoryError and OSError."""
         if not self._folder.exists():
             return
         for path in sorted(self._folder.iterdir()):
@@ -61,9 +61,9 @@ class IndexService:
 
     @property
     def in_doubt(self) -> str | None:
-        """Why the index cannot be right, whatever `truncate` mends; None if nothing is known.
+        """The fault that `truncate` cannot repair; None if none is known.
 
-        The way out is `reset`, and to dispatch the whole log again.
+        The remedy is `reset` and a new dispatch of the whole log.
         """
         end = -1
         for file in self._files:
@@ -79,14 +79,14 @@ class IndexService:
 
     @property
     def physical_end(self) -> int:
-        """Physical offset of the last record that has a key here; -1 before the first."""
+        """Physical offset of the last record with a key in the index; -1 if there is none."""
         return self._files[-1].end_offset if self._files else -1
 
     @property
     def end_timestamp_of_full_ms(self) -> int:
         """Store time of the last record of the newest full file, 0 if none is full.
 
-        What it is before a `flush` may go into the checkpoint after it.
+        The value before a `flush` may go into the checkpoint after it.
         """
         return max((file.end_timestamp_ms for file in self._files if file.is_full), default=0)
 
@@ -96,11 +96,11 @@ class IndexService:
         physical_offsets: NDArray[np.int64],
         store_timestamps_ms: NDArray[np.int64],
     ) -> None:
-        """Enters the keys of a block, whose records lie at these offsets. Raises OSError.
+        """Enters the keys of a block of records at these physical offsets. Raises OSError.
 
-        Offsets and times are those of each row that `keys` speaks of. A key that is there already
-        is passed over: after an error, or a restart, the same call may be made again. RocketMQ
-        enters the keys of the last record twice then.
+        Offsets and times have one item for each row in `keys`. Known keys are skipped, so the same
+        call may be repeated after an error or a restart. RocketMQ then enters the keys of the last
+        record twice.
         """
         offsets = physical_offsets[keys.row]
         begin = self._known(offsets)
@@ -111,12 +111,12 @@ class IndexService:
             hashes, offsets, times = hashes[entered:], offsets[entered:], times[entered:]
 
     def _known(self, offsets: NDArray[np.int64]) -> int:
-        """How many of these keys, which ascend by their records, are in the index."""
+        """Returns the number of these keys, ascending by record, that are in the index."""
         end = self.physical_end
         known = int(np.searchsorted(offsets, end))
         if known == len(offsets) or offsets[known] > end:
             return known
-        # The last record is known, but a crash may have come between its keys.
+        # The last record is known, but a crash may have separated its keys.
         for file in reversed(self._files):
             trailing = file.trailing(end)
             known += trailing
@@ -129,14 +129,14 @@ class IndexService:
         if previous is not None and not previous.is_full:
             return previous
         if previous is not None and previous.new_folders:
-            # At most the last file is one that a power cut could take.
+            # So a power cut can remove the last file at most.
             self._flush(previous)
         file = IndexFile.create(self._folder / self._new_name(), self._format, previous)
         self._files.append(file)
         return file
 
     def _new_name(self) -> str:
-        """Returns the time now, or one more than the last name where that would not be newer."""
+        """Returns the current time, or the last name plus one if the time would not be newer."""
         now_ms = self._clock.now_ms()
         local = datetime.fromtimestamp(now_ms // 1000, tz=timezone.utc).astimezone()
         name = int(f"{local:%Y%m%d%H%M%S}{now_ms % 1000:03d}")
@@ -147,12 +147,12 @@ class IndexService:
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> NDArray[np.int64]:
-        """Offsets, ascending, of the newest `count_max` records with this key (7.5).
+        """Returns the ascending offsets of the newest `count_max` records with this key.
 
-        Other keys may have the same hash: the caller compares the key. Times are compared by the
-        second, from the start of a file; so a record may be missed by less than one. Where they
-        fell within a file, they are for the caller to compare, too.
-        Raises OSError behind a failed flush.
+        Other keys may have the same hash: the caller compares the key. Times are compared in
+        seconds from the start of a file. So a record may be missed by less than a second. If times
+        fell within a file, the caller compares them too. Raises OSError after a failed flush. See
+        docs/design/storage.md section 7.5.
         """
         if self._flush_error is not None:
             raise self._flush_error
@@ -160,7 +160,7 @@ class IndexService:
         found: list[int] = []
         for file in reversed(self._files):
             if file.end_timestamp_ms < file.begin_timestamp_ms:
-                # It began when the clock was ahead: its entries have no times.
+                # The clock was ahead when the file was created: its entries have no times.
                 found += file.select(key_hash, 0, NO_END_MS, count_max - len(found))
             elif file.overlaps(begin_ms, end_ms):
                 found += file.select(key_hash, begin_ms, end_ms, count_max - len(found))
@@ -169,10 +169,10 @@ class IndexService:
         return np.sort(np.array(found, np.int64))
 
     def truncate(self, physical_end: int, store_time_of: StoreTimeOf | None = None) -> None:
-        """Keeps the entries of records below `physical_end`, and mend what a crash left.
+        """Keeps the entries of records below `physical_end` and repairs damage of a crash.
 
-        What stays is as if nothing else had ever been entered; see `IndexFile.truncate` for
-        `store_time_of`. Raises OSError; may then be called again.
+        The result is as if only the kept entries had ever been entered. See `IndexFile.truncate`
+        for `store_time_of`. Raises OSError; may then be called again.
         """
         while self._files and not self._files[-1].has_entry_below(physical_end):
             self._files[-1].remove()
@@ -181,14 +181,17 @@ class IndexService:
             self._files[-1].truncate(physical_end, store_time_of)
 
     def reset(self) -> None:
-        """Removes all durable, also those that `load` has refused."""
+        """Removes all index files, including files that `load` has refused."""
         while self._files:
             self._files.pop().remove()
         for path in filter(_is_of_index, self._folder.glob("*")):
             durable.remove_file(path)
 
     def expired(self, min_physical_offset: int) -> list[Path]:
-        """Returns the files whose records are all gone from the log, but never the last (7.6)."""
+        """Returns the files that only have removed records, without the last file.
+
+        See docs/design/storage.md section 7.6.
+        """
         paths = []
         for file in self._files[:-1]:
             if file.end_offset >= min_physical_offset:
@@ -197,14 +200,14 @@ class IndexService:
         return paths
 
     def drop_first(self, count: int) -> None:
-        """Forgets the oldest files, which have been removed."""
+        """Drops the oldest files after they have been removed."""
         for _ in range(count):
             self._files.pop(0).close()
 
     def prefixes(self, physical_end: int) -> dict[str, FilePrefix]:
-        """What each file holds of records below `physical_end`, as bytes and their CRC-32.
+        """Returns the length and CRC-32 of each file's entries of records below `physical_end`.
 
-        Under `<name>` its entries; under `<name>/head` header and slots, if those are all there is.
+        `<name>` has the entries; `<name>/head` has header and slots, if there are no later entries.
         """
         prefixes = {}
         for file in list(self._files):
@@ -215,10 +218,10 @@ class IndexService:
         return prefixes
 
     def has_prefixes(self, prefixes: Mapping[str, FilePrefix], physical_end: int) -> bool:
-        """True if the files are as they were when `prefixes` was taken, but for later entries."""
+        """True if the files are as they were when `prefixes` was taken, except later entries."""
         found = self.prefixes(physical_end)
         names = {name for name in found if not name.endswith(HEAD)}
-        # A head is compared where neither side has later entries: those change it.
+        # A head is compared only if neither side has later entries, which change it.
         names |= {name for name in found if name in prefixes}
         known = {name for name in prefixes if not name.endswith(HEAD)}
         return known <= names and all(found[name] == prefixes.get(name) for name in names)
@@ -226,7 +229,7 @@ class IndexService:
     def flush(self) -> None:
         """Makes everything entered so far durable. Blocks; call it from a thread. Raises OSError.
 
-        After a failed flush it raises the same again.
+        After a failed flush it raises the same error again.
         """
         if self._flush_error is not None:
             raise self._flush_error
@@ -236,7 +239,7 @@ class IndexService:
 
     @property
     def is_lost(self) -> bool:
-        """True if a flush has failed: what was entered may go."""
+        """True if a flush has failed: entries may be lost."""
         return self._flush_error is not None
 
     def _flush(self, file: IndexFile) -> None:
@@ -257,5 +260,5 @@ class IndexService:
 
 
 def _is_of_index(path: Path) -> bool:
-    """True if this is a file by the name of one of the index."""
+    """True if this is a file with the name of an index file."""
     return path.is_file() and path.name.isdecimal() and len(path.name) == NAME_DIGITS

@@ -1,1 +1,1 @@
-"""The commit log: bytes in the order of their arrival, their checksums and their flush."""
+"""The commit log: bytes in arrival order, their checksums and their flush."""

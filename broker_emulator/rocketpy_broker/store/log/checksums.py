@@ -1,21 +1,21 @@
 """Checksums of whole records, in files beside the commit log.
 
-Maps: physical offset to (size, CRC-32 of every byte of the record as it lies in the log). For each
-segment of the log there is one sparse file `rocketpy/checksums/<20 digits>` of entries of 16 bytes:
+Maps: physical offset to (size, CRC-32 of every byte of the record in the log). Each log segment has
+one sparse file `rocketpy/checksums/<20 digits>` of 16-byte entries:
 
     +----------------+-----------+-----------+-----------+
     | position  int32| size int32| crc  int32| check int32|    big-endian
     +----------------+-----------+-----------+-----------+
 
-`position` counts from the segment's begin. `check` is a mix of the other three, so that a flipped
-bit in an entry is not taken for one in the record. Searched: by binary search, since entries are in
-order of position. An entry is written behind its record and flushed with it. So after a crash a
-record above the flushed mark that has none is torn, and one below it has lost it and is checked as
-RocketMQ would. Records of another broker have none until recovery has read them. Used by the
-commit log.
+`position` counts from the segment's start. `check` is a mix of the other three fields: it separates
+a flipped bit in the entry from one in the record. Searched: by binary search, since entries are
+ordered by position. An entry is written after its record and flushed with it. After a crash, a
+record above the flushed mark without an entry is torn. A record below the mark without an entry has
+lost it; RocketMQ's own check applies. Records of another broker have no entries until recovery has
+read them. Used by the commit log.
 
-RocketMQ's own check covers the body only, and its optional property makes each record longer and
-shows to consumers. See docs/decisions.md.
+RocketMQ's own check covers the body only. Its optional property makes each record longer and is
+visible to consumers. See docs/decisions.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Sizes = NDArray[np.int32]
 
 
 def record_crcs(data: NDArray[np.uint8], starts: Positions, sizes: Sizes) -> NDArray[np.int32]:
-    """CRC-32, without its top bit, of each record of `data`."""
+    """Returns the CRC-32, without its top bit, of each record of `data`."""
     return body_crcs(data, starts, starts + sizes)
 
 
@@ -70,7 +70,7 @@ def _checks(
 
 
 def is_sound(entries: Entries) -> NDArray[np.bool_]:
-    """Which entries are whole."""
+    """Returns a mask of the entries that are intact."""
     sound: NDArray[np.bool_] = entries["check"] == _checks(
         entries["position"], entries["size"], entries["crc"]
     )
@@ -100,7 +100,7 @@ class SegmentChecksums:
         else:
             first_bytes = min(ALLOCATION_BYTES, size_bytes)
             descriptor = durable.create_allocated(path, size_bytes, first_bytes)
-        # What a flush of the log flushes, too.
+        # A flush of the log flushes this file too.
         self.file = Segment(path, base, size_bytes, descriptor)
         self._entries = np.frombuffer(self.file.view, ENTRY)
         self._prefix = FilePrefix(0, 0)
@@ -108,7 +108,7 @@ class SegmentChecksums:
         self._allocated_bytes = self.count * ENTRY_BYTES
 
     def _count(self) -> int:
-        """Entries up to the last that is not empty, looked for in big strides."""
+        """Returns the number of entries up to the last that is not empty, searched in strides."""
         stride = ALLOCATION_BYTES // ENTRY_BYTES
         begin = 0
         while begin + stride < len(self._entries) and self._entries["size"][begin + stride] != 0:
@@ -117,7 +117,7 @@ class SegmentChecksums:
         return begin + (int(used[-1]) + 1 if len(used) else 0)
 
     def reserve(self, count: int) -> None:
-        """See that `count` more entries have their blocks. Raises OSError when the disk is full."""
+        """Allocates disk blocks for `count` more entries. Raises OSError when the disk is full."""
         needed = (self.count + count) * ENTRY_BYTES
         if needed > self._allocated_bytes:
             steps = -(-needed // ALLOCATION_BYTES)
@@ -125,14 +125,14 @@ class SegmentChecksums:
             self._allocated_bytes = steps * ALLOCATION_BYTES
 
     def append(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
-        """Adds entries of records behind those that are there. Raises OSError."""
+        """Adds entries of records after the known ones. Raises OSError."""
         entries = _entries_of(positions, sizes, crcs)
         self.reserve(len(entries))
         self.file.write(self.count * ENTRY_BYTES, entries.view(np.uint8).data)
         self.count += len(entries)
 
     def insert(self, positions: Positions, sizes: Sizes, crcs: NDArray[np.int32]) -> None:
-        """Adds entries of adjacent records, in place of what is known of them. Raises OSError."""
+        """Adds entries of adjacent records; replaces known ones. Raises OSError."""
         later = self.entries_from(int(positions[-1] + sizes[-1])).copy()
         later = later[is_sound(later)]
         self.truncate(int(positions[0]))
@@ -140,7 +140,7 @@ class SegmentChecksums:
         self.append(later["position"], later["size"], later["crc"])
 
     def replace(self, position: int, size: int, crc: int) -> None:
-        """Changes the entry of one record, or add it. Raises OSError."""
+        """Changes the entry of one record, or adds it. Raises OSError."""
         place = self._place(position)
         positions, sizes = np.array([position], np.int64), np.array([size], np.int32)
         entry = _entries_of(positions, sizes, np.array([crc], np.int32))
@@ -152,13 +152,13 @@ class SegmentChecksums:
             self.insert(positions, sizes, np.array([crc], np.int32))
 
     def entries_from(self, position: int) -> Entries:
-        """Returns the entries of records at or behind `position` of the segment."""
+        """Returns the entries of records at or after `position` of the segment."""
         return self._entries[self._place(position) : self.count]
 
     def _place(self, position: int) -> int:
-        """Number of the first entry of a record at or behind `position` of the segment.
+        """Returns the number of the first entry at or after `position` of the segment.
 
-        One entry after the other is looked at: numpy would copy the whole column first.
+        Reads one entry at a time: numpy would copy the whole column first.
         """
         return bisect_left(range(self.count), position, key=self._position_of)
 
@@ -167,7 +167,7 @@ class SegmentChecksums:
         return position
 
     def lookup(self, positions: Positions) -> Entries:
-        """Returns an entry for each of ascending positions; one that is not sound where none is known."""
+        """Returns an entry for each of ascending positions; an unsound one if none is known."""
         if len(positions) == 0:
             return np.zeros(0, ENTRY)
         between = self._entries[
@@ -181,10 +181,10 @@ class SegmentChecksums:
         return found
 
     def prefix(self, position: int) -> FilePrefix:
-        """Returns the bytes with entries of records before `position` of the segment, and their CRC-32.
+        """Returns the length and CRC-32 of the entries of records before `position`.
 
-        Any thread may ask, while entries are added behind them. What was found last is kept, since
-        the file of a full segment does not change any more.
+        Any thread may call it while entries are appended. The last result is cached, since the file
+        of a full segment does not change any more.
         """
         length = self._place(position) * ENTRY_BYTES
         if length != self._prefix.length:
@@ -192,14 +192,14 @@ class SegmentChecksums:
         return self._prefix
 
     def has_prefix(self, prefix: FilePrefix) -> bool:
-        """True if the file still begins like that, and what follows is in order."""
+        """True if the file still has this prefix."""
         length = min(prefix.length, self.file.size_bytes)
         return FilePrefix(length, body_crc(self.file.view[:length])) == prefix
 
     def drop_unsound(self) -> bool:
-        """Forgets entries that are not whole, or out of order; return whether there were any.
+        """Drops entries that are damaged or out of order; returns True if there were any.
 
-        A crash leaves holes where a page did not get to the disk; searching needs an order.
+        A crash leaves holes where a page did not reach the disk; a search needs ordered entries.
         """
         known = self._entries[: self.count]
         good = np.flatnonzero(is_sound(known))
@@ -217,7 +217,7 @@ class SegmentChecksums:
         return True
 
     def truncate(self, position: int) -> None:
-        """Forgets the entries at or behind `position` of the segment. Raises OSError."""
+        """Drops the entries at or after `position` of the segment. Raises OSError."""
         self._cut(self._place(position))
 
     def _cut(self, count: int) -> None:
@@ -226,7 +226,7 @@ class SegmentChecksums:
         self.count = count
 
     def write_again(self, position: int) -> None:
-        """Writes the entries of records from `position` of the segment on once more, for a flush.
+        """Writes the entries from `position` of the segment on again, for a flush.
 
         Raises OSError.
         """
@@ -247,13 +247,13 @@ class SegmentChecksums:
 
 
 def checksums_file_bytes(segment_bytes: int) -> int:
-    """Room for an entry of each of the smallest records that fit a segment."""
+    """Returns the file size for one entry of each of the smallest records in a segment."""
     entries = segment_bytes // FIXED_BYTES + 1
     return -(-entries * ENTRY_BYTES // PAGE_BYTES) * PAGE_BYTES
 
 
 class Checksums:
-    """The entries of all segments; a segment's file is made ahead, or with its first entry."""
+    """The entries of all segments; a file is created ahead, or with its first entry."""
 
     def __init__(self, folder: Path, segment_bytes: int) -> None:
         self._folder = folder
@@ -263,9 +263,10 @@ class Checksums:
         self._ahead: SegmentChecksums | None = None
 
     def load(self) -> None:
-        """Opens what is there. A file that cannot be one of ours is left, or rebuilt and warned of.
+        """Opens the existing files. Raises OSError.
 
-        Raises OSError.
+        A file of the wrong size is removed and rebuilt; a file with another name is kept. Both are
+        logged.
         """
         durable.make_folder(self._folder)
         durable.unfinished_path(self._folder).unlink(missing_ok=True)
@@ -280,11 +281,11 @@ class Checksums:
                 self._segments[segment.base] = segment
 
     def add(self, segment: SegmentChecksums) -> None:
-        """Takes in a file that was opened by itself."""
+        """Adds a file that was opened separately."""
         self._segments[segment.base] = segment
 
     def of(self, segment: Segment) -> SegmentChecksums:
-        """Returns the entries of `segment`, made if there are none. Raises OSError."""
+        """Returns the entries of `segment`, created if there are none. Raises OSError."""
         found = self._segments.get(segment.base)
         if found is None:
             with self._making:
@@ -300,13 +301,13 @@ class Checksums:
         return SegmentChecksums(path, base, self._segment_bytes)
 
     def make_ahead(self, base: int) -> None:
-        """Makes the file of the segment that comes next. Blocks. Any thread. Raises OSError."""
+        """Creates the file of the next segment. Blocks. Any thread. Raises OSError."""
         with self._making:
             if self._ahead is None and base not in self._segments:
                 self._ahead = self._made(base)
 
     def drop_ahead(self) -> None:
-        """Removes the file that was made ahead, as a clean stop does."""
+        """Removes the file that was created ahead, as a clean stop does."""
         with self._making:
             if self._ahead is not None:
                 self._ahead.remove()
@@ -321,7 +322,7 @@ class Checksums:
         return [segment for base, segment in sorted(self._segments.items()) if base < end]
 
     def verify_against(self, prefixes: Mapping[str, FilePrefix]) -> list[Path]:
-        """Which files are not as `prefixes` says. Entries that cannot be searched are dropped.
+        """Returns the files that differ from `prefixes`; drops entries that cannot be searched.
 
         Raises OSError.
         """
@@ -339,7 +340,7 @@ class Checksums:
         return doubted
 
     def truncate(self, end: int) -> None:
-        """Forgets every record at or behind physical offset `end`."""
+        """Drops the entries of every record at or after physical offset `end`."""
         for base in [base for base in self._segments if base >= end]:
             self._segments.pop(base).remove()
         for base, segment in self._segments.items():
@@ -347,7 +348,7 @@ class Checksums:
                 segment.truncate(end - base)
 
     def drop_below(self, begin: int) -> None:
-        """Forgets segments below physical offset `begin`, whose files have been removed."""
+        """Closes segments below physical offset `begin`, since their files have been removed."""
         for base in [base for base in self._segments if base < begin]:
             self._segments.pop(base).close()
 

@@ -1,14 +1,14 @@
-"""The commit log: every record of every topic, in order of arrival.
+"""The commit log: every record of every topic, in arrival order.
 
-Maps: physical offset to record. Entry: a record of docs/design/storage.md section 2, of any size; none
-crosses a segment's end, and a blank record fills what is left of a segment. Searched: by
-physical offset only. Checksummed: each record's body by its CRC, and the whole of it by an entry in
-`checksums`. After a crash the bytes behind the last whole record are garbage of an append that was
-never acknowledged; recovery cuts them. Written by `MessageStore` alone, one block at a time; read
-by anybody.
+Maps: physical offset to record. Entry: a record of docs/design/storage.md section 2, of any size.
+No record crosses a segment's end; a blank record fills the rest of a segment. Searched: by physical
+offset only. Checksummed: each record's body by its CRC, the whole record by an entry in
+`checksums`. After a crash the bytes after the last whole record belong to an append that was never
+acknowledged; recovery cuts them. Written by `MessageStore` alone, one block at a time; any thread
+may read.
 
-A block is written by one positional write, after its segment has been allocated. The end moves
-only after the write has succeeded, so a failed append is simply written over by the next one.
+One positional write writes a block, after its segment has been allocated. The end moves only after
+the write has succeeded, so the next append overwrites a failed one.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from rocketpy_proto.record import (
     encode_blank,
 )
 
-# Copied at once where bytes are written again.
+# Bytes copied in one step when bytes are written again.
 REWRITE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Which of n records have a checksum, and which of those differ from it (n bool each)."""
+    """Masks of n records: checksum known, and record different from it (n bool each)."""
 
     known: NDArray[np.bool_]
     damaged: NDArray[np.bool_]
 
 
 class CommitLog:
-    """The log. `end` is the physical offset that the next record gets, unless it has to roll.
+    """The log; `end` is the physical offset of the next record, unless it has to roll.
 
-    `flushed` is the offset below which everything is durable.
+    Everything below offset `flushed` is durable.
     """
 
     def __init__(self, folder: Path, checksums_folder: Path, segment_bytes: int) -> None:
@@ -57,14 +57,14 @@ class CommitLog:
         self.flushed = 0
 
     def load(self) -> None:
-        """Opens the segments; recovery then says where the log ends. Raises StoreDirectoryError."""
+        """Opens the segments; recovery then sets the log's end. Raises StoreDirectoryError."""
         self.files.load()
         self.checksums.load()
         self.end = self.flushed = self.files.begin
 
     @property
     def begin(self) -> int:
-        """Physical offset of the first byte that is still there."""
+        """Physical offset of the first byte that still exists."""
         return self.files.begin
 
     @property
@@ -73,18 +73,18 @@ class CommitLog:
         return self.files.end - self.end <= self.files.segment_bytes // 2
 
     def preallocate(self) -> None:
-        """Makes the next segment ready, with its checksums. Blocks. Any thread. Raises OSError."""
+        """Creates the next segment and its checksums. Blocks. Any thread. Raises OSError."""
         if self.files.segments:
             self.files.preallocate()
             self.checksums.make_ahead(self.files.end)
 
     def drop_ahead(self) -> None:
-        """Removes what was made ready, as a clean stop does."""
+        """Removes the segment and checksums that were created ahead, as a clean stop does."""
         self.files.drop_ahead()
         self.checksums.drop_ahead()
 
     def prepare(self, length: int, count: int) -> int:
-        """Physical offset for `count` records of `length` bytes; rolls to a new segment if needed.
+        """Returns the physical offset for `count` records of `length` bytes; rolls if needed.
 
         Raises RecordIllegalError for a block that fits no segment, OSError when the disk is full.
         """
@@ -108,7 +108,10 @@ class CommitLog:
         return self.end
 
     def _grown(self, end: int) -> Segment:
-        """Returns the segment from `end` on. A disk may have room for a block, and none for a segment."""
+        """Returns the segment that holds `end`, created if needed. Raises OSError.
+
+        A disk may have space for a block but not for a segment; the error of a full disk says so.
+        """
         try:
             return self.files.grow(end)
         except OSError as error:
@@ -120,23 +123,23 @@ class CommitLog:
             raise OSError(error.errno, reason) from error
 
     def append(self, block: RecordBlock) -> None:
-        """Writes `block` at the end, which `prepare` has made ready. Raises OSError, as `write`."""
+        """Writes `block` at the end that `prepare` has allocated. Raises OSError, as `write`."""
         self.write(block, self.last_segment())
         self.advance(block)
 
     def last_segment(self) -> Segment:
-        """Where the next block is written, once `prepare` has made it ready."""
+        """Returns the segment of the next block, after `prepare`."""
         segment = self.files.find(self.end)
         assert segment is not None
         return segment
 
     def write(self, block: RecordBlock, segment: Segment) -> None:
-        """Writes `block` behind the end, which stays and lies in `segment`. Blocks. Raises OSError.
+        """Writes `block` at the log's end, in `segment`; the end stays. Blocks. Raises OSError.
 
-        Any thread may call it, while nothing else writes; older segments may go meanwhile.
+        Any thread may call it while nothing else writes; older segments may be removed meanwhile.
 
-        A write that fails half way leaves no record behind: all of the block is blanked out, so
-        that neither a restart nor what is appended next can bring a record of it back.
+        A write that fails half way leaves no record: the whole block is blanked out. So neither a
+        restart nor a later append can restore a record of it.
         """
         position = self.end - segment.base
         crcs = record_crcs(block.data, block.positions, block.sizes)
@@ -148,13 +151,13 @@ class CommitLog:
             raise
 
     def advance(self, block: RecordBlock) -> None:
-        """Let the log end behind `block`, which is written."""
+        """Moves the log's end past `block`, which is written."""
         self.end += len(block.data)
 
     def compare(
         self, segment: Segment, positions: NDArray[np.int64], sizes: NDArray[np.int32]
     ) -> Comparison:
-        """Holds some records of `segment`, at ascending positions, against their checksums."""
+        """Compares records of `segment`, at ascending positions, with their checksums."""
         checksums = self.checksums.find(segment)
         if checksums is None:
             none = np.zeros(len(positions), np.bool_)
@@ -166,7 +169,7 @@ class CommitLog:
         return Comparison(known, known & wrong)
 
     def store_timestamp_ms_at(self, offset: int) -> int:
-        """Stores timestamp of the record at physical offset `offset`; 0 where there is none."""
+        """Returns the store timestamp of the record at `offset`; 0 if there is none."""
         segment = self.files.find(offset)
         if segment is None:
             return 0
@@ -176,14 +179,14 @@ class CommitLog:
             return 0
 
     def unflushed_segments(self) -> list[Segment]:
-        """Returns the segments with bytes that may not be durable yet, and their checksums' files."""
+        """Returns the segments that may hold unflushed bytes, and their checksum files."""
         segments = self.files.dirty_segments(self.flushed, self.end)
         return segments + [self.checksums.of(segment).file for segment in segments]
 
     def truncate(self, end: int) -> None:
-        """Let the log end at `end`: nothing that could pass for a record stays behind it.
+        """Ends the log at `end`; clears all later bytes, so that no record is found there.
 
-        The first segment stays in any case: its name alone says where the log begins.
+        The first segment is always kept: only its name records where the log begins.
         """
         self.files.remove_from(max(end, self.begin + 1))
         segment = self.files.find(end)
@@ -193,10 +196,10 @@ class CommitLog:
         self.end = end
 
     def make_durable(self, begin: int) -> None:
-        """Writes again what lies from `begin` on, and flush everything. Raises OSError.
+        """Writes the bytes from `begin` on again and flushes every segment. Raises OSError.
 
-        After a failed flush the system takes pages for clean that never reached the disk; a flush
-        without a new write would then report a success that is none.
+        After a failed flush the system marks pages as clean that never reached the disk. A flush
+        without a new write would then report a false success.
         """
         for segment in self.files.segments:
             position = max(begin - segment.base, 0)
@@ -210,7 +213,7 @@ class CommitLog:
         self.flushed = self.end
 
     def complete_checksums(self, offset: int, block: RecordBlock) -> None:
-        """Gives each record of `block`, which lies at `offset`, the checksum that it lacks."""
+        """Adds the missing checksums of the records of `block`, which is at `offset`."""
         segment = self.files.find(offset)
         assert segment is not None
         positions = block.positions + (offset - segment.base)
@@ -226,7 +229,7 @@ class CommitLog:
         return [segment.path] if checksums is None else [segment.path, checksums.path]
 
     def drop_first(self) -> None:
-        """Forgets the oldest segment, whose files have been removed."""
+        """Drops the oldest segment after its files have been removed."""
         self.files.drop_first()
         self.checksums.drop_below(self.begin)
 

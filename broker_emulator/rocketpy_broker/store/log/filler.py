@@ -1,16 +1,17 @@
-"""Fillers: well-formed records in place of damaged bytes, where RocketMQ's log would end.
+"""Fillers: well-formed records in place of damaged bytes.
 
 RocketMQ takes a bad record for the end of its log and cuts what follows. A filler has the size of
-what it replaces, a body of zeros, a flag of ours, and a store host that no broker has. Where the
-queue offset of the damaged record is known, the filler has it too, and keeps its unit: a blank
-unit would make RocketMQ pass over the rest of a segment, and a missing one move all later ones.
-So RocketMQ's consumers get an empty message there; ours get none. Elsewhere it has the type of a
-rolled back message, which has neither unit nor index entry. What reaches to a segment's end becomes
-a blank record.
+the bytes it replaces and a body of zeros. Its flag is ours, and its store host is one that no
+broker has. If the queue offset of the damaged record is known, the filler has it too and keeps its
+unit. A blank unit would make RocketMQ skip the rest of a segment; a missing one would move all
+later ones. So RocketMQ's consumers get an empty message there; ours get none. If the queue offset
+is unknown, the filler has the type of a rolled back message: no unit and no index entry. Damage
+that reaches a segment's end becomes a blank record.
 
-Written after a copy of the damaged bytes is in quarantine, record first and checksum second: a
-crash in between leaves damage, which the next recovery fills again.
-Source: CommitLog#checkMessageAndReturnSize, docs/design/storage.md sections 2.2, 2.6, 6.1, 6.2 and 6.6.
+A filler is written after a copy of the damaged bytes is in quarantine, record first and checksum
+second. A crash in between leaves damage, which the next recovery fills again.
+Source: CommitLog#checkMessageAndReturnSize, docs/design/storage.md sections 2.2, 2.6, 6.1, 6.2 and
+6.6.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from rocketpy_proto.record.hosts import UNKNOWN_HOST
 from rocketpy_proto.record.layout import FIXED_BYTES
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_ROLLBACK
 
-# No larger than a record of RocketMQ may be.
+# Not larger than RocketMQ allows a record to be.
 FILLER_BYTES_MAX = 4 << 20
 FLAG_OFFSET = 16
 FILLER_FLAG = int.from_bytes(b"RKPY", "big")
@@ -45,7 +46,7 @@ FILLER_FLAG = int.from_bytes(b"RKPY", "big")
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """A record that nobody can read any more, as far as it tells its place in a queue."""
+    """A record that cannot be read any more, with the place in a queue that it names."""
 
     queue: QueueKey
     queue_offset: int
@@ -54,18 +55,18 @@ class Lost:
 
     @classmethod
     def of(cls, record: Record, physical_offset: int, size: int) -> Lost:
-        """What is left of `record`."""
+        """Returns the place of `record`."""
         key = QueueKey(record.topic, record.queue_id)
         return cls(key, record.queue_offset, physical_offset, size)
 
 
 def is_filler(record: Record) -> bool:
-    """True if the record stands for damaged bytes. A client sets its flag, but not its host."""
+    """True if the record replaces damaged bytes. A client sets its flag, but not its host."""
     return record.flag == FILLER_FLAG and record.store_host == UNKNOWN_HOST
 
 
 def fillers_among(header: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which of the records with these headers are fillers."""
+    """Returns a mask of the fillers among the records with these headers."""
     found: NDArray[np.bool_] = header["flag"] == FILLER_FLAG
     if found.any():
         hosts = header["store_host"]
@@ -75,16 +76,16 @@ def fillers_among(header: NDArray[np.void]) -> NDArray[np.bool_]:
 
 
 def fillers_of(block: RecordBlock) -> Iterator[Lost]:
-    """What the fillers among these records stand for."""
+    """Yields the lost record of each filler in the block."""
     for row in np.flatnonzero(fillers_among(block.header)).tolist():
         record = decode_record(block.data.data, int(block.positions[row])).record
         yield Lost.of(record, record.physical_offset, int(block.sizes[row]))
 
 
 def fill(log: CommitLog, damage: Damage, store_timestamp_ms: int, known: Record | None) -> bool:
-    """Puts fillers in place of `damage`; False where they have no room. Raises OSError.
+    """Writes fillers over `damage`; returns False if they do not fit. Raises OSError.
 
-    `known` is the damaged record, where its place in its queue is known.
+    `known` is the damaged record, if its place in its queue is known.
     """
     segment = log.files.find(damage.offset)
     assert segment is not None
@@ -100,7 +101,7 @@ def fill(log: CommitLog, damage: Damage, store_timestamp_ms: int, known: Record 
     if left < FIXED_BYTES:
         return False
     while left > 0:
-        # What stays has room for one more.
+        # The remaining bytes hold at least one more filler.
         size = left if left <= FILLER_BYTES_MAX else FILLER_BYTES_MAX - FIXED_BYTES
         data = _encoded(known, size, segment.base + position, store_timestamp_ms)
         segment.write(position, memoryview(data))
@@ -112,7 +113,7 @@ def fill(log: CommitLog, damage: Damage, store_timestamp_ms: int, known: Record 
 def has_filler(log: CommitLog, damage: Damage) -> bool:
     """True if a crash has left a filler there, but not its checksum."""
     view = log.files.view(damage.offset, damage.length)
-    # Most have none, and there may be very many.
+    # A quick test first: damaged places may be very many, and most have no filler.
     if view[FLAG_OFFSET : FLAG_OFFSET + 4] != FILLER_FLAG.to_bytes(4, "big"):
         return False
     try:

@@ -1,7 +1,7 @@
-"""Flushing: making the log and its queues durable, off the event loop.
+"""Flushes of the log and its queues, off the event loop.
 
-A `FlushPlan` is taken on the store's thread, run on another, and handed back. What a crash loses
-is what was appended after the last plan that was handed back; with SYNC_FLUSH none of that has
+A `FlushPlan` is created on the store's thread, run on another thread, and handed back. A crash
+loses records appended after the last plan that was handed back. With SYNC_FLUSH none of them has
 been acknowledged.
 Source: docs/design/storage.md section 9.1.
 """
@@ -18,8 +18,8 @@ from rocketpy_broker.store.log.segment import Segment
 class FlushPlan:
     """The segments to flush so that everything below `end` becomes durable.
 
-    `store_timestamp_ms` is that of the last record below `end`. `check` raises OSError where the
-    store's directory is not held any more.
+    `store_timestamp_ms` is that of the last record below `end`. `check` raises OSError if the
+    broker no longer holds the store's directory.
     """
 
     segments: list[Segment]
@@ -28,9 +28,9 @@ class FlushPlan:
     check: Callable[[], None]
 
     def run(self) -> None:
-        """Block until the data is on disk. Raises OSError; then nothing counts as flushed."""
+        """Waits until the data is on disk. Raises OSError; then nothing counts as flushed."""
         self.check()
         for segment in self.segments:
             segment.flush()
-        # Another broker may have come meanwhile, and written over what was flushed.
+        # Meanwhile another broker may have overwritten the flushed bytes.
         self.check()

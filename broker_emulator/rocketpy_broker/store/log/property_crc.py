@@ -1,7 +1,7 @@
-"""RocketMQ's CRC of a whole record, kept at the end of its properties where a broker is set so.
+"""RocketMQ's optional CRC of a record, at its properties' end.
 
-The last 20 bytes of such a record are `__CRC32#`, 0x01, ten digits and 0x02. The digits, the least
-significant one first, are the CRC-32 without its top bit of everything before. Holds no state.
+The last 20 bytes of such a record are `__CRC32#`, 0x01, ten digits and 0x02. The digits, least
+significant first, are the CRC-32, without its top bit, of all bytes before them.
 Source: MessageDecoder#createCrc32, docs/design/storage.md section 2.4.
 """
 
@@ -19,7 +19,7 @@ _POWERS = 10 ** np.arange(10, dtype=np.int64)
 
 
 def wrong_property_crcs(block: RecordBlock) -> NDArray[np.bool_]:
-    """Which records say a CRC of theirs that they do not have."""
+    """Returns a mask of the records with a wrong CRC property."""
     wrong = np.zeros(len(block), np.bool_)
     ends = block.positions + block.sizes
     rows = np.flatnonzero(block.properties_length >= TAIL_BYTES)

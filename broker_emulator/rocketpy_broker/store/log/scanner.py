@@ -1,15 +1,16 @@
-"""Scanning the commit log: whole records, damaged ones, and where the log ends.
+"""Scans of the commit log: whole records, damage, and the log's end.
 
-Three kinds of bytes are told apart. *Whole* records have the right form, lie where they say they
-lie, and agree with their checksum, or with RocketMQ's own CRCs where none is known. *Damage* is
-what is not whole although it had been flushed: it is passed over, and what follows it is served.
-The *end* is the first thing that is not whole and had not been flushed: the torn tail of a crash,
-or where RocketMQ ended its log. A scan begins where it was asked to, or not at all.
+A scan distinguishes three kinds of bytes. *Whole* records have the right form and their own
+physical offset, and agree with their checksum. RocketMQ's own CRCs are used if no checksum is
+known. *Damage* is what had been flushed but is not whole: it is skipped, and the records after it
+are served. The *end* is the first place that is not whole and had not been flushed: the torn tail
+of a crash, or the end of RocketMQ's log. A scan starts exactly at the requested offset, or raises
+an error.
 
-Neighbouring damage is one. Reads only, so a crash has nothing to do with it. Used by recovery and
-by `rocketpy store check`.
-Source: CommitLog#checkMessageAndReturnSize, docs/design/storage.md sections 2.6 and 10; the three kinds
-are ours, RocketMQ ends its log at the first bad record.
+Adjacent damage is reported as one. A scan only reads, so a crash during it has no effect. Used by
+recovery and by `rocketpy store check`.
+Source: CommitLog#checkMessageAndReturnSize, docs/design/storage.md sections 2.6 and 10; the three
+kinds are ours, RocketMQ ends its log at the first bad record.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from rocketpy_proto.record.layout import FIXED_BYTES
 
 SCAN_BYTES_MAX = 16 << 20
 _SCAN_ROWS_MAX = 1 << 16
-# Records that are looked at behind a damaged one, and how that grows where they are alike.
+# Records checked after a damaged one, and the growth of that number while they are alike.
 _ROWS_BEHIND_DAMAGE, _ROWS_GROWTH = 16, 4
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _MAGIC_OFFSET = 4
@@ -51,7 +52,7 @@ _MAGICS = re.compile(
 
 
 class Checksummed(Enum):
-    """Which records have a checksum that is about what was written."""
+    """The records that have a checksum of the written bytes."""
 
     ALL = "all"
     NONE = "none"
@@ -59,10 +60,10 @@ class Checksummed(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What is known of the log beforehand.
+    """Knowledge about the log before the scan.
 
-    Everything below physical offset `flushed` has been on disk, and nobody has ended the log there.
-    Without checksums a record is whole as RocketMQ's own check says.
+    Everything below physical offset `flushed` has been on disk, and the log was not ended there.
+    Without checksums a record is whole if it passes RocketMQ's own check.
     """
 
     flushed: int
@@ -71,16 +72,16 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class LogSpan:
-    """Whole records that lie together from physical offset `offset` on."""
+    """Adjacent whole records from physical offset `offset` on."""
 
     offset: int
     block: RecordBlock
 
 
 class LogScanner:
-    """One scan. `end` is, after the last item, the physical offset where the log ends.
+    """One scan; after its last item, `end` is the physical offset of the log's end.
 
-    Records that begin within `bytes_max` of each other are given at once.
+    Yields records that begin within `bytes_max` of each other as one log span.
     """
 
     def __init__(self, log: CommitLog, trust: Trust, bytes_max: int = SCAN_BYTES_MAX) -> None:
@@ -91,10 +92,10 @@ class LogScanner:
         self.end = 0
 
     def scan(self, begin: int) -> Iterator[LogSpan | Damage]:
-        """What lies in the log from physical offset `begin` on, in order.
+        """Yields the log spans and damage from physical offset `begin` on, in order.
 
-        Raises LogOffsetError where the log does not hold `begin`, or what follows has been removed
-        during the scan: nothing is ever passed over.
+        Raises LogOffsetError if the log does not hold `begin`, or if later segments have been
+        removed during the scan: nothing is ever skipped.
         """
         files, self.end = self._log.files, begin
         while self.end != files.end:
@@ -106,7 +107,7 @@ class LogScanner:
                 return
 
     def _scan_segment(self, segment: Segment, position: int) -> Iterator[LogSpan | Damage]:
-        """Leaves `end` at the segment's end where the log goes on behind it."""
+        """Yields the items of one segment; sets `end` to the segment's end if the log continues."""
         damage: Damage | None = None
         end = segment.size_bytes
         while position < segment.size_bytes:
@@ -135,7 +136,7 @@ class LogScanner:
         self.end = segment.base + end
 
     def _sizes(self, segment: Segment, position: int) -> NDArray[np.int32]:
-        """Sizes of the next records, by their checksums' entries or else by walking them."""
+        """Returns the sizes of the next records, from their checksum entries or by walking them."""
         checksums = self._checksums(segment)
         if checksums is not None:
             entries = checksums.entries_from(position)[: self._rows]
@@ -157,7 +158,7 @@ class LogScanner:
     def _whole(
         self, segment: Segment, position: int, sizes: NDArray[np.int32]
     ) -> tuple[RecordBlock, str]:
-        """Returns the leading records that are whole, and what is wrong with the next one."""
+        """Returns the leading records that are whole, and the fault of the next one."""
         reason = "no record begins here"
         while True:
             view = segment.view[position : position + int(sizes.sum())]
@@ -173,7 +174,7 @@ class LogScanner:
             sizes = sizes[:index]
 
     def _first_bad(self, segment: Segment, position: int, block: RecordBlock) -> int | None:
-        """Index of the first record that is not the one that was written here."""
+        """Returns the index of the first record that differs from the one written here."""
         positions = block.positions + position
         bad = block.header["physical_offset"] != positions + segment.base
         known = np.zeros(len(block), np.bool_)
@@ -182,7 +183,7 @@ class LogScanner:
             known = compared.known
             bad |= compared.damaged
         if self._trust.checksums is Checksummed.ALL:
-            # A record gets to the disk together with its checksum, or it is torn.
+            # A record reaches the disk together with its checksum, or it is torn.
             bad |= ~known & (positions + segment.base >= self._trust.flushed)
         if bad.any():
             return int(np.argmax(bad))
@@ -193,19 +194,20 @@ class LogScanner:
         return None
 
     def _behind_damage(self, segment: Segment, position: int) -> int | None:
-        """Where to go on behind something that is not whole; None where the log ends before it."""
+        """Returns the next position after damage; None if the log ends before it."""
         offset = segment.base + position
         if offset < self._trust.flushed:
             stop = min(self._trust.flushed, segment.end) - segment.base
             found = self._next_record(segment, position, stop)
             return stop if found is None else found
         if self._trust.checksums is Checksummed.NONE:
-            # What passes RocketMQ's own check ends no log of it, though it is no record for us.
+            # RocketMQ does not end its log at bytes that pass its check, even if they are no record
+            # here.
             return _end_of_form(segment, position)
         return None
 
     def _next_record(self, segment: Segment, position: int, stop: int) -> int | None:
-        """Position of the first record, or blank one, that begins within (position, stop)."""
+        """Returns the position of the first record, or blank one, within (position, stop)."""
         checksums, position = self._checksums(segment), position + 1
         if checksums is not None:
             entries = checksums.entries_from(position)
@@ -221,9 +223,10 @@ class LogScanner:
     def _next_as_written(
         self, segment: Segment, entries: Entries, position: int
     ) -> tuple[int | None, int]:
-        """Position of the first record that agrees with its entry, None for none.
+        """Returns the position of the first record that agrees with its entry, or None.
 
-        And the position behind all records that do not agree with theirs, at least `position`.
+        Also returns the position after all records that differ from their entries, at least
+        `position`.
         """
         begin, count = 0, _ROWS_BEHIND_DAMAGE
         while begin < len(entries):
@@ -242,16 +245,16 @@ class LogScanner:
 
 
 def _joined(damage: Damage, following: Damage) -> Damage:
-    """Returns both as one; the first reason stays."""
+    """Returns both as one; keeps the first reason."""
     return replace(damage, length=damage.length + following.length)
 
 
 def walk(
     segment: Segment, position: int, bytes_max: int, rows_max: int = _SCAN_ROWS_MAX
 ) -> NDArray[np.int32]:
-    """Sizes of records found one behind the other, beginning within `bytes_max` bytes.
+    """Returns the sizes of consecutive records that begin within `bytes_max` bytes.
 
-    Costs 0.2 microseconds a record; needed only where no checksums tell the sizes.
+    Costs 0.2 microseconds a record; needed only without checksum entries.
     """
     sizes: list[int] = []
     view, limit, start = segment.view, segment.size_bytes, position
@@ -267,7 +270,7 @@ def walk(
 
 
 def is_blank(segment: Segment, position: int) -> bool:
-    """True if a blank record lies here and fills the rest of the segment, or has no room to."""
+    """True if a blank record fills the rest of the segment, or the rest is too small for one."""
     left = segment.size_bytes - position
     if left < _SIZE_AND_MAGIC.size:
         return True
@@ -276,7 +279,7 @@ def is_blank(segment: Segment, position: int) -> bool:
 
 
 def _end_of_form(segment: Segment, position: int) -> int | None:
-    """Position behind what is a record by RocketMQ's check, wherever it says that it lies."""
+    """Returns the position after a record that passes RocketMQ's check, at any physical offset."""
     try:
         return position + decode_record(segment.view, position).size
     except MalformedRecordError:
@@ -284,7 +287,7 @@ def _end_of_form(segment: Segment, position: int) -> int | None:
 
 
 def _record_at(segment: Segment, position: int) -> DecodedRecord | None:
-    """Returns the record that begins here and says so itself."""
+    """Returns the record that begins here and has this physical offset."""
     try:
         decoded = decode_record(segment.view, position)
     except MalformedRecordError:

@@ -1,12 +1,12 @@
 """One file of fixed size of the commit log.
 
 Maps: byte positions of a logical file, from `base` on, to this file. Entry size: none of its own.
-Searched: by position only. Checksummed: no, its owner knows how to check what lies in it. After a
-crash the file has its full size, since its blocks are allocated before the first write; which
-part of it is valid is found by the owner's recovery. Used by `SegmentQueue` only.
+Searched: by position only. Checksummed: no, the owner checks the contents. After a crash the file
+has its full size, since its blocks are allocated before the first write. The owner's recovery finds
+the valid part. Used by `SegmentQueue` only.
 
-Written by positional writes, read through a mapping: both go through the same page cache. The
-file is never truncated while mapped, so reading it cannot raise a signal.
+Written by positional writes, read through a mapping: both use the same page cache. The file is
+never truncated while mapped, so a read cannot raise a signal.
 Source of name and size: docs/design/storage.md section 1.
 """
 
@@ -39,7 +39,7 @@ class Segment:
         self._descriptor = descriptor
         self._is_closed = False
         self._flush_error: OSError | None = None
-        # The flush thread must not meet a descriptor that is closed, or somebody else's by now.
+        # The flush thread must not use a descriptor that is closed, or reused for another file.
         self._in_use = threading.Lock()
         self._mapping = mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)
         self.view = memoryview(self._mapping)
@@ -52,7 +52,7 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path, size_bytes: int) -> Segment:
-        """Opens an existing file. Raises StoreDirectoryError where name or size is wrong."""
+        """Opens an existing file. Raises StoreDirectoryError if its name or size is wrong."""
         if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
             raise StoreDirectoryError(
                 path, f"is not named by {NAME_DIGITS} digits", "move this file out of the store"
@@ -67,8 +67,8 @@ class Segment:
             )
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            # A file copied sparsely gets its blocks now, so that no later write can miss them. The
-            # call makes it look as if written just now, and cleaning goes by its age.
+            # A file copied sparsely gets its blocks now, so that later writes cannot miss them.
+            # posix_fallocate changes the modification time, which cleaning uses, so it is restored.
             if status.st_blocks * STAT_BLOCK_BYTES < size_bytes:
                 os.posix_fallocate(descriptor, 0, size_bytes)
                 os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
@@ -87,12 +87,12 @@ class Segment:
         durable.write_whole(self._descriptor, data, position)
 
     def allocate(self, end: int) -> None:
-        """See that the first `end` bytes have their blocks. Raises OSError on a full disk."""
+        """Allocates disk blocks for the first `end` bytes. Raises OSError on a full disk."""
         os.posix_fallocate(self._descriptor, 0, end)
 
     def used_end(self, position: int) -> int:
-        """Position behind the last byte from `position` on that is not zero; `position` if none."""
-        # Pages that the system fetches ahead would count as written from then on.
+        """Returns the position after the last nonzero byte from `position` on, or `position`."""
+        # Pages that the system reads ahead would count as written from then on.
         self._mapping.madvise(mmap.MADV_RANDOM)
         data = np.frombuffer(self.view, np.uint8)
         end = position
@@ -105,7 +105,7 @@ class Segment:
         return end
 
     def clear_from(self, position: int) -> int:
-        """Zero what is not zero behind `position`; return up to where something was."""
+        """Zeroes the nonzero bytes from `position` on; returns the position after the last one."""
         end = self.used_end(position)
         for start in range(position, end, ZERO_STRIDE_BYTES):
             self.write(start, ZEROS[: min(ZERO_STRIDE_BYTES, end - start)])
@@ -114,8 +114,8 @@ class Segment:
     def flush(self) -> None:
         """Makes every byte written so far durable. Blocks; call it from a thread. Raises OSError.
 
-        A segment that has been closed or removed meanwhile needs no flush. One whose flush has
-        failed is not flushed again: the system may have dropped what it could not write.
+        A segment that has been closed or removed meanwhile needs no flush. After a failed flush it
+        is not flushed again: the system may have dropped unwritten pages.
         """
         with self._in_use:
             if self._flush_error is not None:
@@ -129,7 +129,7 @@ class Segment:
                 raise
 
     def changed_ms(self) -> float:
-        """When the file was last written, wall time in ms. Raises OSError."""
+        """Returns the time of the last write, wall time in ms. Raises OSError."""
         return os.fstat(self._descriptor).st_mtime * 1000
 
     def close(self) -> None:
@@ -140,6 +140,6 @@ class Segment:
                 os.close(self._descriptor)
 
     def remove(self) -> None:
-        """Closes and delete the file."""
+        """Closes and deletes the file."""
         self.close()
         durable.remove_file(self.path)

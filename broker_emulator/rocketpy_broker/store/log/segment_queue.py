@@ -1,8 +1,8 @@
-"""An unbounded logical file made of segments of equal size, in one folder.
+"""An unbounded logical file of equal-size segments in one folder.
 
 Maps: logical byte positions to segments. Searched: by division, since all segments have one size
-and follow each other. Checksummed: no. After a crash there may be one segment too many at the
-end, allocated ahead and empty; the owner's recovery removes it. Used by the commit log.
+and follow each other. Checksummed: no. After a crash there may be one segment too many at the end,
+allocated ahead and empty; the owner's recovery removes it. Used by the commit log.
 Source: MappedFileQueue, docs/design/storage.md section 1 (folder-content rules).
 """
 
@@ -17,7 +17,7 @@ from rocketpy_broker.store.log.segment import Segment
 
 
 class SegmentQueue:
-    """The segments of one folder, in order. One thread uses it; `preallocate` may be another's."""
+    """The segments of one folder, in order. One thread uses it; any may call `preallocate`."""
 
     def __init__(self, folder: Path, segment_bytes: int) -> None:
         self.folder = folder
@@ -27,9 +27,9 @@ class SegmentQueue:
         self._creating = threading.Lock()
 
     def load(self) -> None:
-        """Opens what is in the folder, which is there.
+        """Opens the files of the folder, which must exist.
 
-        Raises StoreDirectoryError, and leaves all files alone.
+        Raises StoreDirectoryError, and then keeps all files that are not empty.
         """
         durable.unfinished_path(self.folder).unlink(missing_ok=True)
         paths = sorted(path for path in self.folder.iterdir() if path.is_file())
@@ -51,7 +51,7 @@ class SegmentQueue:
 
     @property
     def begin(self) -> int:
-        """Logical position of the first byte that is there; 0 for an empty queue."""
+        """Logical position of the first existing byte; 0 for an empty queue."""
         return self.segments[0].base if self.segments else 0
 
     @property
@@ -66,7 +66,7 @@ class SegmentQueue:
         return self.segments[(position - self.begin) // self.segment_bytes]
 
     def grow(self, position: int) -> Segment:
-        """Returns the segment that holds `position`, made if it is the next. Raises OSError."""
+        """Returns the segment that holds `position`, created if it is the next. Raises OSError."""
         found = self.find(position)
         if found is not None:
             return found
@@ -83,20 +83,20 @@ class SegmentQueue:
         return Segment.create(self.folder, base, self.segment_bytes)
 
     def preallocate(self) -> None:
-        """Makes the next segment ready, unless it is. Blocks. Raises OSError."""
+        """Creates the next segment, unless it exists. Blocks. Raises OSError."""
         with self._creating:
             if self._ahead is None and self.segments:
                 self._ahead = Segment.create(self.folder, self.end, self.segment_bytes)
 
     def drop_ahead(self) -> None:
-        """Removes the segment that was made ready, as a clean stop does."""
+        """Removes the segment that was created ahead, as a clean stop does."""
         with self._creating:
             if self._ahead is not None:
                 self._ahead.remove()
                 self._ahead = None
 
     def view(self, position: int, length: int) -> memoryview:
-        """Returns the bytes at `position`, which lie in one segment."""
+        """Returns the bytes at `position`, which must be in one segment."""
         segment = self.find(position)
         assert segment is not None
         assert position + length <= segment.end
@@ -104,12 +104,12 @@ class SegmentQueue:
         return segment.view[start : start + length]
 
     def remove_from(self, position: int) -> None:
-        """Removes the segments that begin at or behind `position`, last one first."""
+        """Removes the segments that begin at or after `position`, last one first."""
         while self.segments and self.segments[-1].base >= position:
             self.segments.pop().remove()
 
     def drop_first(self) -> None:
-        """Forgets the oldest segment, whose file has been removed; views of it stay good."""
+        """Drops the oldest segment after its file has been removed; views of it stay valid."""
         self.segments.pop(0).close()
 
     def dirty_segments(self, begin: int, end: int) -> list[Segment]:

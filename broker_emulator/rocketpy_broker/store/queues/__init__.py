@@ -1,4 +1,4 @@
-"""Which records make up a queue, and reading them.
+"""Consume queues, derived from the log, and their readers.
 
-Queues are derived: what a crash takes of them is rebuilt from the log.
+Recovery rebuilds from the log what a crash removes from them.
 """

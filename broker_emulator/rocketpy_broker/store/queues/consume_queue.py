@@ -1,4 +1,4 @@
-"""The consume queue: which records of the log make up one queue of one topic.
+"""The consume queue: units that name the records of one queue.
 
 Maps: queue offset to (physical offset, size, tags code). An entry is a unit of 20 bytes:
 
@@ -6,13 +6,13 @@ Maps: queue offset to (physical offset, size, tags code). An entry is a unit of 
     | physical offset  int64 | size int32| tags code  int64   |    big-endian
     +------------------------+-----------+--------------------+
 
-Searched: by position, unit n lies at byte 20 n. Checksummed: no; it is derived from the commit
-log, checked at start by the manifest, or against the log, and completed from it. After a crash its
+Searched: by position, unit n is at byte 20 n. Checksummed: no; it is derived from the commit log. A
+start checks it against the manifest or the log, and completes it from the log. After a crash its
 tail may be missing or old; recovery dispatches the log again. Used by the dispatcher (writes) and
 the reader.
 
-A queue that does not begin at 0 is filled from its file's begin with blank units
-(0, 0x7FFFFFFF, 0), and so is a gap between queue offsets; readers pass over them.
+Blank units (0, 0x7FFFFFFF, 0) fill a queue that does not begin at 0 from its file's start. They
+also fill a gap between queue offsets; readers skip them.
 Source: ConsumeQueue, docs/design/storage.md section 6.
 """
 
@@ -40,7 +40,7 @@ from rocketpy_broker.store.queues.units import (
 )
 from rocketpy_broker.store.values import FilePrefix
 
-# A look for the end of a queue begins with a block of the file system, and grows from there.
+# A search for a queue's end begins with one block of the file system and grows from there.
 FIRST_UNITS = 4096 // UNIT_BYTES
 PART_UNITS_MAX = 50_000
 
@@ -69,9 +69,9 @@ class ConsumeQueue:
         self.max_offset = 0
         # End in the log of the last record that has a unit here; -1 before the first.
         self.physical_end = -1
-        # How many the last reader wanted at once; only a guess at what the next one will.
+        # Number of units of the last read; only a guess for the next read.
         self.units_read = 0
-        # Where the first unit's record lies in the log; -1 where that is not known.
+        # Physical offset of the first unit's record; -1 if unknown.
         self._first_place = -1
         self._prefixes = Prefixes()
 
@@ -84,10 +84,10 @@ class ConsumeQueue:
         vouched: Mapping[str, FilePrefix] | None = None,
         names: Collection[str] = (),
     ) -> ConsumeQueue:
-        """Loads the files and find the last valid unit.
+        """Loads the files and finds the last valid unit. Raises StoreDirectoryError, OSError.
 
-        Where those in the folder, by their `names`, hold just what they are `vouched` for, that is
-        all. Raises StoreDirectoryError, OSError.
+        If the files in the folder, by `names`, hold exactly what `vouched` says, no search is
+        needed.
         """
         queue = cls(folder, file_bytes, open_files)
         if not (vouched and queue._adopt(vouched, names)):
@@ -96,7 +96,7 @@ class ConsumeQueue:
         return queue
 
     def _adopt(self, prefixes: Mapping[str, FilePrefix], names: Collection[str]) -> bool:
-        """True if the files hold what `prefixes` says, and nothing behind it."""
+        """True if the files hold exactly what `prefixes` says, without later bytes."""
         adopted = self._prefixes.adopt(self._files, prefixes, names)
         if adopted is None or adopted[0] % UNIT_BYTES:
             return False
@@ -109,7 +109,7 @@ class ConsumeQueue:
         return True
 
     def _knows_ends(self, content: bytes) -> bool:
-        """Takes first and last unit from all that the queue holds; False where one is blank."""
+        """Reads first and last unit from the queue's whole content; False if one is blank."""
         place, first_size, _ = UNIT_FIELDS.unpack_from(content)
         last_place, last_size, _ = UNIT_FIELDS.unpack_from(content, len(content) - UNIT_BYTES)
         self.min_offset, self._first_place = self._files.begin // UNIT_BYTES, place
@@ -117,7 +117,10 @@ class ConsumeQueue:
         return BLANK_SIZE not in (first_size, last_size)
 
     def _recover(self) -> None:
-        """Sets the range of valid units, looked for from the last file backwards (spec 6.3, 6.4)."""
+        """Sets the range of valid units, searched from the last file backwards.
+
+        See docs/design/storage.md sections 6.3 and 6.4.
+        """
         self.max_offset = self._files.begin // UNIT_BYTES
         for base in reversed(self._files.bases):
             count = self._valid_count(base)
@@ -128,7 +131,7 @@ class ConsumeQueue:
         self._set_min_offset(self._first_offset_behind(0))
 
     def _valid_count(self, base: int) -> int:
-        """How many valid units the file at `base` begins with."""
+        """Returns the number of valid units at the start of the file at `base`."""
         count = 0
         for units in self._parts(base // UNIT_BYTES, (base + self._files.file_bytes) // UNIT_BYTES):
             valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
@@ -138,7 +141,7 @@ class ConsumeQueue:
         return count
 
     def _parts(self, offset: int, offset_end: int) -> Iterator[Units]:
-        """Units of one file, few at first: most queues have no more."""
+        """Yields units of one file, few at first: most queues have no more."""
         count = FIRST_UNITS
         while offset < offset_end:
             units = self._read(offset, min(offset + count, offset_end))
@@ -147,9 +150,9 @@ class ConsumeQueue:
             count = min(8 * count, PART_UNITS_MAX)
 
     def _set_end(self, max_offset: int) -> None:
-        """Let the queue end at `max_offset`: no valid unit may stay behind it.
+        """Ends the queue at `max_offset` and clears all later units.
 
-        The first file stays, but for one that begins at 0: its name alone says where the queue is.
+        The first file is kept, unless it begins at 0: only its name records the queue's position.
         """
         self.max_offset = max_offset
         self._prefixes.forget()
@@ -172,7 +175,7 @@ class ConsumeQueue:
         self._first_place = int(first["physical_offset"][0]) if is_there else -1
 
     def _first_offset_behind(self, log_begin: int) -> int:
-        """Returns the first offset whose unit is not blank and whose record lies in the log."""
+        """Returns the first offset with a real unit of a record still in the log."""
         for base in self._files.bases:
             first = offset = base // UNIT_BYTES
             end = min((base + self._files.file_bytes) // UNIT_BYTES, self.max_offset)
@@ -184,16 +187,17 @@ class ConsumeQueue:
         return self.max_offset
 
     def correct_min_offset(self, log_begin: int) -> None:
-        """Let the queue begin with the first record that the log still has. Raises OSError."""
+        """Moves the queue's start to the first record still in the log. Raises OSError."""
         expiry = self.expiry(log_begin)
         if expiry is not None:
             expiry.remove_files()
             self.expire(expiry)
 
     def expiry(self, log_begin: int) -> QueueExpiry | None:
-        """What goes when the log begins at `log_begin` (spec 6.3). Any thread may ask.
+        """Returns what expires if the log begins at `log_begin`; None for nothing. Any thread.
 
-        Files with units of older records only, but for the last one (10.5); None for nothing.
+        These are the files that only have units of older records, without the last file. See
+        docs/design/storage.md sections 6.3 and 10.5.
         """
         files = self._files
         is_first = files.begin == files.base_of(self.min_offset * UNIT_BYTES)
@@ -214,13 +218,13 @@ class ConsumeQueue:
         return QueueExpiry(paths, self._first_offset_behind(log_begin))
 
     def expire(self, expiry: QueueExpiry) -> None:
-        """Forgets what has gone, when its files have been removed."""
+        """Drops expired units after their files have been removed."""
         for _ in expiry.paths:
             self._files.drop_first()
         self._set_min_offset(max(self.min_offset, expiry.min_offset))
 
     def reserve(self, max_offset: int) -> None:
-        """See that there is room for all units up to `max_offset`. Raises OSError."""
+        """Allocates space for all units up to `max_offset`. Raises OSError."""
         files = self._files
         if files.begin == files.end:
             files.begin_at(self.max_offset * UNIT_BYTES)
@@ -229,8 +233,8 @@ class ConsumeQueue:
     def append(self, queue_offset: int, units: Units) -> None:
         """Adds units for consecutive offsets from `queue_offset` on. Raises OSError.
 
-        What lies below the end is known already and is passed over, so that dispatching the
-        same records again changes nothing (spec 6.2).
+        Units below the end are known and skipped, so a repeated dispatch changes nothing. See
+        docs/design/storage.md section 6.2.
         """
         first = max(self.max_offset, queue_offset)
         units = units[first - queue_offset :]
@@ -241,9 +245,9 @@ class ConsumeQueue:
         self._write(units)
 
     def reconcile(self, queue_offset: int, units: Units) -> None:
-        """As `append`, but what is known is written again, and put right. Raises OSError.
+        """Adds units as `append` does, and rewrites and corrects the known ones. Raises OSError.
 
-        Behind a failed flush the system shows pages that never reached the disk as written.
+        After a failed flush the system shows pages that never reached the disk as written.
         """
         if queue_offset * UNIT_BYTES < self._files.begin:
             self._drop_all()
@@ -259,9 +263,9 @@ class ConsumeQueue:
         self.append(queue_offset, units)
 
     def _drop_all(self) -> None:
-        """The first file is missing: what the others hold will come from the log as well.
+        """Drops all files, because the first one is missing; the log restores their units.
 
-        For the log is being read in order, and has a record older than all of theirs.
+        The log is being read in order and has a record older than all of theirs.
         """
         self._files.remove_from(0)
         self.min_offset = self.max_offset = 0
@@ -271,7 +275,7 @@ class ConsumeQueue:
     def _put_right(self, offset: int, units: Units) -> None:
         self._prefixes.forget()
         self._files.write(offset * UNIT_BYTES, units.tobytes())
-        # A first unit that was garbage has been passed over when the files were loaded.
+        # Loading the files skipped a first unit that was garbage.
         self._set_min_offset(min(self.min_offset, offset))
 
     def _fill_blank(self, offset: int) -> None:
@@ -305,9 +309,9 @@ class ConsumeQueue:
             begin = end
 
     def units(self, offset: int, offset_end: int) -> Units:
-        """Units from `offset` on, up to `offset_end` or the end of their file; may be empty.
+        """Returns units from `offset` up to `offset_end` or the end of their file; may be empty.
 
-        Those of a file that was removed meanwhile are blank. Raises StoreReadError.
+        Units of a file that was removed meanwhile are blank. Raises StoreReadError.
         """
         files, position = self._files, offset * UNIT_BYTES
         if not files.begin <= position < files.end:
@@ -316,7 +320,7 @@ class ConsumeQueue:
         return self._read(offset, min(offset_end, offset + in_file, self.max_offset))
 
     def _read(self, offset: int, offset_end: int) -> Units:
-        """Units of one file that is there."""
+        """Returns units of one existing file."""
         if offset_end <= offset:
             return NO_UNITS
         count = offset_end - offset
@@ -329,12 +333,12 @@ class ConsumeQueue:
         units = np.frombuffer(data, UNIT)
         lost = self._files.open_files.flush_error
         if lost is not None and not units["size"].all():
-            # No unit that was written has no size: the next start has these from the log.
+            # Every written unit has a size; the next start restores these units from the log.
             raise StoreReadError(self._files.folder, lost) from lost
         return units
 
     def truncate(self, physical_end: int) -> None:
-        """Drops the first unit of a record that reaches beyond `physical_end`, and what follows."""
+        """Drops the first unit of a record that ends after `physical_end`, and all later units."""
         tail = self._prefixes.tail
         if tail is not None and tail.physical_end <= physical_end:
             return
@@ -346,9 +350,10 @@ class ConsumeQueue:
             real = (units["size"] != BLANK_SIZE) & (units["size"] > 0)
             ends = np.where(real, record_ends(units), 0)
             beyond = ends > physical_end
-            # A unit of two pages may be torn: it then seems to be of a record before the last one.
+            # A unit across two pages may be torn: it then seems to name a record before the last
+            # one.
             real[1:] &= units["physical_offset"][1:] >= np.maximum.accumulate(ends)[:-1]
-            # Blank units fill a gap before a real one; without that one there is no gap.
+            # Blank units fill a gap before a real unit; without that unit there is no gap.
             kept = np.flatnonzero(real[: int(np.argmax(beyond))] if beyond.any() else real)
             if len(kept) > 0:
                 end = first + int(kept[-1]) + 1
@@ -362,9 +367,9 @@ class ConsumeQueue:
             self._set_end(offset)
 
     def prefix_crcs(self, physical_end: int) -> dict[str, FilePrefix]:
-        """Per file the bytes that hold units of records below `physical_end`, and their CRC-32.
+        """Returns each file's length and CRC-32 of the units of records below `physical_end`.
 
-        Any thread may ask, while units are added behind them. Raises StoreReadError.
+        Any thread may call it while units are added. Raises StoreReadError.
         """
         files, tail, prefixes = self._files, self._prefixes.tail, {}
         for base in files.bases:
@@ -380,7 +385,7 @@ class ConsumeQueue:
         return prefixes
 
     def _end_below(self, first: int, end: int, physical_end: int) -> int:
-        """Returns the offset of [first, end) whose record is the first to reach beyond `physical_end`."""
+        """Returns the first offset of [first, end) with a record that ends after `physical_end`."""
         last = self.units(end - 1, end)
         if len(last) and last["size"][0] != BLANK_SIZE and record_ends(last)[0] <= physical_end:
             return end
@@ -392,7 +397,7 @@ class ConsumeQueue:
         return first
 
     def has_prefixes(self, prefixes: Mapping[str, FilePrefix]) -> bool:
-        """True if the files still begin as `prefixes` says, and none is missing."""
+        """True if the files still have these prefixes, and none is missing."""
         return self._prefixes.has(self._files, prefixes)
 
     def close(self) -> None:

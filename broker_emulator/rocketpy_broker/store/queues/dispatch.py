@@ -1,8 +1,8 @@
-"""Dispatch: from records of the commit log to units of consume queues and entries of the index.
+"""Dispatch of log records to consume queue units and index entries.
 
-`DispatchRequest` is one block's worth of units for one queue. Live appends know their queue and
-make one request; recovery reads a stretch of the log with many topics and makes one per queue.
-Holds no state; what a crash leaves undispatched, recovery dispatches again.
+A `DispatchRequest` has the units of one block for one queue. Live appends know their queue and make
+one request. Recovery reads log spans with many topics and makes one request per queue. Recovery
+dispatches again what a crash left undispatched.
 Source: docs/design/storage.md sections 6.1 and 10.4.
 """
 
@@ -26,7 +26,7 @@ from rocketpy_proto.record.sys_flag import has_transactions
 TOPIC_SCHEMA = pa.schema([pa.field("topic", COLUMN_TYPES["topic"], nullable=False)])
 
 
-# Stands for the number of a record that says itself what it was made from.
+# Marks records that already have the mark of their origin.
 KEEP_NUMBERS = -1
 NO_KEYS = IndexKeys(np.empty(0, np.int32), np.empty(0, np.int64))
 
@@ -35,8 +35,8 @@ NO_KEYS = IndexKeys(np.empty(0, np.int32), np.empty(0, np.int64))
 class DispatchRequest:
     """Units of one queue for consecutive queue offsets from `queue_offset` on.
 
-    `keys` are index keys of a block, and `key_offsets` the physical offsets of all its records,
-    also of prepared ones, which have no unit.
+    `keys` are index keys of a block, and `key_offsets` the physical offsets of all its records.
+    They include prepared records, which have no unit.
     """
 
     queue: QueueKey
@@ -48,11 +48,11 @@ class DispatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class AppendHints:
-    """What is known of a block before it is appended.
+    """Knowledge about a block before its append.
 
-    `found` is in its properties; `first_number` is what `numbered` marks its first record with, 0
-    for ordinary records, or KEEP_NUMBERS. `cause` is for the statistics. `is_joined`: a queue may
-    come again among its OWN_QUEUES.
+    `found` are the tags codes and keys of its properties. `first_number` is the mark of its first
+    record: 0 for ordinary records, or KEEP_NUMBERS. `cause` is for the statistics. `is_joined`: a
+    queue may occur more than once among its OWN_QUEUES.
     """
 
     found: TagsAndKeys | None = None
@@ -66,7 +66,7 @@ NOTHING_KNOWN = AppendHints()
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An append, or its part for one queue, on its way; `end` is where it ends in the log."""
+    """An append in progress, or its part for one queue; `end` is its end in the log."""
 
     end: int
     store_timestamp_ms: int
@@ -81,7 +81,10 @@ def block_requests(
     found: TagsAndKeys,
     levels: DelayLevels,
 ) -> list[DispatchRequest]:
-    """Returns a request for each run of a block that lies at `physical_offset`; the last has all keys."""
+    """Returns a request for each queue slice of the block at `physical_offset`.
+
+    The last request has all keys.
+    """
     codes = found.tags_codes
     if runs[0].queue.topic == SCHEDULE_TOPIC:
         codes = levels.due_codes(block, codes)
@@ -119,7 +122,7 @@ def requests_of(
     physical_offset: int,
     levels: DelayLevels,
 ) -> Iterator[DispatchRequest]:
-    """Requests for a block of any topics and queues, in the log's order within each queue.
+    """Yields requests for a block of any topics and queues, in log order within each queue.
 
     Prepared and rolled back records have no place in a queue and are left out.
     """
@@ -135,7 +138,7 @@ def requests_of(
     listed = np.flatnonzero(has_queue_offset(block.header["sys_flag"]))
     # A stable sort: within a queue the log's order is the order of its offsets.
     order = listed[np.argsort(keys[listed], kind="stable")]
-    # A request ends where the queue changes or an offset does not follow the one before.
+    # A request ends where the queue changes or an offset does not follow the previous one.
     ends = (np.diff(keys[order]) != 0) | (np.diff(queue_offsets[order]) != 1)
     for rows in np.split(order, np.flatnonzero(ends) + 1):
         if len(rows) > 0:

@@ -1,4 +1,7 @@
-"""Errors of queues that cannot be written or read; see the tree in `rocketpy_broker.errors`."""
+"""Errors of queues that cannot be written or read.
+
+See the tree in `rocketpy_broker.errors`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from rocketpy_broker.errors import StoreClosedError, StoreError
 
 
 class QueueGrowthError(StoreClosedError):
-    """A queue has no room for its units: its own messages are refused."""
+    """A queue cannot allocate space for its units: its own messages are refused."""
 
 
 class StoreReadError(StoreError):
-    """The disk does not give what lies on it."""
+    """A failed read from the disk."""
 
     def __init__(self, path: str, error: OSError) -> None:
         super().__init__(f"{path} cannot be read ({error.strerror}); see to the broker's disk")

@@ -1,6 +1,7 @@
-"""What of a queue is about records that the log has no more.
+"""Units and files of a queue about records removed from the log.
 
-Files go first, then the queue forgets them: a crash in between leaves a queue that begins later.
+The files are removed first, then the queue drops them. A crash in between leaves a queue that
+begins later.
 Source: docs/design/storage.md sections 6.3 and 10.5.
 """
 
@@ -14,7 +15,7 @@ from rocketpy_broker.store.files import durable
 
 @dataclass(frozen=True, slots=True)
 class QueueExpiry:
-    """Files, and offsets below `min_offset`."""
+    """Files to remove, and the lowest remaining offset."""
 
     paths: list[Path]
     min_offset: int

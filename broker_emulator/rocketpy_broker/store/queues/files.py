@@ -1,12 +1,13 @@
-"""The files of one consume queue: one logical file, made of files of equal size in one folder.
+"""The files of one consume queue, as one logical file.
 
-Maps: logical byte positions to files, by division. A file has its full length from the start, since
-RocketMQ maps it whole, but is sparse: room is allocated piece by piece, ahead of what is written,
-so that a queue costs what it holds. Checksummed: no. After a crash the last file may be empty, or
-hold zeros or old units behind the valid ones; the queue's recovery finds their end.
+Maps: logical byte positions to files of equal size in one folder, by division. A file has its full
+length from the start, since RocketMQ maps it whole, but is sparse. Disk blocks are allocated in
+steps, ahead of writes, so that a queue uses only what it needs. Checksummed: no. After a crash the
+last file may be empty, or hold zeros or old units after the valid ones. The queue's recovery finds
+their end.
 
-Written and read by positional calls, never through a mapping: a full disk, a damaged one or a file
-that was taken away is an error here, never a signal. Used by `ConsumeQueue` only.
+Files are written and read by positional calls, never through a mapping. So a full disk, a damaged
+disk or a removed file is an error here, never a signal. Used by `ConsumeQueue` only.
 Source: MappedFileQueue, docs/design/storage.md section 1.
 """
 
@@ -21,7 +22,7 @@ from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.log.segment import NAME_DIGITS
 from rocketpy_broker.store.queues.open_files import OpenFile, OpenFiles
 
-# Room is allocated by blocks of the file system, as much ahead as there is, up to so much.
+# Space is allocated by blocks of the file system: ahead as much as is in use, up to the maximum.
 BLOCK_BYTES = 4096
 AHEAD_BYTES_MAX = 256 << 10
 STRIDE_BYTES = 1 << 20
@@ -30,7 +31,10 @@ NOTHING = 1 << 62
 
 
 class QueueFiles:
-    """Positions count bytes. One thread changes it; any may read what was written, and flush."""
+    """The files of one queue; positions count bytes.
+
+    One thread changes them; any thread may read written bytes, and flush.
+    """
 
     __slots__ = (
         "_allocated_end",
@@ -48,21 +52,21 @@ class QueueFiles:
         self.folder = folder
         self.file_bytes = file_bytes
         self.open_files = open_files
-        # Of the first file, and behind the last one; both 0 where there is none.
+        # Start of the first file, and end of the last one; both 0 if there is none.
         self.begin = self.end = 0
-        # What lies below is allocated, as far as this process knows.
+        # Bytes below are allocated, as far as this process knows.
         self._allocated_end = 0
         self._unflushed_from = NOTHING
-        # Of a file that was made without a flush: the folders that its first flush takes along.
+        # Folders to flush with the first flush of a file that was created without one.
         self._new_folders: list[Path] | None = None
         self._is_closed = False
 
-    # --- Which files there are ---
+    # --- Files ---
 
     def load(self) -> None:
-        """Finds what is in the folder, which is there.
+        """Finds the files of the folder, which must exist.
 
-        Raises StoreDirectoryError, and leaves all files alone.
+        Raises StoreDirectoryError, and then keeps all files that are not empty.
         """
         folder = Path(self.folder)
         durable.unfinished_path(folder).unlink(missing_ok=True)
@@ -94,36 +98,36 @@ class QueueFiles:
             )
 
     def adopt(self, begin: int, end: int) -> None:
-        """The files from `begin` to `end` are there."""
+        """Sets the range of existing files to [begin, end)."""
         self.begin, self.end = begin, end
         self._allocated_end = max(begin, end - self.file_bytes)
 
     @property
     def bases(self) -> range:
-        """Where each file begins."""
+        """Start position of each file."""
         return range(self.begin, self.end, self.file_bytes)
 
     def base_of(self, position: int) -> int:
-        """Where the file begins that holds `position`, whether it is there or not."""
+        """Returns the start of the file for `position`, whether it exists or not."""
         return position - position % self.file_bytes
 
     def has(self, position: int) -> bool:
-        """True if the file that holds `position` is there."""
+        """True if the file that holds `position` exists."""
         return self.begin <= position < self.end
 
     def path_of(self, base: int) -> str:
-        """Where the file is that begins at `base`."""
+        """Returns the path of the file that begins at `base`."""
         return f"{self.folder}/{name_of(base)}"
 
     # --- Reading ---
 
     def read(self, position: int, length: int) -> bytes:
-        """Bytes of one file that is there. Raises OSError."""
+        """Returns bytes of one existing file. Raises OSError."""
         within = position % self.file_bytes
         return os.pread(self._get(position - within).descriptor, length, within)
 
     def open_once(self, base: int) -> OpenFile:
-        """Returns a file for a single look, which takes no other's place. Raises OSError."""
+        """Returns a file for a single read, outside the limit of open files. Raises OSError."""
         return self.open_files.open_once(self.path_of(base))
 
     def _get(self, base: int) -> OpenFile:
@@ -134,7 +138,7 @@ class QueueFiles:
     # --- Writing ---
 
     def reserve(self, end: int) -> None:
-        """See that there is room up to `end`. Raises OSError; what was there stays as it was."""
+        """Allocates space up to `end`. Raises OSError; existing content is kept."""
         while self._allocated_end < end:
             if self._allocated_end >= self.end:
                 self._create(end)
@@ -142,13 +146,13 @@ class QueueFiles:
                 self._allocate(end)
 
     def begin_at(self, position: int) -> None:
-        """Let the first file of an empty queue be the one that holds `position`."""
+        """Sets the start of an empty queue to the file that holds `position`."""
         assert self.begin == self.end
         self.adopt(self.base_of(position), self.base_of(position))
 
     def _create(self, end: int) -> None:
         if self._new_folders:
-            # At most the last file is one that a power cut could take, so no gap comes of it.
+            # A power cut can then remove the last file at most, so it leaves no gap.
             self.open_files.flush_one(self)
         base, path = self.end, Path(self.path_of(self.end))
         room = self._room(base, end)
@@ -167,7 +171,7 @@ class QueueFiles:
         self._allocated_end = base + room
 
     def _room(self, base: int, end: int) -> int:
-        """Bytes to allocate in the file at `base`: up to `end`, and some ahead."""
+        """Returns the bytes to allocate in the file at `base`: up to `end`, and some ahead."""
         wanted = min(end - base, self.file_bytes)
         ahead = wanted + min(wanted, AHEAD_BYTES_MAX)
         if wanted <= BLOCK_BYTES:
@@ -175,19 +179,19 @@ class QueueFiles:
         return min(-(-ahead // BLOCK_BYTES) * BLOCK_BYTES, self.file_bytes)
 
     def write(self, position: int, data: bytes) -> None:
-        """Writes into one file, for which there is room or can be. Raises OSError."""
+        """Writes into one file; allocates space if needed. Raises OSError."""
         if position + len(data) > self._allocated_end:
             self.reserve(position + len(data))
         self.overwrite(position, data)
 
     def overwrite(self, position: int, data: bytes) -> None:
-        """As `write`, where something was written before: that needs no more room."""
+        """Writes as `write` does, over bytes written before, without allocation."""
         within = position % self.file_bytes
         file = self._get(position - within)
         written = os.pwrite(file.descriptor, data, within)
         if written < len(data):
             durable.write_whole(file.descriptor, memoryview(data)[written:], within + written)
-        # Looked at behind the write: a flush that takes this note afterwards flushes the write.
+        # Checked after the write: a flush that takes this note afterwards flushes the write.
         if position < self._unflushed_from:
             self._note_written(position)
 
@@ -199,9 +203,9 @@ class QueueFiles:
             self.open_files.note_written(self)
 
     def clear_from(self, position: int) -> None:
-        """Zero what is not zero in the file that holds `position`, from there on. Raises OSError.
+        """Zeroes the nonzero bytes from `position` to the end of its file. Raises OSError.
 
-        Nothing happens where no file holds it.
+        Does nothing if no file holds the position.
         """
         if not self.has(position):
             return
@@ -218,7 +222,7 @@ class QueueFiles:
     # --- Removing, flushing ---
 
     def remove_from(self, position: int) -> None:
-        """Removes the files that begin at or behind `position`, last one first. Raises OSError."""
+        """Removes the files that begin at or after `position`, last one first. Raises OSError."""
         while self.end > self.begin and self.end - self.file_bytes >= position:
             base = self.end - self.file_bytes
             self.open_files.drop(self, range(base, self.end, self.file_bytes))
@@ -229,21 +233,21 @@ class QueueFiles:
             self.adopt(0, 0)
 
     def drop_first(self) -> None:
-        """Forgets the oldest file, which has been removed."""
+        """Drops the oldest file, which has been removed."""
         self.open_files.drop(self, range(self.begin, self.begin + self.file_bytes, self.file_bytes))
         self.begin += self.file_bytes
 
     def take_unflushed(self) -> tuple[int, list[Path] | None]:
-        """From where on there is something to flush, and which folders; the caller flushes it."""
+        """Returns and resets the first unflushed position and folders; the caller flushes them."""
         with self.open_files.lock:
             taken = self._unflushed_from, self._new_folders
             self._unflushed_from, self._new_folders = NOTHING, None
         return taken
 
     def flush(self) -> None:
-        """Makes what was written durable. Blocks. Raises OSError; it may then be called again.
+        """Makes written bytes durable. Blocks. Raises OSError; it may then be called again.
 
-        What was closed or removed meanwhile needs no flush.
+        Files that were closed or removed meanwhile need no flush.
         """
         position, folders = self.take_unflushed()
         try:
@@ -279,7 +283,7 @@ def is_file_name(name: str) -> bool:
 
 
 def used_end(file: OpenFile, position: int) -> int:
-    """Behind the last byte from `position` on that is not zero; `position` if there is none."""
+    """Returns the position after the last nonzero byte from `position` on, or `position`."""
     end = position
     for begin, stop in durable.written_ranges(file.descriptor, position):
         for start in range(begin, stop, STRIDE_BYTES):

@@ -1,8 +1,9 @@
-"""Queues that cannot grow: why, for those who ask how the broker is, and for the log once a minute.
+"""Space of queues, and the queues that cannot grow.
 
-A queue has room for its units before a message to it is stored. One that gets none refuses its own
-messages; no other queue knows of it. Each is tried again by interval, so that one nobody sends to
-any more is not complained of for ever. Memory only.
+A queue allocates space for its units before a message to it is stored. A queue that cannot grow
+refuses its own messages; other queues are not affected. The reasons go to the broker's status, and
+to the log once a minute. Every refused queue is tried again at intervals, so that warnings end for
+a queue without senders. State is in memory only.
 """
 
 from __future__ import annotations
@@ -17,23 +18,23 @@ from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
 logger = logging.getLogger(__name__)
-# Of more queues is only known that they are there no more, once they are tried again.
+# For more queues the reason is not kept.
 QUEUES_MAX = 1_000
-# Queues that are tried again at a time.
+# Queues tried again in one step.
 RETRIES_MAX = 64
 
 
 class QueueAllocator:
-    """Makes room in the queues of one store."""
+    """Allocator of space in the queues of one store."""
 
     def __init__(self, queues: ConsumeQueueTable, clock: Clock) -> None:
         self._queues = queues
-        # Why, and up to which offset there is to be room; first those to be tried first.
+        # Reason and needed offset of each refused queue; the next to be tried comes first.
         self._refused: dict[QueueKey, tuple[str, int]] = {}
         self._seldom = LogThrottle(clock)
 
     def reserve(self, runs: list[QueueSlice]) -> None:
-        """See that the queues of some records have room for their units.
+        """Allocates space for the units of some records in their queues.
 
         Raises QueueGrowthError; nothing may be stored then.
         """
@@ -50,12 +51,12 @@ class QueueAllocator:
             self.grew(run.queue)
 
     def grew(self, key: QueueKey) -> None:
-        """The queue has got room."""
+        """Removes the queue from the refused ones."""
         if self._refused:
             self._refused.pop(key, None)
 
     def failed(self, key: QueueKey, max_offset: int, error: OSError) -> None:
-        """The queue has got none, and is to have it up to `max_offset`."""
+        """Adds the queue, which needs space up to `max_offset`, to the refused ones."""
         reason = _reason(error)
         if key in self._refused or len(self._refused) < QUEUES_MAX:
             self._refused[key] = reason, max_offset
@@ -64,7 +65,7 @@ class QueueAllocator:
 
     @property
     def refusal(self) -> str | None:
-        """Which queues take no messages, and why; None where all do."""
+        """The queues that take no messages, and the reason; None if all do."""
         if not self._refused:
             return None
         key, (reason, _) = next(iter(self._refused.items()))
@@ -73,7 +74,7 @@ class QueueAllocator:
         return f"queue {_name(key)}{and_others} cannot grow ({reason}): messages to it are refused"
 
     def retry(self) -> None:
-        """Tries again with some of those that had no room."""
+        """Tries again to allocate space for some of the refused queues."""
         for key in list(self._refused)[:RETRIES_MAX]:
             reason, max_offset = self._refused.pop(key)
             try:
@@ -82,13 +83,13 @@ class QueueAllocator:
                 self._refused[key] = reason, max_offset
 
     def forget_topic(self, topic: str) -> None:
-        """The topic's queues are gone."""
+        """Removes the topic's queues from the refused ones."""
         for key in [key for key in self._refused if key.topic == topic]:
             del self._refused[key]
 
 
 def _is_in_place(error: OSError) -> bool:
-    """True if a file lies where the queue, or its topic, has its folder."""
+    """True if a file is in the place of the folder of the queue or its topic."""
     return isinstance(error, (NotADirectoryError, FileExistsError)) and bool(error.filename)
 
 

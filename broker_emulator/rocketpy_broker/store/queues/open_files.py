@@ -1,9 +1,10 @@
-"""The files of all queues that are open at a time: a bounded number, the longest unused go first.
+"""The open files of all queues, limited in number.
 
-Maps: a queue's files and the begin of one of them to its descriptor. Opened at their next use, so a
-queue that nobody uses takes no descriptor; where the process has none left, others are closed for
-it. Also knows which queues were written since their last flush, so that a flush looks at those
-only. Memory only; a crash leaves nothing of it. Any thread may use it.
+Maps: a queue's files and the start of one of them to its descriptor. The files unused for longest
+are closed first and opened again at their next use. So an unused queue takes no descriptor. If the
+process has no descriptor left, files are closed to free one. Also records the queues written since
+their last flush, so that a flush visits only these. State is in memory only; a crash leaves nothing
+of it. Any thread may use it.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ Made = TypeVar("Made")
 
 OPEN_FILES_MAX = 256
 OPEN_FILES_MIN = 8
-# What the queues may take of the descriptors that the process may have; the rest is for others.
+# Queues may use one part in this number of the process's descriptors.
 SHARE_OF_DESCRIPTORS = 4
-# From so many written queues on, the whole file system is flushed at once: each wait for the disk
-# takes as long as that.
+# Above this number of written queues the whole file system is flushed at once: it takes as long as
+# one wait for the disk.
 SINGLE_FLUSHES_MAX = 16
 
 
 class OpenFile:
-    """A descriptor, closed when nobody holds this object any more: not even the last to use it."""
+    """A descriptor, closed when the last reference to this object is dropped, on any thread."""
 
     __slots__ = ("descriptor",)
 
@@ -40,7 +41,7 @@ class OpenFile:
         self.descriptor = os.open(path, mode | os.O_CLOEXEC | os.O_NOFOLLOW)
 
     def __del__(self) -> None:
-        # Without one if it could not be opened.
+        # Missing if the file could not be opened.
         descriptor = getattr(self, "descriptor", None)
         if descriptor is not None:
             os.close(descriptor)
@@ -50,17 +51,17 @@ class Owner(Protocol):
     """The files of one queue."""
 
     def path_of(self, base: int) -> str:
-        """Where the file is that begins at `base`."""
+        """Returns the path of the file that begins at `base`."""
 
     def flush(self) -> None:
-        """Makes what was written durable. Raises OSError; it may then be called again."""
+        """Makes written bytes durable. Raises OSError; it may then be called again."""
 
     def take_unflushed(self) -> object:
-        """What was written until now; the caller makes it durable."""
+        """Returns the bytes written until now; the caller makes them durable."""
 
 
 def open_files_max() -> int:
-    """How many files queues may have open, going by what the system grants the process."""
+    """Returns the limit of open queue files, from the process's descriptor limit."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return OPEN_FILES_MAX
@@ -74,7 +75,7 @@ class OpenFiles:
         self._read_only = read_only
         self._open: OrderedDict[tuple[Owner, int], OpenFile] = OrderedDict()
         self.lock = threading.Lock()
-        # In the order of their first write; a queue that is flushed goes before its flush.
+        # In the order of their first write; a queue is removed before its flush.
         self._written: dict[Owner, None] = {}
         self._flush_error: OSError | None = None
 
@@ -82,7 +83,10 @@ class OpenFiles:
         return len(self._open)
 
     def get(self, owner: Owner, base: int) -> OpenFile:
-        """Returns the file of `owner` that begins at `base`. Raises OSError, such as FileNotFoundError."""
+        """Returns the file of `owner` that begins at `base`. Raises OSError.
+
+        For instance FileNotFoundError.
+        """
         key = (owner, base)
         with self.lock:
             found = self._open.get(key)
@@ -98,11 +102,11 @@ class OpenFiles:
         return opened
 
     def open_once(self, path: str) -> OpenFile:
-        """Returns a file for a single look, which takes no other's place. Raises OSError."""
+        """Returns a file for a single read, outside the limit of open files. Raises OSError."""
         return self.with_descriptor(lambda: OpenFile(path, read_only=self._read_only))
 
     def with_descriptor(self, make: Callable[[], Made]) -> Made:
-        """What `make` opens; files are closed for it where there are too many. Raises OSError."""
+        """Returns the result of `make`; closes files if descriptors run out. Raises OSError."""
         for _ in range(OPEN_FILES_MAX):
             try:
                 return make()
@@ -125,34 +129,34 @@ class OpenFiles:
                 self._open.pop((owner, base), None)
 
     def forget(self, owner: Owner, bases: range) -> None:
-        """`owner` is closed: it needs no flush any more."""
+        """Removes the closed `owner`, which needs no flush any more."""
         self.drop(owner, bases)
         self._written.pop(owner, None)
 
     def note_written(self, owner: Owner) -> None:
-        """`owner` has something to flush. To be called with the lock."""
+        """Marks `owner` as unflushed. The caller holds the lock."""
         self._written[owner] = None
 
     def flush(self, folder: Path) -> None:
-        """Makes what was written below `folder` durable. Blocks. Raises OSError.
+        """Makes bytes written below `folder` durable. Blocks. Raises OSError.
 
-        After a failed flush it raises the same again: the system may have dropped what it could
-        not write. Being out of descriptors is no such failure; what is left is of the next flush.
+        After a failed flush it raises the same error again: the system may have dropped unwritten
+        pages. A lack of descriptors is no such failure; the next flush flushes the rest.
         """
         if len(self._written) > SINGLE_FLUSHES_MAX:
             self._flushing(lambda: self._flush_file_system(folder))
         for owner in list(self._written):
-            # Before its flush: what is written meanwhile is of the next one.
+            # Removed before its flush: bytes written meanwhile belong to the next flush.
             self._written.pop(owner, None)
             self.flush_one(owner)
 
     @property
     def flush_error(self) -> OSError | None:
-        """Why a flush failed: from then on files may lose what was written, as pages go."""
+        """The error of a failed flush; after it, files may lose written bytes."""
         return self._flush_error
 
     def flush_one(self, owner: Owner) -> None:
-        """Makes what `owner` has written durable. Blocks. Raises OSError, as `flush` does."""
+        """Makes the written bytes of `owner` durable. Blocks. Raises OSError, as `flush` does."""
         self._flushing(lambda: self.with_descriptor(owner.flush))
 
     def _flushing(self, flush: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
-"""What the files of a queue hold, by length and CRC-32: what a manifest tells and a start compares.
+"""Lengths and CRC-32 of the files of a queue.
 
-Kept while units are added, so that telling it reads nothing; where it is not known, as behind a
-crash, the files are read. Memory only. Used by `ConsumeQueue` only.
+A manifest stores them, and a start compares them with the files. They are updated while units are
+added, so that a manifest needs no read. If they are not known, as after a crash, the files are
+read. State is in memory only. Used by `ConsumeQueue` only.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ ZERO_BLOCK = bytes(BLOCK_BYTES)
 
 
 class Tail(NamedTuple):
-    """Where a queue ends, in bytes; where its last record ends in the log; CRC of its last file."""
+    """End of a queue in bytes, end of its last record in the log, and CRC of its last file."""
 
     end: int
     physical_end: int
@@ -37,31 +38,31 @@ class Tail(NamedTuple):
 
 
 NO_TAIL = Tail(0, NO_RECORD, 0)
-# Where the queue ends, in bytes, its last file's CRC, and all of it if it is one short file. Plain
-# tuples, this and the next: a start makes them for every queue.
+# The queue's end in bytes, its last file's CRC, and the whole content if it is one short file. This
+# and the next are plain tuples, since a start creates them for every queue.
 Adopted = tuple[int, int, bytes]
 # The CRC of a file's prefix, and the prefix itself if it is short.
 _Look = tuple[int, bytes]
 
 
 class Prefixes:
-    """Of the files of one queue. One thread changes it; any may ask."""
+    """The prefixes of one queue's files; one thread changes them, any may read."""
 
     __slots__ = ("_full", "_vouched", "tail")
 
     def __init__(self) -> None:
-        # None where it is not known.
+        # None if unknown.
         self.tail: Tail | None = NO_TAIL
-        # CRCs of full files, by where they begin: those change no more.
+        # CRCs of full files by start position; full files do not change any more.
         self._full: dict[int, int] | None = None
         self._vouched: Mapping[str, FilePrefix] | None = None
 
     def adopt(
         self, files: QueueFiles, wanted: Mapping[str, FilePrefix], found: Collection[str]
     ) -> Adopted | None:
-        """Let the files be the queue's if they hold what is `wanted` and nothing else; None if not.
+        """Adopts the files if they hold exactly what is `wanted`; returns None if not.
 
-        `found` are the names in the folder. The tail is known once it is given to `end_at`.
+        `found` are the names in the folder. The tail is known after a call of `end_at`.
         """
         names = sorted(wanted)
         if not names or not all(map(is_file_name, names)):
@@ -85,19 +86,19 @@ class Prefixes:
         return last + length, crc, content if len(names) == 1 else b""
 
     def end_at(self, end: int, physical_end: int, crc: int) -> None:
-        """The files were adopted, and end there."""
+        """Sets the tail after the files were adopted."""
         self.tail = Tail(end, physical_end, crc)
 
     def restart(self, position: int) -> None:
-        """The queue is empty and goes on at `position`."""
+        """Empties the queue, which continues at `position`."""
         self._full, self.tail = None, Tail(position, NO_RECORD, 0)
 
     def forget(self) -> None:
-        """Something has changed that was there."""
+        """Drops all known CRCs, because existing bytes have changed."""
         self._full = self.tail = self._vouched = None
 
     def go_on(self, files: QueueFiles, position: int, data: bytes, physical_end: int) -> None:
-        """`data` of one file was added at the queue's end."""
+        """Updates the CRCs after `data` of one file was added at the queue's end."""
         base, end = files.base_of(position), position + len(data)
         if position == base:
             crc = zlib.crc32(data)
@@ -110,7 +111,10 @@ class Prefixes:
         self.tail = Tail(end, physical_end, crc)
 
     def of(self, files: QueueFiles, base: int, end: int, tail: Tail | None) -> FilePrefix:
-        """Of the file at `base` up to `end`; `tail` as it was when the caller began."""
+        """Returns the prefix of the file at `base` up to `end`.
+
+        `tail` has the value from the start of the caller's work.
+        """
         length, full = end - base, self._full or {}
         is_full = length == files.file_bytes
         if is_full and base in full:
@@ -123,7 +127,7 @@ class Prefixes:
         return FilePrefix(length, crc & CRC_MASK)
 
     def has(self, files: QueueFiles, wanted: Mapping[str, FilePrefix]) -> bool:
-        """True if the files begin as `wanted` says, and none is missing. Raises OSError."""
+        """True if the files have the prefixes `wanted`, and none is missing. Raises OSError."""
         if self._vouched is not None and self._vouched is wanted:
             self._vouched = None
             return True
@@ -137,16 +141,16 @@ class Prefixes:
 
 
 def _are_full(file_bytes: int, names: list[str], wanted: Mapping[str, FilePrefix]) -> bool:
-    """True if no file is missing between others, and each but the last is full."""
+    """True if no file between the first and last is missing, and each but the last is full."""
     bases = range(int(names[0]), int(names[-1]) + file_bytes, file_bytes)
     full = all(wanted[name].length == file_bytes for name in names[:-1])
     return full and names == [name_of(base) for base in bases]
 
 
 def _look(path: str, file_bytes: int, prefix: FilePrefix) -> _Look | None:
-    """What a file holds that begins with these bytes and has nothing behind them; None for another.
+    """Returns CRC and short content of a file that holds exactly this prefix; None for another.
 
-    None also for one that cannot be read.
+    Also returns None for a file that cannot be read.
     """
     try:
         return _look_into(OpenFile(path, read_only=True), file_bytes, prefix)
@@ -155,7 +159,10 @@ def _look(path: str, file_bytes: int, prefix: FilePrefix) -> _Look | None:
 
 
 def _look_into(file: OpenFile, file_bytes: int, prefix: FilePrefix) -> _Look | None:
-    """Most have one block: a single call reads that, and its length says that there is no other."""
+    """Returns CRC and short content of an open file; None if it holds anything else.
+
+    Most files have one block: a single call reads it, and the block count excludes later bytes.
+    """
     status = os.fstat(file.descriptor)
     if status.st_size != file_bytes:
         return None
@@ -171,7 +178,7 @@ def _look_into(file: OpenFile, file_bytes: int, prefix: FilePrefix) -> _Look | N
 
 
 def _has_crc(file: OpenFile, prefix: FilePrefix) -> int | None:
-    """Returns the CRC of a file that begins with these bytes; None for another."""
+    """Returns the CRC of a file that begins with this prefix; None for another."""
     crc = _crc_of(file, prefix.length)
     return crc if _is_of(crc, prefix) else None
 

@@ -1,8 +1,8 @@
-"""Runs: which records of a block go to which queue. Holds no state.
+"""Queue slices: the records of a block for each queue.
 
-A block is of one queue, or, where its queue id is OWN_QUEUES, of as many as its records say. In
-one of a client those of a queue follow each other; in one that the broker has joined from several
-blocks, a queue may come again.
+A block is of one queue, or, if its queue id is OWN_QUEUES, of the queues that its records name. In
+a client's block the records of a queue are adjacent. In a block that the broker has joined from
+several blocks, a queue may occur more than once.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rocketpy_proto.record import RecordBlock
 
 @dataclass(frozen=True, slots=True)
 class QueueSlice:
-    """Records [begin, end) of a block, which come from `queue_offset` on in `queue`."""
+    """Records [begin, end) of a block, with offsets from `queue_offset` on in `queue`."""
 
     queue: QueueKey
     begin: int
@@ -36,7 +36,10 @@ def runs_of(
     *,
     is_joined: bool = False,
 ) -> list[QueueSlice]:
-    """Returns the runs of a block of `queue`. Raises RecordIllegalError for one that is not joined."""
+    """Returns the queue slices of a block of `queue`.
+
+    Raises RecordIllegalError as `run_starts` does, unless the block is joined.
+    """
     if queue.queue_id != OWN_QUEUES:
         return [QueueSlice(queue, 0, len(block), next_offset(queue))]
     starts = _changes(block) if is_joined else run_starts(block)
@@ -53,9 +56,9 @@ def runs_of(
 
 
 def run_starts(block: RecordBlock) -> NDArray[np.int64]:
-    """Where the queue id changes, and 0.
+    """Returns 0 and the positions at which the queue id changes.
 
-    Raises RecordIllegalError if a queue comes again, or for more than BLOCK_QUEUES_MAX.
+    Raises RecordIllegalError if a queue occurs more than once, or for more than BLOCK_QUEUES_MAX.
     """
     starts = _changes(block)
     if len(starts) > BLOCK_QUEUES_MAX:
@@ -76,9 +79,9 @@ def _changes(block: RecordBlock) -> NDArray[np.int64]:
 
 
 def offset_bases(runs: list[QueueSlice]) -> int | NDArray[np.int64]:
-    """Returns each record's queue offset less its place in the block: one number if it is always the same.
+    """Returns each record's queue offset minus its place in the block; one number if constant.
 
-    Records of several queues all take a place in theirs.
+    Records of several queues all have a place in their queue.
     """
     if len(runs) == 1:
         return runs[0].queue_offset

@@ -1,12 +1,12 @@
 """All consume queues of a store.
 
-Maps: (topic, queue id) to its ConsumeQueue, and thereby to the next queue offset. Folder:
+Maps: (topic, queue id) to its ConsumeQueue, and so to the next queue offset. Folder:
 `consumequeue/<topic>/<queueId>/`. Not checksummed; derived from the commit log. After a crash
 queues are completed from the log. Used by the store alone.
 
-A topic is deleted in three steps: its mark is saved, its queues are forgotten, their folder is
-removed. Behind the first the messages are gone for good: a start does what a crash left of the
-others.
+A topic is deleted in three steps: its mark is saved, its queues are dropped, their folder is
+removed. After the first step the messages are permanently deleted: a start completes the other
+steps after a crash.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Vouched = Mapping[QueueKey, Mapping[str, FilePrefix]]
 
 @dataclass(frozen=True, slots=True)
 class QueueFault:
-    """A queue whose files cannot be used, and why; `folder` may be a file in its place."""
+    """A queue with unusable files, and the error; `folder` may be a file in its place."""
 
     folder: Path
     error: StoreDirectoryError
@@ -41,7 +41,7 @@ class QueueFault:
 
 
 class ConsumeQueueTable:
-    """The queues by key; a queue comes to be with its first message."""
+    """The queues by key; a queue is created with its first message."""
 
     def __init__(self, folder: Path, marks_path: Path, file_bytes: int) -> None:
         self._folder = folder
@@ -49,15 +49,15 @@ class ConsumeQueueTable:
         self._deleted = DeletedTopics(marks_path)
         self._open_files = OpenFiles()
         self._queues: dict[QueueKey, ConsumeQueue] = {}
-        # With room for a message that was not dispatched yet; nobody sees them.
+        # Queues with space for a message that is not yet dispatched; readers do not see them.
         self._reserved: dict[QueueKey, ConsumeQueue] = {}
 
     def load(self, folders: QueueFolders, *, own_sizes: bool, vouched: Vouched) -> list[QueueFault]:
-        """Opens every queue of these folders; return those whose files cannot be used.
+        """Opens every queue of these folders; returns the queues with unusable files.
 
-        What files are `vouched` for is looked at first. With `own_sizes` the store is known to have
-        been written with these file sizes, so a file of another size is damaged. Otherwise the size
-        that was asked for may be the wrong one: raises StoreDirectoryError.
+        Compares the files with `vouched` first. With `own_sizes` the store was written with these
+        file sizes, so a file of another size is damaged. Otherwise the requested size may be wrong:
+        raises StoreDirectoryError.
         """
         self._deleted.load()
         faults = []
@@ -84,7 +84,7 @@ class ConsumeQueueTable:
             )
         prefixes = vouched.get(key)
         queue = ConsumeQueue.open(folder, self._file_bytes, self._open_files, prefixes, files)
-        # One without units may be of a topic that was made again: it keeps its place.
+        # A queue without units may belong to a recreated topic: it keeps its place.
         is_deleted = 0 < queue.physical_end <= self.deleted_below(topic)
         if is_deleted or queue.max_offset == 0:
             queue.close()
@@ -100,20 +100,20 @@ class ConsumeQueueTable:
         return self._queues.items()
 
     def keys(self) -> Collection[QueueKey]:
-        """Which queues there are."""
+        """Returns the keys of all queues."""
         return self._queues.keys()
 
     def get(self, key: QueueKey) -> ConsumeQueue | None:
-        """Returns the queue, or None while it has had no message."""
+        """Returns the queue, or None before its first message."""
         return self._queues.get(key)
 
     def range_of(self, key: QueueKey) -> QueueRange:
-        """Minimum and maximum offset; 0 and 0 for a queue without messages."""
+        """Returns minimum and maximum offset; 0 and 0 for a queue without messages."""
         queue = self._queues.get(key)
         return QueueRange(queue.min_offset, queue.max_offset) if queue else QueueRange(0, 0)
 
     def reserve(self, key: QueueKey, max_offset: int) -> None:
-        """See that the queue has room for its messages below `max_offset`. Raises OSError."""
+        """Allocates space in the queue for its messages below `max_offset`. Raises OSError."""
         queue = self._queues.get(key) or self._reserved.get(key)
         if queue is None:
             queue = self._new(key)
@@ -123,7 +123,7 @@ class ConsumeQueueTable:
             queue.reserve(max_offset)
 
     def grown(self, key: QueueKey) -> ConsumeQueue:
-        """Returns the queue, made if it is new."""
+        """Returns the queue, created if it is new."""
         queue = self._queues.get(key)
         if queue is None:
             queue = self._reserved.pop(key) if key in self._reserved else self._new(key)
@@ -135,14 +135,14 @@ class ConsumeQueueTable:
         return ConsumeQueue(folder, self._file_bytes, self._open_files)
 
     def deleted_below(self, topic: str) -> int:
-        """Physical offset below which records of `topic` are deleted ones; -1 for none."""
+        """Returns the physical offset below which records of `topic` are deleted; -1 for none."""
         return self._deleted.below(topic)
 
     def mark_deleted(self, topic: str, log_begin: int, log_end: int) -> None:
-        """Records of the topic below `log_end` are deleted ones. Blocks. Raises OSError.
+        """Marks records of the topic below `log_end` as deleted. Blocks. Raises OSError.
 
-        Marks below the log's begin are forgotten, else they would become more for ever; but not of
-        a topic that has a folder, which may be one that could not be removed.
+        Marks below the log's start are dropped, so that their number stays bounded. The mark of a
+        topic that has a folder is kept: the folder may be one that could not be removed.
         """
         over = {
             name
@@ -152,7 +152,7 @@ class ConsumeQueueTable:
         self._deleted.mark(topic, log_end, over)
 
     def forget_topic(self, topic: str) -> None:
-        """Let a topic that is marked have no queues."""
+        """Drops the queues of a marked topic."""
         for queues in (self._queues, self._reserved):
             for key in [key for key in queues if key.topic == topic]:
                 queues.pop(key).close()
@@ -162,16 +162,16 @@ class ConsumeQueueTable:
         durable.remove_folder(self._folder / topic)
 
     def cut_marks(self, log_end: int) -> None:
-        """Let no mark of a deleted topic lie behind the log's end. Raises OSError."""
+        """Cuts marks of deleted topics to the log's end. Raises OSError."""
         self._deleted.cut(log_end)
 
     def truncate(self, physical_end: int) -> None:
-        """Drops units of records that reach beyond `physical_end`."""
+        """Drops units of records that end after `physical_end`."""
         for queue in self:
             queue.truncate(physical_end)
 
     def correct_min_offsets(self, log_begin: int) -> None:
-        """Let every queue begin with the first record that the log still has."""
+        """Moves every queue's start to the first record still in the log."""
         for queue in self:
             queue.correct_min_offset(log_begin)
 

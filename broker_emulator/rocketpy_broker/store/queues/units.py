@@ -1,10 +1,10 @@
-"""Units: the entries of a consume queue, as they lie in its files.
+"""Units: the entries of a consume queue, as stored in its files.
 
     +------------------------+-----------+--------------------+
     | physical offset  int64 | size int32| tags code  int64   |    big-endian
     +------------------------+-----------+--------------------+
 
-Holds no state. Source: ConsumeQueue, docs/design/storage.md section 6.
+Source: ConsumeQueue, docs/design/storage.md section 6.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 UNIT = np.dtype(
     [
-        ("physical_offset", ">i8"),  # where the record begins in the commit log
+        ("physical_offset", ">i8"),  # start of the record in the commit log
         ("size", ">i4"),  # bytes of the whole record
         ("tags_code", ">i8"),  # Java hash of the TAGS property
     ]
@@ -31,19 +31,19 @@ NO_UNITS = np.empty(0, UNIT)
 
 
 def blank_units(count: int) -> Units:
-    """Units that fill a gap: readers pass over them."""
+    """Returns units that fill a gap: readers skip them."""
     units = np.zeros(count, UNIT)
     units["size"] = BLANK_SIZE
     return units
 
 
 def record_ends(units: Units) -> NDArray[np.int64]:
-    """Where in the log the records of some units end."""
+    """Returns the physical offsets of the ends of the units' records."""
     ends: NDArray[np.int64] = units["physical_offset"] + units["size"].astype(np.int64)
     return ends
 
 
 def blank_count(units: Units) -> int:
-    """How many blank units there are before the first real one."""
+    """Returns the number of blank units before the first real one."""
     real = units["size"] != BLANK_SIZE
     return int(np.argmax(real)) if real.any() else len(units)

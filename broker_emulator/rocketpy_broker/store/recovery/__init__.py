@@ -1,4 +1,4 @@
-"""From what a crash left to a store that serves.
+"""Recovery of a store after a crash.
 
-Every pass may be interrupted and run again with the same outcome.
+Every pass may be interrupted and repeated with the same result.
 """

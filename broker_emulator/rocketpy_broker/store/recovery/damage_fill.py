@@ -1,7 +1,7 @@
-"""Filling what is damaged, record by record, each with the place in its queue that it had.
+"""Replacement of damaged records by fillers at the same queue offset.
 
-What the record says of that counts only where it fits the queue: the unit there is its own, or it
-is the next. Holds no state; for crashes see `filler`.
+The damaged record's own values count only if they fit the queue: the unit there belongs to the
+record, or the record is the queue's next one. For crashes see `filler`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import MalformedRecordError, Record, decode_record, has_queue_offset
 from rocketpy_proto.record.layout import FIXED_BYTES
 
-# Of neighbours that a read looks at, since it takes the event loop some milliseconds.
+# The limit of neighbouring bytes that one read checks; they take some ms of the event loop.
 AREA_BYTES_MAX = 4 << 20
 
 
 def pieces_of(log: CommitLog, damage: Damage) -> list[Damage]:
-    """Returns the records that were damaged side by side, as far as their checksums tell them apart.
+    """Returns the adjacent damaged records, separated by their checksum entries.
 
-    Where there are none, as far as the records still tell their sizes.
+    Without such entries, the sizes in the records separate them, as far as they are readable.
     """
     segment = log.files.find(damage.offset)
     assert segment is not None
@@ -62,7 +62,7 @@ def known_record(log: CommitLog, queues: ConsumeQueueTable, damage: Damage) -> R
         return None
     record = decoded.record
     queue = queues.get(QueueKey(record.topic, record.queue_id))
-    # Records that wait for their time have codes of their own.
+    # Records that wait for their delivery time have other tags codes.
     is_plain = has_queue_offset(record.sys_flag) and record.topic != SCHEDULE_TOPIC
     if queue is None or not is_plain or decoded.size != damage.length:
         return None
@@ -77,9 +77,10 @@ def fill_met(
     damages: Iterable[Damage],
     store_timestamp_ms: int,
 ) -> None:
-    """Fills what reads have met, if a record was written there that differs from its checksum now.
+    """Fills the damage that reads have met, if a record was written there that now differs.
 
-    Units that name no record's place are no damage of the log. Blocks: it flushes. Raises OSError.
+    A unit that does not point to a record is no damage of the log. Blocks: it flushes.
+    Raises OSError.
     """
     filled: dict[int, tuple[Segment, SegmentChecksums]] = {}
     for damage in damages:
@@ -98,7 +99,10 @@ def fill_met(
 
 
 def damaged_on(log: CommitLog, damage: Damage, bytes_max: int) -> Damage:
-    """`damage` with the damaged records that follow it, up to `bytes_max`, and itself at least."""
+    """Returns `damage` with the damaged records that follow it, up to `bytes_max`.
+
+    The result is never shorter than `damage`.
+    """
     segment = log.files.find(damage.offset)
     checksums = log.checksums.find(segment) if segment is not None else None
     if segment is None or checksums is None:
@@ -117,17 +121,20 @@ def damaged_on(log: CommitLog, damage: Damage, bytes_max: int) -> Damage:
 
 
 class MetDamages:
-    """Damaged records that reads have met. Neighbours are one area, kept apart and told once."""
+    """The damaged records that reads have met.
+
+    Each area of neighbours is copied and logged once.
+    """
 
     def __init__(self, log: CommitLog, quarantine: Quarantine) -> None:
         self._log = log
         self._quarantine = quarantine
         self.records: dict[int, Damage] = {}
-        # Begins and ends of areas, in order: what lies between two of an area is known.
+        # Starts and ends of known areas, in order.
         self._bounds: list[int] = []
 
     def meet(self, damage: Damage) -> bool:
-        """Keeps a copy of what nobody has met before; return whether that is so."""
+        """Keeps a copy of new damage; returns False for known damage."""
         if damage.offset in self.records:
             return False
         self.records[damage.offset] = damage

@@ -1,10 +1,10 @@
-"""A log that another broker has had since: where it ends, and what of ours is still about it.
+"""The valid part of a log that another broker has used.
 
-RocketMQ ends its log at the first bad record that its recovery scans, goes on there, and leaves
-what lies behind as it is. So nothing behind that place counts, whatever marks of ours say; only
-damage before the segment where RocketMQ begins to scan is passed over, for RocketMQ does not see
-it. Stale records may even follow the last new one without a gap; they are told by values that run
-backwards. Holds no state on disk; a crash changes nothing of what is found out here.
+RocketMQ ends its log at the first bad record that its recovery scans, and continues there. It
+leaves the following bytes unchanged. So bytes after that position do not count, whatever this
+broker's marks contain. Damage before the segment where RocketMQ starts its scan is skipped, because
+RocketMQ does not see it. Stale records may even follow the last new one without a gap; values that
+decrease reveal them. All state is in memory, and a crash does not change the results.
 
 Source: CommitLog#recoverNormally, #recoverAbnormally, docs/design/storage.md sections 2.6 and 10.
 """
@@ -25,7 +25,7 @@ from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import RecordBlock, decode_record, has_queue_offset
 
-# What StoreCheckpoint#getMinTimestamp takes off.
+# The margin that StoreCheckpoint#getMinTimestamp subtracts.
 CHECKPOINT_MARGIN_MS = 3_000
 _ENTRIES_AT_ONCE = 1 << 16
 
@@ -33,17 +33,17 @@ _ENTRIES_AT_ONCE = 1 << 16
 def scan_start(
     log: CommitLog, queues_end: int, checkpoint: StoreCheckpoint, *, abnormal: bool
 ) -> int:
-    """Physical offset from which RocketMQ's next recovery would look at records.
+    """Returns the physical offset at which RocketMQ's next recovery would start.
 
-    `queues_end` is the end of the last record that has a unit, -1 for none. After a crash RocketMQ
-    5.5 goes by a position, older brokers by times; which is the next is not known, so that the
+    `queues_end` is the end of the last record that has a unit, -1 for none. After a crash, RocketMQ
+    5.5 uses a position, and older brokers use times. The next broker's version is unknown, so the
     later start counts.
     """
     segments = log.files.segments
     if abnormal:
         logics_ms = checkpoint.logics_msg_timestamp_ms
         on_disk_ms = min(checkpoint.physic_msg_timestamp_ms, logics_ms) - CHECKPOINT_MARGIN_MS
-        # No record begins at 0 but the first.
+        # Only the first record begins at 0.
         on_disk = checkpoint.logics_physical_offset or -1  # 0 is none.
         for segment in reversed(segments):
             stored_ms = log.store_timestamp_ms_at(segment.base)
@@ -54,9 +54,9 @@ def scan_start(
 
 
 def unchanged_end(log: CommitLog) -> int:
-    """Physical offset up to which every record is, without a gap, as its checksum says.
+    """Returns the end of the records that agree with their checksums, without a gap.
 
-    Reads that much of the log. Entries are in order.
+    Reads the log up to there. Entries must be in order.
     """
     for segment in log.files.segments:
         position = _unchanged_in(log, segment)
@@ -90,11 +90,11 @@ def _leading(good: NDArray[np.bool_]) -> int:
 
 @dataclass(slots=True)
 class StaleRecords:
-    """Looks for the first record that RocketMQ has cut before, among those that it would scan.
+    """A search for the first record that RocketMQ has cut before, within its scan.
 
-    They begin at `begin`. A record that was stored before the one in front of it is stale if its
-    queue does not go on with it, or if no unit of a cleanly stopped store reaches so far. A clock
-    that steps back alone makes none stale.
+    The scan starts at `begin`. A record with a lower store timestamp than its predecessor is stale
+    in two cases: its queue does not continue with it, or a cleanly stopped store has no unit for
+    it. A clock that steps back makes no record stale by itself.
     """
 
     begin: int
@@ -103,7 +103,7 @@ class StaleRecords:
     _last_ms: int = 0
 
     def candidates(self, stretch: LogSpan) -> NDArray[np.int64]:
-        """Which records of the stretch were stored before the one in front of them."""
+        """Returns the rows of the span with a lower store timestamp than their predecessor."""
         times = stretch.block.header["store_timestamp"].astype(np.int64)
         before = np.concatenate(([self._last_ms], times[:-1]))
         self._last_ms = int(times[-1])
@@ -111,7 +111,7 @@ class StaleRecords:
         return np.flatnonzero((times < before) & (offsets >= self.begin))
 
     def is_stale(self, stretch: LogSpan, row: int, next_offsets: Mapping[QueueKey, int]) -> bool:
-        """True if record `row` is; `next_offsets` is what the queues' records before it say."""
+        """True if record `row` is stale; `next_offsets` come from the queues' earlier records."""
         position = int(stretch.block.positions[row])
         record = decode_record(stretch.block.data.data, position).record
         if not has_queue_offset(record.sys_flag):
@@ -119,12 +119,12 @@ class StaleRecords:
         if not self.abnormal and stretch.offset + position == self.queues_end:
             return True
         expected = next_offsets.get(QueueKey(record.topic, record.queue_id))
-        # A topic that was deleted and made again begins at 0.
+        # A recreated topic starts at 0.
         return expected is not None and record.queue_offset not in (0, expected)
 
 
 def part(stretch: LogSpan, begin: int, end: int) -> LogSpan:
-    """Returns the records [begin, end) of a stretch, at least one."""
+    """Returns the records [begin, end) of a log span, at least one."""
     block = stretch.block
     first = int(block.positions[begin])
     last = int(block.positions[end - 1] + block.sizes[end - 1])

@@ -1,19 +1,20 @@
-"""Recovery: log, checksums, consume queues and index are brought into agreement.
+"""Recovery: the passes that make log, checksums, queues and index agree.
 
-Passes, each of which may be interrupted and run again with the same outcome:
+Every pass may be interrupted and repeated with the same result:
 
-1. *Vouch*: what the manifest says of queues and index is compared with the files. What fits is
-   cut back to the manifest's end; if anything does not fit, the whole log is read. After another
-   broker nothing is vouched for: checksums and marks behind the first byte that changed go.
+1. *Vouch*: the files of queues and index are compared with the manifest. Files that fit are
+   truncated to the manifest's end. If any file does not fit, the whole log is read. After another
+   broker's run, the manifest does not count: checksums and marks after the first changed byte are
+   removed.
 2. *Scan*: records are read from there on and checked; see `scanner`. Damage is copied into
-   quarantine, passed over, and replaced by a filler, so that RocketMQ passes over it too; see
-   `filler`. What RocketMQ has cut ends the log; see `foreign`.
-3. *Dispatch*, along with the scan: every record gets its unit, its index entries and its checksum,
+   quarantine and replaced by a filler, so that RocketMQ skips it, too; see `filler`. The log ends
+   where RocketMQ has cut it; see `foreign`.
+3. *Dispatch*, during the scan: every record gets its unit, its index entries and its checksum,
    where they are missing or wrong.
-4. *Cut*: what lies behind the end is copied into quarantine and zeroed, so that it can never pass
-   for records later; units and entries behind the end go.
-5. *Settle*: queues begin with the first record that the log still has, offsets of damaged records
-   stay taken, and what had not been flushed is written again and flushed.
+4. *Cut*: bytes after the end are copied into quarantine and zeroed, so that they never pass for
+   records later. Units and entries after the end are removed.
+5. *Settle*: queues start with the first record that the log still has. Offsets of damaged records
+   stay reserved. Unflushed data is written again and flushed.
 
 Source: docs/design/storage.md section 10.
 """
@@ -52,10 +53,10 @@ from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
 
 @dataclass(frozen=True, slots=True)
 class RecoveryResult:
-    """What was found. Positions and lengths in bytes.
+    """The findings of a recovery. Positions and lengths in bytes.
 
-    `begin` is where the scan began, `bytes_dropped` the torn tail, `in_doubt` what could not be
-    believed and was rebuilt.
+    `begin` is the start of the scan, `bytes_dropped` the size of the torn tail. `in_doubt` names
+    the files that were not trusted and were rebuilt.
     """
 
     abnormal: bool
@@ -83,7 +84,7 @@ class StoreParts:
 
 
 class Recovery:
-    """One run over loaded files."""
+    """One recovery of loaded files."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class Recovery:
         self._abnormal = abnormal
         self._in_doubt = in_doubt
         self._damages: list[Damage] = []
-        # Of each damaged record; neighbours are one of the damages.
+        # The offsets of all damaged records; one of the damages may cover several.
         self._damaged_offsets: set[int] = set()
         self._lost: list[Lost] = []
         self._quarantined: list[Path] = []
@@ -113,7 +114,7 @@ class Recovery:
         self._next_offsets: dict[QueueKey, int] = {}
 
     def run(self) -> RecoveryResult:
-        """Brings everything into agreement. Raises OSError; may then be run again."""
+        """Makes all files agree. Raises OSError; it may then be run again."""
         begin = self._vouch()
         if self._manifest is not None:
             last_ms, falls = self._manifest.last_store_timestamp_ms, self._manifest.store_time_falls
@@ -138,7 +139,7 @@ class Recovery:
     # --- Vouch ---
 
     def _vouch(self) -> int:
-        """Physical offset from which the log has to be read."""
+        """Returns the physical offset from which the log has to be read."""
         store, manifest = self._store, self._manifest
         if manifest is None:
             store.log.checksums.verify_against({})
@@ -160,7 +161,7 @@ class Recovery:
         if manifest.log_end > store.log.files.end or self._in_doubt:
             store.index.reset()
             return store.log.begin
-        # With ASYNC_FLUSH a manifest may speak of records that a power cut has kept from the disk.
+        # With ASYNC_FLUSH, a manifest may include records that a power cut has kept from the disk.
         begin = max(min(manifest.log_end, self._trust.flushed), store.log.begin)
         store.queues.truncate(begin)
         return begin
@@ -177,7 +178,7 @@ class Recovery:
         return self._trust.checksums is Checksummed.ALL
 
     def _scan(self, begin: int) -> int:
-        """Reads from `begin` on; give where the log ends."""
+        """Reads the log from `begin` on; returns its end."""
         for item in self._scanner.scan(begin):
             if not isinstance(item, LogSpan):
                 self._keep_apart(item)
@@ -190,7 +191,7 @@ class Recovery:
         return self._scanner.end
 
     def _dispatch_foreign(self, stretch: LogSpan) -> int | None:
-        """Dispatches up to the first stale record; give where it lies, None where there is none."""
+        """Dispatches up to the first stale record; returns its offset, None if there is none."""
         begin = 0
         for row in self._stale.candidates(stretch).tolist():
             if row > begin:
@@ -226,7 +227,7 @@ class Recovery:
         self._units_dispatched += len(alive) - first
 
     def _keep_apart(self, damage: Damage) -> None:
-        """Keeps a copy of neighbouring damage as a whole, and fill each record of it."""
+        """Keeps one copy of neighbouring damage, and fills each of its records."""
         log = self._store.log
         pieces = pieces_of(log, damage)
         self._damages.append(damage)
@@ -241,15 +242,15 @@ class Recovery:
         self._dispatch_filled(filled)
 
     def _fill(self, damage: Damage, filled: list[Damage]) -> bool:
-        """Fills one record; add it to those whose place is known, or return False."""
+        """Fills one record; adds it to `filled` if its place is known, else returns False."""
         log = self._store.log
         known = known_record(log, self._store.queues, damage)
         if known is None and filled:
-            # It may follow one of its queue that has its unit only then.
+            # The record may follow one in `filled`, which gets its unit only now.
             self._dispatch_filled(filled)
             known = known_record(log, self._store.queues, damage)
         if known is None:
-            # What a filler takes the place of is there no more.
+            # Reads the values now: the filler overwrites them.
             self._note_lost(damage)
         if not fill(log, damage, self._times.last_ms, known) or known is None:
             return False
@@ -257,7 +258,7 @@ class Recovery:
         return True
 
     def _dispatch_filled(self, filled: list[Damage]) -> None:
-        """Dispatches fillers that follow each other, and empty the list."""
+        """Dispatches consecutive fillers and empties the list."""
         if filled:
             sizes = np.array([damage.length for damage in filled], np.int32)
             view = self._store.log.files.view(filled[0].offset, int(sizes.sum()))
@@ -275,7 +276,7 @@ class Recovery:
     # --- Cut ---
 
     def _cut(self, end: int, *, whole: bool) -> int:
-        """Drops what lies behind `end`; return how many bytes of it were not zero."""
+        """Drops the bytes after `end`; returns the number of nonzero ones."""
         log = self._store.log
         dropped = 0
         for segment in log.files.dirty_segments(end, log.files.end):
@@ -297,9 +298,9 @@ class Recovery:
         return dropped
 
     def _cut_garbage(self, key: QueueKey, queue: ConsumeQueue) -> None:
-        """Every record of the log was seen: units behind a queue's last one are of none.
+        """Truncates a queue after its last record, once the whole log has been read.
 
-        But those of damaged records stay, so that their offsets are not given again.
+        Units of damaged records remain, so that their offsets are not assigned again.
         """
         if key not in self._next_offsets:
             queue.truncate(self._store.log.begin)
@@ -324,10 +325,10 @@ class Recovery:
         store.index.flush()
 
     def _reserve_offset(self, lost: Lost) -> None:
-        """Keeps the queue offset of a damaged record taken, should it be the last of its queue.
+        """Reserves the queue offset of a damaged record that is the last of its queue.
 
-        The next message of the queue would get it otherwise, and be missed by who is beyond it.
-        What the damaged record says of its queue counts only where it fits what is known.
+        Otherwise the queue's next message would get this offset, and consumers beyond it would miss
+        the message. The damaged record's own values count only if they fit the queue.
         """
         queue = self._store.queues.get(lost.queue)
         if queue is not None and queue.max_offset == lost.queue_offset:

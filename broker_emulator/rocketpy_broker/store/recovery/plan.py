@@ -1,12 +1,13 @@
-"""What a start finds out before it reads the log: how the last run ended, and what can be believed.
+"""The traces of the last run, read before the log is opened.
 
-`Traces` is what the last run left behind; `plan` turns it into where the scan begins and what
-counts as flushed. Writes nothing.
+`Traces` determines where the scan starts and what counts as flushed. It writes nothing. There are
+three cases:
 
-- A clean stop of ours: the manifest vouches for queues and index, and the scan begins at its end.
-- A crash of ours: the same, from the last manifest on; the mark tells a torn tail from damage.
-- Another broker has started here since, or there are no traces of ours: neither mark nor manifest
-counts, and the log ends where RocketMQ's recovery would end it; see `foreign`.
+- A clean stop of this broker: the manifest covers queues and index; the scan starts at its end.
+- A crash of this broker: the same, with the last manifest. The mark separates a torn tail from
+  damage.
+- Another broker has started here since, or there are no own traces: neither mark nor manifest
+  counts. The log ends where RocketMQ's recovery would end it; see `foreign`.
 
 Source: docs/design/storage.md sections 8 and 10.
 """
@@ -25,9 +26,9 @@ from rocketpy_broker.store.log.scanner import Checksummed, Trust
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What lies in the directory. `aborted`: the marker's text, None where there is none.
+    """The traces in the directory. `aborted` is the abort marker's text, None if there is none.
 
-    `started_last`: whether no other broker has started here since we did.
+    `started_last` is set unless another broker has started here since.
     """
 
     started_last: bool
@@ -37,7 +38,7 @@ class Traces:
 
     @classmethod
     def read(cls, folder: Path, *, started_last: bool) -> Traces:
-        """Reads them. Raises StoreDirectoryError for what a newer version has written."""
+        """Reads the traces. Raises StoreDirectoryError for files of a newer version."""
         abort = folder / "abort"
         aborted = abort.read_text(encoding="ascii", errors="replace") if abort.exists() else None
         mark = FlushedMark(folder / "rocketpy" / "flushed").load()
@@ -51,20 +52,23 @@ class Traces:
 
     @property
     def ours(self) -> bool:
-        """True if nobody else has written since we did."""
+        """True if no other broker has written since."""
         if self.mark is None or not self.started_last:
             return False
         return self.aborted is None or is_our_abort_text(self.aborted)
 
     def compared(self, log: CommitLog) -> Traces:
-        """With what the log's own bytes say: a record behind our clean stop is not ours."""
+        """Returns the traces, corrected by the log.
+
+        A record after this broker's clean stop was written by another broker.
+        """
         stopped = self.mark is not None and self.mark.clean
         if stopped and self.mark and log.store_timestamp_ms_at(self.mark.flushed) > 0:
             return replace(self, started_last=False)
         return self
 
     def check_sizes(self, folder: Path, segment_bytes: int, queue_file_bytes: int) -> None:
-        """Raises StoreDirectoryError where the store was made with other sizes."""
+        """Raises StoreDirectoryError if the store was created with other sizes."""
         if self.manifest is None:
             return
         for what, asked, made in (
@@ -76,7 +80,7 @@ class Traces:
                 raise StoreDirectoryError(folder, reason, "start with the size it was made with")
 
     def check_log(self, folder: Path, log_end: int) -> None:
-        """Raises StoreDirectoryError where files of the log are missing that were on disk."""
+        """Raises StoreDirectoryError if files of the log are missing that were on disk."""
         if self.ours and self.mark is not None and log_end < self.mark.flushed:
             raise StoreDirectoryError(
                 folder,
@@ -86,7 +90,7 @@ class Traces:
             )
 
     def trust(self, their_start: int) -> Trust:
-        """What counts as flushed; `their_start` is where RocketMQ's recovery would begin."""
+        """Returns what counts as flushed; `their_start` is the start of RocketMQ's recovery."""
         if self.ours and self.mark is not None:
             return Trust(self.mark.flushed, Checksummed.ALL)
         return Trust(their_start, Checksummed.NONE)

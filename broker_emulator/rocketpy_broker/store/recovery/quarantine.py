@@ -1,8 +1,8 @@
-"""The folder `rocketpy/quarantine`: what recovery and reading took out of the store, kept apart.
+"""The folder `rocketpy/quarantine`: copies of what recovery and reads have removed.
 
-Nothing is ever read from here, and nobody deletes it but people. Each file is named by what it
-was, where it lay and what it holds, so a recovery that is run again adds nothing. A crash leaves a
-copy whole or not at all.
+The broker never reads or deletes these files; only operators delete them. Each file name has the
+kind, position and CRC of its content, so a repeated recovery adds no file. A crash leaves a whole
+copy or none.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from rocketpy_proto.record.crc import body_crc
 logger = logging.getLogger(__name__)
 
 
-# Of more damaged places the program's log has their number only, each time it is ten times as high.
+# Further damages are only counted; the count is logged at each power of ten.
 NAMED_MAX = 20
 
 
 class Quarantine:
-    """The folder; made with its first file."""
+    """The folder, created with its first file."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._damage_count = 0
 
     def keep(self, name: str, data: memoryview) -> Path:
-        """Copys `data` into a file named by `name` and its CRC, once. Raises OSError."""
+        """Copies `data` into a file named by `name` and its CRC, once. Raises OSError."""
         path = self.folder / f"{name}-{body_crc(data):08x}"
         if not path.exists():
             durable.make_folder(self.folder)
@@ -38,7 +38,7 @@ class Quarantine:
         return path
 
     def keep_damage(self, damage: Damage, data: memoryview) -> Path:
-        """Copys damaged bytes of the log, and say so in the program's log. Raises OSError."""
+        """Copies damaged bytes of the log, and logs an error. Raises OSError."""
         copy = self.keep(f"{damage.offset:020d}.damaged", data)
         self._damage_count += 1
         if self._damage_count > NAMED_MAX:
@@ -56,7 +56,7 @@ class Quarantine:
         return copy
 
     def log_count(self) -> None:
-        """Writes into the program's log how many places were damaged, where not all are named."""
+        """Logs the number of damaged places if some were not logged."""
         if self._damage_count > NAMED_MAX:
             logger.error(
                 "%d places of the log were damaged, of which the first %d are named here; "
@@ -67,7 +67,7 @@ class Quarantine:
             )
 
     def move(self, path: Path, name: str) -> Path:
-        """Moves a file or folder here, as `name` or with a number behind it. Raises OSError."""
+        """Moves a file or folder here, as `name` or with a number after it. Raises OSError."""
         durable.make_folder(self.folder)
         names = itertools.chain([name], (f"{name}.{number}" for number in itertools.count(1)))
         target = next(place for place in map(self.folder.joinpath, names) if not place.exists())

@@ -1,6 +1,7 @@
-"""Opening a store: its parts are made, loaded, compared with what the last run left, and recovered.
+"""The opening of a store: creation, loading and recovery of its parts.
 
-Holds no state; a crash while opening leaves what the next opening can mend.
+The loaded parts are compared with the traces of the last run. The next opening completes one that a
+crash interrupts.
 Source: docs/design/storage.md sections 1 (folder-content rules), 8.4 and 10.
 """
 
@@ -30,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 def make_parts(config: StoreConfig, clock: Clock) -> StoreParts:
-    """Returns the parts of a store, nothing loaded yet."""
+    """Returns the parts of a store, not loaded yet."""
     folder = config.folder
     log = CommitLog(
         folder / "commitlog", folder / "rocketpy" / "checksums", config.commit_log_segment_bytes
@@ -48,9 +49,9 @@ def make_parts(config: StoreConfig, clock: Clock) -> StoreParts:
 def recover(
     config: StoreConfig, parts: StoreParts, checkpoint: StoreCheckpoint, *, started_last: bool
 ) -> tuple[RecoveryResult, Manifest | None]:
-    """Loads the parts and bring them into agreement. Raises StoreDirectoryError, OSError.
+    """Loads the parts and recovers them. Raises StoreDirectoryError, OSError.
 
-    The manifest is that of a clean stop, if there was one.
+    Returns the manifest of a clean stop, if there was one.
     """
     folders = look_through_queues(config.folder)
     traces = Traces.read(config.folder, started_last=started_last)
@@ -85,15 +86,15 @@ def recover(
     ).run()
     parts.quarantine.log_count()
     if traces.abnormal or result.records_scanned > 0:
-        # A killed run, or a killed start, has left files and names that nobody has flushed, and
-        # that look as good as any: what is cleaned from now on relies on them.
+        # A killed run, or a killed start, leaves unflushed files and names that look valid.
+        # Cleaning relies on them from now on.
         durable.sync_whole_store(config.folder)
     return result, None if traces.abnormal else manifest
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestPlan:
-    """The queues and files that a manifest of the store tells of; made on the store's thread."""
+    """The queues and files of a manifest; created on the store's thread."""
 
     config: StoreConfig
     end: int
@@ -112,12 +113,15 @@ class ManifestPlan:
         store_timestamp_ms: int,
         falls: list[int],
     ) -> ManifestPlan:
-        """For records below `end`, the last of which has that timestamp; `falls` as in Manifest."""
+        """Returns the plan for records below `end`, the last with that timestamp.
+
+        `falls` are the manifest's `store_time_falls`.
+        """
         queues, checksums = list(parts.queues.items()), parts.log.checksums.below(end)
         return cls(config, end, store_timestamp_ms, queues, parts.index, checksums, falls)
 
     def make(self) -> Manifest:
-        """What the files hold of those records. Blocks: it reads all of them, on any thread.
+        """Returns the manifest of these records. Blocks on any thread: it reads all the files.
 
         Files may grow meanwhile, and must not be removed.
         """

@@ -1,1 +1,1 @@
-"""What tasks have staged for batches that are not decided, or not stored yet."""
+"""Staged records of tasks, for batches not yet decided or stored."""

@@ -1,9 +1,9 @@
-"""The staging area: every attempt's file, and the disk space that all of them may take.
+"""The staging area: the files of all attempts, and their disk space.
 
-Files lie in `rocketpy/staging/`. An attempt is known by writer, batch, job token, task and task
-token, and nothing here knows which of them count: that is the batches' room. A crash leaves files
-of attempts that go on, of batches that are decided, and of some that nobody wants any more; `load`
-finds them all, and removes what is no whole attempt.
+Files are in `rocketpy/staging/`. An attempt is identified by writer, batch, job token, task and
+task token. The protocol services of batches decide which attempts count. A crash leaves files of
+running attempts, of decided batches, and of attempts that are no longer needed. `load` finds all of
+them, and removes files without a whole attempt.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from rocketpy_broker.store.values import QueueKey
 
 logger = logging.getLogger(__name__)
 NAME_DIGITS = 20
-# File systems give space in units of it.
+# The allocation unit of file systems.
 UNIT_BYTES = 4096
 
 
@@ -61,7 +61,7 @@ class TaskAttempt:
 
 @dataclass(frozen=True, slots=True)
 class BlockFrames:
-    """A block's frames, the highest queue in them, and what its attempt has staged with them."""
+    """A block's frames, its highest queue, and its attempt's counts including the block."""
 
     queue: QueueKey
     frames: list[Frame]
@@ -69,20 +69,22 @@ class BlockFrames:
 
     @property
     def file_bytes(self) -> int:
-        """What the block takes of the disk at most; the file's first one brings its own frame."""
+        """The maximum disk space of the block; a file's first one includes the attempt's frame."""
         return sum(frame.head.frame_bytes for frame in self.frames) + 2 * UNIT_BYTES
 
 
 @dataclass(eq=False, slots=True)
 class StagedAttempt:
-    """What an attempt has staged so far. Only one call at a time may work on it.
+    """The staged records of an attempt. Only one call at a time may use it.
 
-    A topic that was deleted later has taken its messages with it: when the log was longer than
-    `log_end`, or by another count in `deletion_counts`, those of the topics that this process has
-    staged for. `end` is where its file goes on, -1 where only `survey` can tell; `changed_ns` the
-    time of the last write, 0 where that was before the broker's start, or not all are ours.
-    `is_older`: made by an earlier process, which alone knew what was deleted while the log was as
-    long as `log_end`.
+    The deletion of a topic also removes its staged messages. A deletion is recognized by a log
+    longer than `log_end`, or by a changed count in `deletion_counts`. These are the counts of
+    topics for which this process has staged records.
+
+    `end` is the position of the next frame, -1 if only `survey` can find it. `changed_ns` is the
+    time of the last write. It is 0 if that was before the broker's start, or if another process has
+    also written. `is_older` marks an attempt of an earlier process. Only that process knew the
+    deletions while the log ended at `log_end`.
     """
 
     attempt: TaskAttempt
@@ -111,7 +113,7 @@ class StagedAttempt:
 
     @classmethod
     def read(cls, path: Path) -> StagedAttempt | None:
-        """Returns the attempt whose file `path` is; None where it is no whole one. Raises OSError."""
+        """Returns the attempt in the file `path`; None if it is not whole. Raises OSError."""
         file = StagingFile(path)
         content = file.attempt()
         if content is None:
@@ -123,7 +125,7 @@ class StagedAttempt:
         return cls(attempt, told["logEnd"], file, end=-1, file_bytes=size, is_older=True)
 
     def frames_of(self, records: StagedRecords, frame_bytes: int) -> BlockFrames:
-        """What `write` takes for the next block: frames of `frame_bytes` at most, or a record."""
+        """Returns the next block for `write`: frames of at most `frame_bytes`, or one record."""
         counts, block = self.counts, records.block
         place = Place(counts.block_count, counts.record_count)
         frames = list(block_frames(records, place, frame_bytes))
@@ -148,7 +150,7 @@ class StagedAttempt:
         self.queue_ids[topic] = max(queue_id, self.queue_ids.get(topic, 0))
 
     def seal(self, *, durable: bool) -> None:
-        """Nothing more comes. Blocks. Raises OSError; the attempt is then of no more use."""
+        """Marks the attempt as complete. Blocks. Raises OSError; the attempt is then unusable."""
         if self.is_sealed or self.end == 0:
             return
         is_untouched = self.is_untouched
@@ -160,7 +162,7 @@ class StagedAttempt:
         self.is_sealed = True
 
     def survey(self) -> None:
-        """Learns from the file what is in it. Blocks. Raises OSError."""
+        """Reads the attempt's state from the file. Blocks. Raises OSError."""
         found: Survey = self.file.survey(self._content())
         self.counts, self.end, self.is_sealed = found.counts, found.end, found.is_sealed
         self.queue_ids = found.queue_ids
@@ -168,13 +170,13 @@ class StagedAttempt:
 
     @contextmanager
     def reading(self) -> Iterator[FrameReader | None]:
-        """Yields a reader of the file's blocks; None where the file is another's. Raises OSError."""
+        """Yields a reader of the file's blocks; None for another attempt's file. Raises OSError."""
         with self.file.reading() as reader:
             yield reader if reader.attempt() == self._content() else None
 
     @property
     def is_untouched(self) -> bool:
-        """True if the file is as this process has written or read it last. Blocks."""
+        """True if the file is unchanged since this process last wrote or read it. Blocks."""
         try:
             return self.changed_ns != 0 and self.file.changed_ns() == self.changed_ns
         except OSError:
@@ -187,9 +189,9 @@ def disk_bytes(file_bytes: int) -> int:
 
 
 class StagingArea:
-    """The folder, and how full it is. `frame_bytes`: what one append may take of records.
+    """The folder and its used space. `frame_bytes` limits the records of one append.
 
-    Any thread may take room and give it back.
+    Any thread may take and return space.
     """
 
     def __init__(self, folder: Path, bytes_max: int, frame_bytes: int) -> None:
@@ -201,7 +203,7 @@ class StagingArea:
         self._next_number = 0
 
     def load(self) -> list[StagedAttempt]:
-        """What earlier runs have left. Blocks. Raises OSError."""
+        """Returns the attempts of earlier runs. Blocks. Raises OSError."""
         durable.make_folder(self.folder)
         attempts, torn = [], []
         for path in sorted(self.folder.iterdir()):
@@ -231,23 +233,23 @@ class StagingArea:
         return StagedAttempt(attempt, log_end, StagingFile(path))
 
     def check_room(self, job_bytes: int, added_bytes: int) -> None:
-        """Raises StagingFullError where so many bytes more are too many."""
+        """Raises StagingFullError if `added_bytes` exceed the limit."""
         if self.used_bytes + added_bytes > self._bytes_max:
             raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self._bytes_max)
 
     def take_room(self, job_bytes: int, added_bytes: int) -> None:
-        """Counts bytes before they are written. Raises StagingFullError, and counts nothing."""
+        """Reserves bytes before they are written. Raises StagingFullError, and reserves nothing."""
         with self._counting:
             self.check_room(job_bytes, added_bytes)
             self.used_bytes += added_bytes
 
     def give_back(self, bytes_: int) -> None:
-        """Counts what was not written, or is gone."""
+        """Returns bytes that were not written, or were removed."""
         with self._counting:
             self.used_bytes -= bytes_
 
     def remove(self, attempt: StagedAttempt) -> bool:
-        """Removes its file; whether that could be done. Blocks."""
+        """Removes the attempt's file; returns True if that was possible. Blocks."""
         try:
             durable.remove_files([attempt.file.path])
         except OSError:

@@ -1,10 +1,10 @@
-"""One staging file: what one attempt at one task of a batch has staged.
+"""A staging file: the staged records of one attempt at a task.
 
-`rocketpy/staging/<20 digits>`, numbered as they were made; see `frames` for what lies in it. It is
-written from front to back by one attempt, read when its batch is decided, and then removed. A crash
-leaves a file whose end may be torn: `survey` finds the last whole block, behind which the attempt
-goes on. Every call opens the file anew, so that 10,000 attempts need no descriptors; every call
-blocks.
+Its name is `rocketpy/staging/<20 digits>`, numbered in order of creation; see `frames` for its
+content. One attempt writes it from start to end. It is read when its batch is decided, and then
+removed. A crash may leave a torn end: `survey` finds the last whole block, and the attempt
+continues after it. Every call opens the file again, so that 10,000 attempts need no descriptors;
+every call blocks.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from rocketpy_broker.store.staging.frames import (
 )
 from rocketpy_proto.record.crc import body_crc
 
-# With these a file will not be read tomorrow either.
+# With these errors the file will not be readable later either.
 LOST_ERRNOS = (errno.ENOENT, errno.EIO, errno.ENOTDIR, errno.EISDIR)
 
 
 @dataclass(frozen=True, slots=True)
 class StagedCounts:
-    """What an attempt has staged; `bytes` are those of the records."""
+    """The counts of an attempt's staged records; `bytes` is their size."""
 
     block_count: int = 0
     record_count: int = 0
@@ -44,9 +44,9 @@ class StagedCounts:
 
 @dataclass(slots=True)
 class Survey:
-    """What was found in a file: whole blocks up to byte `end`, and the highest queue of each topic.
+    """The content of a file: whole blocks up to byte `end`, and the highest queue of each topic.
 
-    `is_sealed`: the seal lies behind them and agrees.
+    `is_sealed` is set if the seal follows the blocks and agrees with them.
     """
 
     counts: StagedCounts
@@ -55,14 +55,14 @@ class Survey:
     queue_ids: dict[str, int] = field(default_factory=dict)
 
     def add(self, records: StagedRecords) -> None:
-        """Notes a topic and queue."""
+        """Adds the topic and queue of `records`."""
         topic = records.queue.topic
         self.queue_ids[topic] = max(records.queue_id_max, self.queue_ids.get(topic, 0))
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """`record_count` records from record `first_record` of the file on that are lost."""
+    """Lost records: `record_count` from record `first_record` of the file on."""
 
     first_record: int
     record_count: int
@@ -72,8 +72,8 @@ class Unreadable:
 class StagingFile:
     """The file at `path`. All methods raise OSError.
 
-    There may be many thousands, each of which a full garbage collection visits while everybody
-    waits. So it has slots, and a string, which is not visited.
+    There may be many thousands. A full garbage collection visits each of them and stops all threads
+    meanwhile. The class therefore has slots, and holds a string, which is not visited.
     """
 
     __slots__ = ("_path",)
@@ -83,13 +83,13 @@ class StagingFile:
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The file's path."""
         return Path(self._path)
 
     def create(self, attempt: Frame) -> int:
-        """Makes the file with its first frame; return where the next one goes.
+        """Creates the file with its first frame; returns the position of the next one.
 
-        What a failed call leaves is removed, so that it can be tried again.
+        A failed call removes the file, so that the caller can try again.
         """
         durable.create_empty(self.path)
         try:
@@ -99,13 +99,13 @@ class StagingFile:
             raise
 
     def append(self, position: int, frames: Iterable[Frame]) -> int:
-        """Writes frames at byte `position`; return where the next one goes.
+        """Writes frames at byte `position`; returns the position of the next one.
 
-        What a failed call leaves there is written over by the next one.
+        The next call overwrites the remains of a failed one.
         """
         with self._opened(os.O_WRONLY) as descriptor:
             for frame in frames:
-                # The head last: without it nothing of the frame is there.
+                # The head is written last: without it the frame does not count.
                 begin = frame.head.to_bytes() + frame.beside
                 durable.write_whole(descriptor, frame.records, position + len(begin))
                 durable.write_whole(descriptor, memoryview(begin), position)
@@ -119,16 +119,16 @@ class StagingFile:
         durable.sync_folder(self.path.parent)
 
     def changed_ns(self) -> int:
-        """When it was last written, wall time in ns."""
+        """Returns the time of the last write, wall time in ns."""
         return os.stat(self._path).st_mtime_ns
 
     def attempt(self) -> bytes | None:
-        """Returns the content of its first frame; None where that is not whole."""
+        """Returns the content of the first frame; None if it is not whole."""
         with self.reading() as reader:
             return reader.attempt()
 
     def survey(self, attempt: bytes) -> Survey:
-        """Reads and check all of it; `end` is -1 where it is not that attempt's."""
+        """Reads and checks the whole file; `end` is -1 for another attempt's file."""
         with self.reading() as reader:
             if reader.attempt() != attempt:
                 return Survey(StagedCounts(), -1)
@@ -147,7 +147,7 @@ class StagingFile:
 
     @contextmanager
     def reading(self) -> Iterator[FrameReader]:
-        """Yields a reader, from the file's begin."""
+        """Yields a reader, from the start of the file."""
         with self._opened(os.O_RDONLY) as descriptor:
             yield FrameReader(descriptor)
 
@@ -161,9 +161,9 @@ class StagingFile:
 
 
 class FrameReader:
-    """Reads a file's frames in order; `position` is the byte behind those that were read.
+    """A reader of a file's frames in order; `position` is the byte after the frames read.
 
-    `head` is the last one that was met: it is whole, even where its payload is not.
+    `head` is the last head read: it is whole, even if its payload is not.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -180,18 +180,18 @@ class FrameReader:
 
     @property
     def first_record(self) -> int:
-        """Records of the file before those that were read last."""
+        """The number of the file's records before the last ones read."""
         return 0 if self.head is None else self.head.first_record
 
     @property
     def end_record(self) -> int:
-        """Records of the file up to the end of those that were read last."""
+        """The number of the file's records up to the end of the last ones read."""
         return 0 if self.head is None else self.head.first_record + self.head.record_count
 
     def next_records(self, from_record: int) -> StagedRecords | Unreadable | None:
         """Returns the records of the next block frame, from record `from_record` of the file on.
 
-        Frames before it are passed over. None at the seal, or where no whole head follows.
+        Earlier frames are skipped. Returns None at the seal, or if no whole head follows.
         """
         while self._next_head() and self.head is not None:
             head = self.head
@@ -208,7 +208,7 @@ class FrameReader:
         return None
 
     def is_sealed_at(self, counts: StagedCounts) -> bool:
-        """True if the last head is the seal of a file with so many blocks and records."""
+        """True if the last head is the seal of a file with these counts of blocks and records."""
         head = self.head
         if head is None or head.kind is not FrameKind.SEAL:
             return False
@@ -219,7 +219,7 @@ class FrameReader:
         return self.head is not None
 
     def _next_payload(self) -> np.ndarray | None:
-        """Returns the payload behind `head`; None where it is not as it was written."""
+        """Returns the payload after `head`; None if it differs from what was written."""
         assert self.head is not None
         payload = np.empty(self.head.frame_bytes - HEAD_BYTES, np.uint8)
         length = os.preadv(self._descriptor, [payload.data], self.position + HEAD_BYTES)

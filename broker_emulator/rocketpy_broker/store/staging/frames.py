@@ -1,19 +1,19 @@
-"""Frames: what a staging file is made of. Holds no state.
+"""Frames, the parts of a staging file.
 
-A file is one *attempt* frame, which says whose it is, then *block* frames, then a *seal*:
+A file has one *attempt* frame, which identifies the attempt, then *block* frames, then a *seal*:
 
     | magic "RPSF"   4 | kind             1 | ends block     1 | topic bytes     2 |
     | block number   8 | first record     8 | record count   4 | queue id        4 |
     | key count      4 | records bytes    4 | payload CRC    4 | head CRC        4 |
 
-and behind this head the payload. A block frame's payload is the topic, n record sizes (4 bytes),
-n tags codes (8), the m index keys' hashes (4) and rows (4), and the n records; numbers are
-big-endian. `first record` counts the file's records before the frame. An attempt's payload is JSON.
-A seal has none: its block number and first record are the file's counts.
+The payload follows this head. A block frame's payload has the topic, n record sizes (4 bytes) and n
+tags codes (8). The m index keys' hashes (4) and rows (4) follow, and then the n records. Numbers
+are big-endian. `first record` is the number of the file's records before the frame. An attempt's
+payload is JSON. A seal has none: its block number and first record are the file's counts.
 
-A block of a client is cut into frames of about `FRAME_BYTES`, each of which is read, checked and
-appended at once; the last of them ends the block. What a crash has torn has no right CRC, so that
-a file ends before its first frame that is not whole.
+A client's block is cut into frames of about `FRAME_BYTES`, each of which is read, checked and
+appended at once. The last of them ends the block. A frame torn by a crash has no valid CRC; a file
+ends before its first such frame.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SIZE, _CODE, _HASH, _ROW = (np.dtype(form) for form in (">i4", ">i8", ">i4", ">
 
 
 class FrameKind(IntEnum):
-    """What a frame holds. WAITING: records of which some may have to wait before they show."""
+    """The kind of a frame's content. WAITING: some records may have to wait to be visible."""
 
     ATTEMPT = 1
     BLOCK = 2
@@ -51,7 +51,10 @@ class FrameKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FrameHead:
-    """A frame's head; see the module. `record_bytes` is the size of its records, or of its JSON."""
+    """A frame's head; see the module.
+
+    `record_bytes` is the size of its records, or of its JSON.
+    """
 
     kind: FrameKind
     ends_block: bool
@@ -77,7 +80,7 @@ class FrameHead:
         return HEAD_BYTES + self.beside_bytes + self.record_bytes
 
     def to_bytes(self) -> bytes:
-        """Returns the head as it lies in the file."""
+        """Returns the head as it is stored in the file."""
         data = _HEAD.pack(
             _MAGIC,
             self.kind,
@@ -95,7 +98,7 @@ class FrameHead:
 
     @classmethod
     def parse(cls, data: bytes) -> FrameHead | None:
-        """Returns the head in HEAD_BYTES bytes; None where they are none."""
+        """Returns the head in HEAD_BYTES bytes; None if they are not a head."""
         if len(data) < HEAD_BYTES or data[:4] != _MAGIC:
             return None
         if _CRC.unpack_from(data, _HEAD.size) != (body_crc(data[: _HEAD.size]),):
@@ -106,7 +109,7 @@ class FrameHead:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame to write: its head, and its payload in two parts, so that no record is copied."""
+    """A frame to write: head, and payload in two parts, so that no record is copied."""
 
     head: FrameHead
     beside: bytes
@@ -115,10 +118,10 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class StagedRecords:
-    """Records of one queue, or of their OWN_QUEUES, with what their properties say.
+    """Records of one queue, or of their OWN_QUEUES, with their parsed properties.
 
-    What was read from a file lies in a writable buffer. Those that have to wait take `stored_sizes`
-    in the log, where these are other sizes.
+    Records that were read from a file are in a writable buffer. `stored_sizes` are the sizes in the
+    log of records that have to wait, if they differ.
     """
 
     queue: QueueKey
@@ -128,7 +131,7 @@ class StagedRecords:
 
     @property
     def queue_id_max(self) -> int:
-        """The highest queue that has some of them."""
+        """The highest queue of the records."""
         if self.queue.queue_id == OWN_QUEUES:
             return int(self.block.header["queue_id"].max())
         return self.queue.queue_id
@@ -136,7 +139,7 @@ class StagedRecords:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in its file a block begins: by number, and by the records before it."""
+    """The place of a block in its file: its number, and the number of records before it."""
 
     block_number: int
     first_record: int
@@ -158,7 +161,7 @@ def _frame(kind: FrameKind, place: Place, payload: bytes) -> Frame:
 
 
 def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iterator[Frame]:
-    """Yields the frames of a client's block: of `frame_bytes` of records at most, or of one record."""
+    """Yields the frames of a client's block, each of at most `frame_bytes`, or of one record."""
     block, keys = records.block, records.found.index_keys
     topic = records.queue.topic.encode()
     kind = FrameKind.WAITING if records.found.may_wait else FrameKind.BLOCK
@@ -196,9 +199,9 @@ def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iter
 
 
 def records_of(head: FrameHead, payload: NDArray[np.uint8], begin: int = 0) -> StagedRecords:
-    """What a block frame holds, from its record `begin` on.
+    """Returns the records of a block frame, from its record `begin` on.
 
-    `payload` is writable and has been checked by its CRC.
+    `payload` must be writable and checked by its CRC.
     """
     position = 0
 
@@ -222,9 +225,9 @@ def records_of(head: FrameHead, payload: NDArray[np.uint8], begin: int = 0) -> S
 
 
 def joined(some: Sequence[StagedRecords]) -> StagedRecords:
-    """Adjacent records of one topic as one; none of them has to wait.
+    """Returns adjacent records of one topic as one block; none of them may have to wait.
 
-    Those of several queues become records of their OWN_QUEUES, in the order in which they are.
+    Records of several queues become records of their OWN_QUEUES, in the same order.
     """
     blocks, founds = [one.block for one in some], [one.found for one in some]
     sizes = np.concatenate([block.sizes for block in blocks])

@@ -1,7 +1,7 @@
-"""Admission: when a micro-batch begins, and how much it takes.
+"""Admission of micro-batches: their start and their size.
 
-Keeps the time of the last batch and nothing else; after a crash the first batch does not wait.
-The smallest of all limits counts.
+The only state is the time of the last batch; after a crash the first batch does not wait. The
+smallest of all limits counts.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pyspark_rocketpy.offsets import Positions, QueueRange
 from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.plan.task_plan import ranges_between
 
-# No query is held for longer; a longer pollTimeout is a query that is sent again.
+# The longest hold of a query; with a longer pollTimeout the query is sent again.
 HOLD_MS_MAX = 30_000
-# While too few messages wait for a batch, each one that arrives answers a held query; the next
-# query is delayed by this much, for nobody is in a hurry.
+# While too few messages wait for a batch, each new message answers a held query. The next query is
+# delayed by this time, which costs the batch nothing.
 TOO_FEW_PAUSE_MS = 100
 
 
@@ -41,18 +41,18 @@ class Admission:
         self._too_few = False
 
     def hold_ms(self) -> int:
-        """How long the broker may hold a query when nothing has changed."""
+        """Returns the time that the broker may hold a query if nothing has changed."""
         left_ms = self._left_ms() if self._too_few else self._poll_ms_max
         return min(self._poll_ms_max, left_ms)
 
     def _left_ms(self) -> int:
-        """What is left of maxTriggerDelay; 0 before the first batch."""
+        """Returns the rest of maxTriggerDelay; 0 before the first batch."""
         if self._last_batch_ms is None:
             return 0
         return max(0, self._last_batch_ms + self._delay_ms_max - self._now())
 
     def put_off(self, begin: Positions, end: Positions) -> bool:
-        """True if what is there has to wait for more, by minOffsetsPerTrigger."""
+        """True if the messages have to wait for more, by minOffsetsPerTrigger."""
         if self._count_min is None:
             return False
         there = ranges_between(begin, end)
@@ -63,7 +63,7 @@ class Admission:
         return self._too_few
 
     def admitted(self) -> None:
-        """A batch begins now."""
+        """Records the start of a batch."""
         self._last_batch_ms = self._now()
 
     def limited(
@@ -72,7 +72,7 @@ class Admission:
         end: Positions,
         limit_bytes: Callable[[Sequence[QueueRange], int], list[int]],
     ) -> Positions:
-        """`end`, or less where a limit says so; `limit_bytes` asks the broker for sizes."""
+        """Returns `end`, or less for a limit; `limit_bytes` requests sizes from the broker."""
         if self._count_max is not None:
             end = limit_positions(begin, end, self._count_max)
         ranges = ranges_between(begin, end)
@@ -86,10 +86,10 @@ class Admission:
 
 
 def limit_positions(begin: Positions, end: Positions, count_max: int) -> Positions:
-    """Positions at most `count_max` messages from `begin` and not beyond `end`.
+    """Returns positions at most `count_max` messages from `begin` and not beyond `end`.
 
-    Every queue with anything to read advances by one message, and the rest goes to them in
-    proportion to what they hold. Where more queues than messages are allowed, they take turns.
+    Every queue with unread messages advances by one message. The rest is shared in proportion to
+    their unread messages. If there are more queues than allowed messages, the queues alternate.
     """
     ranges = _in_turn(ranges_between(begin, end), begin)
     total = sum(part.count for part in ranges)
@@ -104,10 +104,10 @@ def limit_positions(begin: Positions, end: Positions, count_max: int) -> Positio
 
 
 def _in_turn(ranges: list[QueueRange], begin: Positions) -> list[QueueRange]:
-    """Returns the ranges from the queue on whose turn it is.
+    """Returns the ranges, rotated to the next queue.
 
-    The turn follows from how much has been read, so that it moves on with each batch, also over
-    restarts, and comes to every queue.
+    The sum of all positions in `begin` selects this queue. So it changes with each batch, also over
+    restarts, and reaches every queue.
     """
     queues = [(topic, i) for topic, queues in sorted(begin.items()) for i in sorted(queues)]
     if not queues:

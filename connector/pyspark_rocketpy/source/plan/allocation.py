@@ -1,6 +1,6 @@
-"""How queues are given to tasks: RocketMQ's strategies, over queues in order of topic and number.
+"""Allocation of queues to tasks by RocketMQ's strategies.
 
-Pure functions; no state. The names and the shares are those of RocketMQ's
+Queues are in order of topic and number. Names and shares follow RocketMQ's
 AllocateMessageQueueAveragely, ...AveragelyByCircle, ...ByConfig and ...ByMachineRoom.
 """
 
@@ -23,19 +23,19 @@ _TopicQueue: TypeAlias = tuple[str, BrokerQueue]
 
 
 def averagely(queues: Sequence[_T], task_count: int) -> list[list[_T]]:
-    """Neighbours together; the first tasks get one more where they do not come out even."""
+    """Returns adjacent queues for each task; the first tasks get one of the remaining queues."""
     share, more = divmod(len(queues), task_count)
     begins = [task * share + min(task, more) for task in range(task_count + 1)]
     return [list(queues[begins[task] : begins[task + 1]]) for task in range(task_count)]
 
 
 def by_circle(queues: Sequence[_T], task_count: int) -> list[list[_T]]:
-    """Returns one queue to each task in turn."""
+    """Returns the queues of each task, assigned one by one in a circle."""
     return [list(queues[task::task_count]) for task in range(task_count)]
 
 
 def by_machine_room(queues: Sequence[_T], task_count: int) -> list[list[_T]]:
-    """Neighbours together, equally many; those left over go to the first tasks, one each."""
+    """Returns equally many adjacent queues for each task; the first tasks get one more."""
     share = len(queues) // task_count
     rest = queues[share * task_count :]
     return [
@@ -74,7 +74,10 @@ def _array(value: object) -> list[object]:
 
 
 def _queue(name: object) -> _TopicQueue:
-    """Of `topic:0`, or of a cluster's `topic:broker-a:0`: a broker's name may have colons, too."""
+    """Returns the queue of `topic:0`, or of a cluster's `topic:broker-a:0`. Raises ValueError.
+
+    A broker's name may have colons, too.
+    """
     place, _, number = name.rpartition(":") if isinstance(name, str) else ("", "", "")
     topic, _, broker_name = place.partition(":")
     if not topic:
@@ -89,7 +92,7 @@ def _text(queue: _TopicQueue) -> str:
 def require_named(config: str, positions: Positions, known: Positions) -> None:
     """Raises OptionError for a queue that `config` gives to no task, or that does not exist.
 
-    One that is `known`, and not listed now, may be named.
+    A queue that is `known`, and not listed now, may be named.
     """
     named = {queue for queues in parse_config(config) for queue in queues}
     wanted = {(topic, queue) for topic, queues in positions.items() for queue in queues}
@@ -105,7 +108,7 @@ def require_named(config: str, positions: Positions, known: Positions) -> None:
 
 
 def require_room(rooms: tuple[str, ...], broker_name: str) -> None:
-    """Raises OptionError for a broker outside the rooms: nobody would read its queues."""
+    """Raises OptionError for a broker outside the rooms, since no task would read its queues."""
     room, at, _ = broker_name.partition("@")
     if not at or room not in rooms:
         where = f"is in room {room!r}" if at else "names no room before an @"
@@ -116,7 +119,7 @@ def require_room(rooms: tuple[str, ...], broker_name: str) -> None:
 
 
 def check(options: SourceOptions) -> None:
-    """What allocation needs, without a broker. Raises OptionError."""
+    """Checks the options of an allocation, without a broker. Raises OptionError."""
     for kind, option, value in (
         (Allocation.CONFIG, CONFIG_OPTION, options.allocation_config),
         (Allocation.MACHINE_ROOM, "machineRooms", options.machine_rooms),

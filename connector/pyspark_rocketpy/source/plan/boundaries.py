@@ -1,9 +1,9 @@
-"""Where a query begins and a batch ends, as the options say it. Holds no state.
+"""Start of a query and end of a batch, by options.
 
-A time for all queues goes before times queue by queue, and both go before offsets, as in Spark's
-Kafka source. JSON may name some of the queues. The others follow the option that comes next in this
-order, and at last the default of startingOffsets or endingOffsets. The form of every option is
-checked without a broker, its fit to the queues with one.
+A time for all queues goes before times by queue, and both go before offsets, as in Spark's Kafka
+source. JSON may name some of the queues. The other queues follow the next option in this order, and
+at last the default of startingOffsets or endingOffsets. The form of every option is checked without
+a broker, its fit to the queues with one.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class NameBoundary:
 
 @dataclass(frozen=True, slots=True)
 class OffsetBoundary:
-    """An offset for some queues; LATEST and EARLIEST stand for what they are. `rest` for others."""
+    """An offset for some queues, also LATEST or EARLIEST; `rest` for the other queues."""
 
     option: str
     offsets: Positions
@@ -53,7 +53,10 @@ class OffsetBoundary:
 
 @dataclass(frozen=True, slots=True)
 class TimeBoundary:
-    """The first message of a time, ms since 1970, for all queues or some; `rest` for the others."""
+    """The first message at a time, in ms since 1970.
+
+    `times` are for all queues or for some; `rest` is for the other queues.
+    """
 
     option: str
     times: int | Positions
@@ -66,7 +69,7 @@ Search: TypeAlias = Callable[[Sequence[QueueTime]], list[int | None]]
 
 
 def starting(options: SourceOptions, default: str) -> Boundary:
-    """Where a new query begins. Raises OptionError, OffsetError."""
+    """Returns the start of a new query. Raises OptionError, OffsetError."""
     text = options.starting_offsets or default
     by_offset = _parsed("startingOffsets", text, STARTING_NAMES, default)
     by_queue = options.starting_offsets_by_timestamp
@@ -79,7 +82,10 @@ def starting(options: SourceOptions, default: str) -> Boundary:
 
 
 def ending(options: SourceOptions) -> Boundary:
-    """Where a batch ends; a queue without so young a message at its end. Raises as `starting`."""
+    """Returns the end of a batch. Raises as `starting` does.
+
+    A queue without a message as young as an ending time ends at its end.
+    """
     by_offset = _parsed("endingOffsets", options.ending_offsets, (LATEST_NAME,), LATEST_NAME)
     if isinstance(by_offset, OffsetBoundary) and any(
         EARLIEST in queues.values() for queues in by_offset.offsets.values()
@@ -118,7 +124,7 @@ def _time(
 
 
 def resolve(boundary: Boundary, bounds: Bounds, search: Search) -> Positions:
-    """Returns the positions that a boundary stands for. Raises OffsetError."""
+    """Returns the positions of a boundary. Raises OffsetError."""
     if isinstance(boundary, TimeBoundary):
         return _resolve_times(boundary, bounds, search)
     if isinstance(boundary, NameBoundary):
@@ -165,12 +171,12 @@ def _named(name: str, queue: QueueBounds) -> int:
         return queue.min_offset
     if name == LATEST_NAME:
         return queue.max_offset
-    # A queue without progress is read from its start, so that nothing is missed.
+    # A queue without progress is read from its start, so that no message is missed.
     return queue.committed_offset if queue.committed_offset >= 0 else queue.min_offset
 
 
 def _check_known(option: str, given: Positions, bounds: Bounds) -> None:
-    """Raises OffsetError for a queue that is not there."""
+    """Raises OffsetError for a queue that does not exist."""
     for topic, queues in sorted(given.items()):
         if topic not in bounds:
             raise OffsetError(f"option {option} names topic {topic!r}; the query does not read it")
@@ -183,7 +189,7 @@ def _check_known(option: str, given: Positions, bounds: Bounds) -> None:
 
 
 def _described(queues: Iterable[BrokerQueue]) -> str:
-    """Returns the queues of one topic, of which there is one at least."""
+    """Returns the queues of one topic as text; there is at least one."""
     counts = Counter(queue.broker_name for queue in queues)
     return ", and ".join(
         f"queues 0 to {count - 1}" + (f" of broker {name}" if name else "")
@@ -205,7 +211,7 @@ def _given(option: str, place: str, offset: int, queue: QueueBounds) -> int:
 
 
 def require_order(starting: Boundary, begin: Positions, ending: Boundary, end: Positions) -> None:
-    """Raises OffsetError for a queue that would end before it begins."""
+    """Raises OffsetError for a queue with an end before its start."""
     for topic, queues in sorted(begin.items()):
         for queue, offset in sorted(queues.items()):
             if offset > end[topic][queue]:

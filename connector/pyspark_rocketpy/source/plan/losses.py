@@ -1,6 +1,6 @@
-"""Messages that are gone before a query has read them: refused, or counted and passed over.
+"""Messages lost before a query has read them.
 
-Holds no state.
+A loss raises an error, or is counted and skipped.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pyspark_rocketpy.errors import DataLossError, loss_advice
 from pyspark_rocketpy.offsets import BrokerQueue
 
 logger = logging.getLogger(__name__)
-# Losses of one batch with a line of their own; a topic may have 65,536 queues.
+# Losses of one batch with a log line of their own; a topic may have 65,536 queues.
 LINES_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Messages [begin, end) of one queue, as far as is known, and what became of them."""
+    """Messages [begin, end) of one queue, as far as known, and their fate."""
 
     topic: str
     queue: BrokerQueue
@@ -30,7 +30,7 @@ class Loss:
 
     @property
     def count(self) -> int:
-        """How many messages are known to be lost."""
+        """The number of messages that are known to be lost."""
         return max(0, self.end - self.begin)
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ def refuse(losses: Sequence[Loss], advice: str = "") -> None:
 
 
 def raise_or_log(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
-    """Logs the losses with their counts, or raise DataLossError for the first."""
+    """Logs the losses with their counts, or raises DataLossError for the first."""
     if fail_on_data_loss:
         refuse(losses, f"; {loss_advice()}")
     for loss in losses[:LINES_MAX]:

@@ -1,7 +1,7 @@
-"""What both readers share: a query's options, its broker's answers, its tasks, and reading them.
+"""Common part of both readers: options, broker answers, tasks, reading.
 
-A copy of it travels to the executors. It keeps nothing that a crash could lose.
-Source: docs/design/spark_python_datasource.md sections 1 to 5.
+A copy of it is sent to the executors. A crash loses no state. Source:
+docs/design/spark_python_datasource.md sections 1 to 5.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 
 
 class TaskPartition(InputPartition):
-    """What one task reads."""
+    """The partition of one task."""
 
     def __init__(
         self, plan: TaskPlan, store_id: str, recovery_id: str = "", broker_name: str = ""
@@ -60,7 +60,7 @@ class TaskPartition(InputPartition):
 
 
 class Planner:
-    """What both readers share: options, offset queries, and reading."""
+    """The common part of both readers: options, offset queries, and reading."""
 
     def __init__(
         self, options: SourceOptions, schema: StructType, transport: SourceTransport
@@ -80,7 +80,7 @@ class Planner:
 
     @property
     def queries(self) -> OffsetQueries:
-        """This process's queries, which stay in it."""
+        """This process's queries; they are not pickled."""
         if self._queries is None:
             self._queries = self._transport.offset_queries()
         return self._queries
@@ -91,14 +91,18 @@ class Planner:
     def bounds(
         self, known: Bounds | None = None, hold_ms: int = 0, recovery_id: str = ""
     ) -> Bounds:
-        """What the broker has of our topics, now or when it is no more what is known."""
+        """Returns the broker's bounds of the query's topics; waits up to `hold_ms` for a change.
+
+        A change is a difference from `known`.
+        """
         return self.queries.bounds(self._subscription, known, hold_ms, recovery_id)
 
     def existing(self) -> Bounds:
-        """Returns all of what there is, where each topic that is named has to be there.
+        """Returns the bounds of all existing queues; each named topic has to exist.
 
         Raises OptionError, and ConnectionFailedError or BrokerError for a broker that does not
-        answer: a query that began without its queues would miss messages, or read too many.
+        answer. A query that started without that broker's queues would miss messages, or read too
+        many.
         """
         named = self._options.starting_offsets or ""
         wants_committed = named.lower() == boundaries.COMMITTED_NAME
@@ -110,7 +114,7 @@ class Planner:
         return bounds
 
     def require_same_topics(self, logged: Positions) -> None:
-        """Raises OffsetError for positions of other topics than ours."""
+        """Raises OffsetError for positions of other topics than the query's."""
         fails = self._options.fail_on_data_loss
         positions.require_same_topics(self._subscription, logged, fail_on_data_loss=fails)
 
@@ -119,7 +123,7 @@ class Planner:
         return boundaries.resolve(boundary, bounds, self.queries.search)
 
     def origin(self, epochs: Epochs) -> Origin:
-        """What positions in topics with these epochs are of."""
+        """Returns the origin of positions in topics with these epochs."""
         return Origin(self.queries.store_id, epochs, self.queries.recovery_id)
 
     def plan(
@@ -129,11 +133,12 @@ class Planner:
         origin: Origin,
         keys: Iterable[Sequence[str]] = (),
     ) -> list[TaskPartition]:
-        """Tasks for the messages between two positions of this origin.
+        """Returns tasks for the messages between two positions of this origin.
 
-        Without those that have none of the keys of one sequence, as far as the broker's index
-        knows; and without what has come in place of messages that a power cut took since. What is
-        planned is read also where it is not listed now. Brokers of a cluster refuse hidden queues.
+        Messages with none of the keys of one sequence are left out, as far as the broker's index
+        knows. Messages stored in place of messages that a power cut took since are left out as
+        well. Planned queues are read even if they are not listed now. Brokers of a cluster refuse
+        hidden queues.
         """
         epochs, options = origin.epochs, self._options
         answer = self.bounds(recovery_id=origin.recovery_id)
@@ -161,9 +166,9 @@ class Planner:
     def standing(
         self, checkpoint: Checkpoint, answer: Bounds, seen: Bounds | None, recovery_id: str
     ) -> Standing:
-        """Where the query stands, by what `bounds` has answered to one that knows this recovery.
+        """Returns the query's standing, by the answer of `bounds` to a query with this recovery.
 
-        Raises ConnectionFailedError, also for a broker that is away for too long; BrokerError.
+        Raises ConnectionFailedError, also for a broker that is absent for too long; BrokerError.
         """
         checkpoint = replace(
             checkpoint,
@@ -174,16 +179,17 @@ class Planner:
         listed = {topic: its for topic, its in checkpoint.listed.items() if topic in read}
         bounds = self._filled(answer, listed)
         topics = bounds.keys() | answer.keys()
-        # A recovery may have cut also what is not read now; it is told of only this once.
+        # A recovery may also have cut queues that are not read now; the broker reports it only
+        # once.
         is_recovered = recovery_id != self.queries.recovery_id
         asked = checkpoint.unlisted(bounds, checkpoint.places.keys() if is_recovered else topics)
         hidden = self.queries.hidden_bounds(asked, recovery_id) if asked else {}
         return reconcile(checkpoint, Answer(bounds, hidden, topics, read, seen))
 
     def _filled(self, answer: Bounds, begin: Positions, end: Positions | None = None) -> Bounds:
-        """What `bounds` has answered, with the queues of brokers that are away.
+        """Returns the answer of `bounds`, with the queues of absent brokers.
 
-        Raises ConnectionFailedError for one that is away for too long.
+        Raises ConnectionFailedError for a broker that is absent for too long.
         """
         return self._absences.filled(answer, begin, end) if self._is_cluster else answer
 
@@ -196,20 +202,20 @@ class Planner:
                 allocation.require_room(options.machine_rooms, name)
 
     def _broker_name(self) -> str:
-        """Of all rows, where they show it and queues are not told apart by it; else empty."""
+        """Returns the broker of all rows if they show it and queues do not name it; else ""."""
         is_shown = BROKER_NAME in self._schema.names and not self._is_cluster
         return self.queries.broker_name() if is_shown else ""
 
     def _broker_names(self, positions: Positions) -> list[str]:
-        """Returns the brokers that have the queues; where they are not told apart, the one that answers."""
+        """Returns the brokers of the queues; if queues name none, the answering broker."""
         names = {queue.broker_name for queues in positions.values() for queue in queues}
         return sorted(names - {""}) or [self.queries.broker_name()]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """Returns the messages of one task; Spark gives None for a batch without partitions."""
+        """Returns the messages of one task; Spark passes None for a batch without partitions."""
         if not isinstance(partition, TaskPartition):
             return iter(())
-        # Decoding takes long to import, and is for tasks alone.
+        # The decoder is slow to import, and only tasks need it.
         with importing_much():
             from pyspark_rocketpy.source.message_filter import MessageFilter
             from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
@@ -230,7 +236,7 @@ class Planner:
         return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
 
     def commit(self, reached: Positions, epochs: Epochs) -> bool:
-        """Reports progress, as well as possible: the checkpoint is the truth, so never raise."""
+        """Reports progress if possible; never raises, since the checkpoint has the positions."""
         try:
             self.queries.commit(self._options.consumer_group, reached, epochs)
         except RocketpyError as error:

@@ -1,7 +1,4 @@
-"""Where a running query stands: its positions against what the broker has now.
-
-Pure functions; no state.
-"""
+"""Positions of a running query against the broker's bounds."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ def require_same_topics(
 ) -> None:
     """Raises OffsetError for a checkpoint of other topics than the query is to read.
 
-    Where they have topics in common, the others may be left out by failOnDataLoss false.
+    If both have topics in common, failOnDataLoss false leaves out the other topics.
     """
     strange = sorted(logged.keys() - subscription.reads(logged))
     has_common = len(strange) < len(logged)
@@ -39,7 +36,7 @@ def require_same_topics(
 
 
 def _described(subscription: Subscription) -> str:
-    """What a query reads, in the words of its options."""
+    """Returns the topics of a query, in the words of its options."""
     if subscription.topic_pattern is not None:
         return f"topicPattern {subscription.topic_pattern!r}"
     names = [repr(topic) for topic in subscription.topics]
@@ -55,9 +52,9 @@ def latest_positions(bounds: Bounds) -> Positions:
 
 
 def pinned(pin: Positions, begin: Positions, standing: Positions, latest: Positions) -> Positions:
-    """Returns the ends of an AvailableNow run: those of its start, but never behind where it stands.
+    """Returns the ends of an AvailableNow run: the pinned ones, never before `standing`.
 
-    A queue that came since waits for the next run; one that was recreated ends where it does now.
+    A queue that was added since waits for the next run. A recreated queue ends at its present end.
     """
     ends: Positions = {}
     for topic, queues in latest.items():

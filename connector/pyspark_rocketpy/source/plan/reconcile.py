@@ -1,18 +1,17 @@
-"""A query's places against what the broker has now: where reading goes on, and what is lost.
-
-Pure functions; no state.
+"""Reconciliation of a query's positions with the broker's bounds.
 
     place   broker                                reading goes on         lost
-    none    queue is listed                       at its begin
+    none    queue is listed                       at its start
     yes     queue is listed                       at the place
     yes     listed, cut below the place           at the cut              cut .. place
-    yes     listed, ends before the place         at its begin            place .. last seen end
-    yes     topic was deleted and made again      at its begin            place .. last seen end
-    yes     topic is there, queue is not listed   later, at the place
-    yes     topic is not there                    later, if it returns    place .. last seen end
+    yes     listed, ends before the place         at its start            place .. last seen end
+    yes     topic was recreated                   at its start            place .. last seen end
+    yes     topic exists, queue is not listed     later, at the place
+    yes     topic does not exist                  later, if it returns    place .. last seen end
 
-A queue that is not listed is still stored. Its messages that the query has not read are out of
-reach until the topic has its queues again. Topics that the query does not read lose nothing.
+A place is the query's position in a queue. A queue that is not listed is still stored. Its unread
+messages are out of reach until the topic has its queues again. Topics that the query does not read
+lose nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from pyspark_rocketpy.offsets import (
 )
 from pyspark_rocketpy.source.plan.losses import Loss
 
-# Topics that are not there and keep their places; each takes some 100 bytes of an offset.
+# Deleted topics that keep their places; each takes some 100 bytes of an offset.
 KEPT_TOPICS_MAX = 10_000
 TAKEN_BACK = (
     "were taken back: a power cut took messages from the broker that had been read, and what is "
@@ -48,7 +47,7 @@ READ_LATER = "are read when the topic has its queues again"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Places of a query: in queues that were listed, and in others; and epochs of their topics."""
+    """Places of a query: in listed queues, and in other queues; and epochs of their topics."""
 
     listed: Positions
     kept: Positions = field(default_factory=dict)
@@ -60,7 +59,7 @@ class Checkpoint:
         return joined(self.listed, self.kept)
 
     def unlisted(self, listed: Bounds, topics: AbstractSet[str]) -> Positions:
-        """Places of these topics in queues that are not listed."""
+        """Returns the places of these topics in queues that are not listed."""
         found = {
             topic: _without(queues, listed.get(topic, {}))
             for topic, queues in self.places.items()
@@ -71,10 +70,10 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The broker's answer: bounds of listed queues, and of hidden ones that were asked for.
+    """The broker's answer: bounds of listed queues, and of requested hidden ones.
 
-    `topics` are there, perhaps without queues; the query reads the `read` ones of its places.
-    `seen` are bounds of an earlier answer.
+    `topics` exist, perhaps without queues. Of the topics with places, the query reads the `read`
+    ones. `seen` are bounds of an earlier answer.
     """
 
     listed: Bounds
@@ -84,13 +83,13 @@ class Answer:
     seen: Bounds | None = None
 
     def hidden_queue(self, topic: str, queue: BrokerQueue, epoch: int) -> QueueBounds | None:
-        """Returns a hidden queue of the topic with this epoch; None where nothing is known."""
+        """Returns a hidden queue of the topic with this epoch; None if it is unknown."""
         there = self.hidden.get(topic, {}).get(queue)
         is_other = there is not None and epoch and there.topic_epoch not in {0, epoch}
         return None if is_other else there
 
     def gone(self, topic: str, queue: BrokerQueue, place: int, what: str) -> Loss:
-        """Returns the loss of all from a place to the end that was seen last."""
+        """Returns the loss of all messages from a place to the last seen end."""
         last = (self.seen or {}).get(topic, {}).get(queue)
         end = place if last is None else max(place, last.max_offset)
         return Loss(topic, queue, place, end, what)
@@ -98,10 +97,12 @@ class Answer:
 
 @dataclass(slots=True)
 class Standing:
-    """Where a query stands: `begin` and `end` of each listed queue, `kept` places in others.
+    """Positions of a query: `begin` and `end` of each listed queue, `kept` places elsewhere.
 
-    `reached` are places that a group's progress consists of. `new` are those of `begin` that do
-    not follow from the checkpoint. `lost` messages change the checkpoint, `hidden` ones do not.
+    - `reached`: the places of the group's progress.
+    - `new`: the places of `begin` that do not follow from the checkpoint.
+    - `lost`: lost messages, which change the checkpoint.
+    - `hidden`: messages out of reach, which do not change it.
     """
 
     begin: Positions = field(default_factory=dict)
@@ -115,7 +116,7 @@ class Standing:
     is_cut: bool = False
 
     def new_in(self, end: Positions) -> Positions:
-        """Returns the new begins, of queues that a batch with this end reads."""
+        """Returns the new starts of the queues that a batch with this end reads."""
         found = {
             topic: {queue: queues[queue] for queue in queues if queue in end.get(topic, {})}
             for topic, queues in self.new.items()
@@ -124,7 +125,7 @@ class Standing:
 
 
 def reconcile(checkpoint: Checkpoint, answer: Answer) -> Standing:
-    """Returns where the query stands, as the module's table says."""
+    """Returns the query's standing, by the module's table."""
     recreated = recreated_topics(checkpoint.epochs, {**answer.hidden, **answer.listed})
     epochs = {**checkpoint.epochs, **epochs_in(answer.hidden), **epochs_in(answer.listed)}
     standing = Standing(epochs=epochs)
@@ -149,7 +150,7 @@ def reconcile(checkpoint: Checkpoint, answer: Answer) -> Standing:
 
 
 def _forget_oldest(kept: Positions, topics: AbstractSet[str]) -> None:
-    """Bounds the topics that are not there."""
+    """Limits the deleted topics to KEPT_TOPICS_MAX."""
     away = [topic for topic in kept if topic not in topics]
     for topic in away[: max(0, len(away) - KEPT_TOPICS_MAX)]:
         del kept[topic]
@@ -164,7 +165,7 @@ def _without(
 def _stand(
     standing: Standing, answer: Answer, topic: str, places: Mapping[BrokerQueue, int]
 ) -> None:
-    """Takes in a topic's listed queues, of which the query has these places."""
+    """Adds a topic's listed queues, in which the query has these places."""
     queues = answer.listed[topic]
     begins, reached, new = dict[BrokerQueue, int](), dict[BrokerQueue, int](), {}
     for queue, there in queues.items():
@@ -195,7 +196,7 @@ def _keep_hidden(
             if found is None:
                 continue
             left = found
-            # One that has come back since is read next time.
+            # A queue that has returned since is read next time.
             if there.is_hidden and there.max_offset > left and topic in answer.read:
                 loss = Loss(topic, queue, left, there.max_offset, HIDDEN, READ_LATER)
                 standing.hidden.append(loss)
@@ -212,7 +213,7 @@ def _left(
     place: int,
     there: QueueBounds,
 ) -> int | None:
-    """What is left of a place in a queue; None where the queue is another one."""
+    """Returns the remaining place in a queue; None if the queue was recreated."""
     cut = there.cut_offset
     if cut is not None and cut < place:
         standing.is_cut = True
@@ -240,7 +241,7 @@ def _recreated(queue: QueueBounds) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What can be read of a planned micro-batch, and what is lost of it.
+    """The readable part of a planned micro-batch, and its losses.
 
     `hidden` messages are in `begin` and `end`, and are stored in queues that are not listed.
     """
@@ -254,10 +255,10 @@ class Batch:
 def reconcile_batch(
     begin: Positions, end: Positions, epochs: Epochs, listed: Bounds, topics: AbstractSet[str]
 ) -> Batch:
-    """Returns what is left of the messages from `begin` to `end`.
+    """Returns the remaining messages from `begin` to `end`.
 
-    A queue that `begin` does not name is read from its own begin. `topics` are there, perhaps
-    without queues; `listed` has the planned ones of their hidden queues, too.
+    A queue that `begin` does not name is read from its own start. `topics` exist, perhaps without
+    queues. `listed` has the planned ones of their hidden queues, too.
     """
     recreated = recreated_topics(epochs, listed)
     topics = topics - recreated

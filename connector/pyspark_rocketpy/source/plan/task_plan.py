@@ -1,7 +1,4 @@
-"""Planning: which task reads which messages of a batch. Holds no state.
-
-Pure functions over positions and ranges.
-"""
+"""Division of a batch's messages into tasks."""
 
 from __future__ import annotations
 
@@ -14,24 +11,24 @@ from pyspark_rocketpy.options.choices import Allocation
 from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.plan.allocation import averagely, by_circle, by_config, by_machine_room
 
-# Tasks cost tens of milliseconds each, so queues with little to read share one.
+# Tasks cost tens of milliseconds each, so queues with few messages share one.
 RECORDS_PER_TASK_MIN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPlan:
-    """What one task reads, in this order."""
+    """The ranges that one task reads, in this order."""
 
     ranges: tuple[QueueRange, ...]
 
     @property
     def count(self) -> int:
-        """How many queue offsets its ranges span."""
+        """The number of queue offsets in its ranges."""
         return sum(part.count for part in self.ranges)
 
 
 def ranges_between(begin: Positions, end: Positions) -> list[QueueRange]:
-    """Returns the ranges that are not empty, by topic and queue."""
+    """Returns the non-empty ranges, by topic and queue."""
     ranges = [
         QueueRange.of(topic, queue, begin.get(topic, {}).get(queue, 0), offset)
         for topic, queues in sorted(end.items())
@@ -42,7 +39,7 @@ def ranges_between(begin: Positions, end: Positions) -> list[QueueRange]:
 
 @dataclass(frozen=True, slots=True)
 class TaskRules:
-    """How ranges become tasks, as the options say it."""
+    """Rules for tasks, as options set them."""
 
     min_partitions: int | None = None
     records_max: int | None = None
@@ -61,10 +58,10 @@ class TaskRules:
 
 
 def plan_tasks(ranges: Sequence[QueueRange], rules: TaskRules) -> list[TaskPlan]:
-    """Tasks for the ranges.
+    """Returns tasks for the ranges.
 
     Only `min_partitions` and `records_max` split a queue, and then later tasks read later messages.
-    Without an allocation, queues with little to read are put together.
+    Without an allocation, queues with few messages share a task.
     """
     tasks = [task for task in _tasks(ranges, rules) if task.ranges]
     if rules.records_max is None:

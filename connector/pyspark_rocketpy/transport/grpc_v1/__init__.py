@@ -1,1 +1,1 @@
-"""The way to a rocketpy broker: `rocketpy.v1` over gRPC."""
+"""Transport to a rocketpy broker: `rocketpy.v1` over gRPC."""

@@ -1,6 +1,7 @@
-"""Checks of a broker's answers, beyond their status: an answer that says too little is an error.
+"""Checks of a broker's answers beyond their status.
 
-A field that is missing reads as 0 or empty. Nothing of the kind is believed, and nothing is kept.
+A missing field reads as 0 or empty. An answer with impossible values is an error, and nothing of it
+is kept.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _OUTCOMES = frozenset(broker_pb2.BatchOutcome.values()) - {broker_pb2.BATCH_OUTC
 
 
 def unusable(method: str, what: str) -> BrokerError:
-    """Returns the error for an answer that is refused for what it says."""
+    """Returns the error for an answer with unusable content."""
     return BrokerError(
         f"the broker's answer to {method} cannot be used: {what}; see whether a broker of rocketpy "
         "serves at option endpoints, and which version it has"
@@ -24,7 +25,7 @@ def unusable(method: str, what: str) -> BrokerError:
 
 
 def limits_of(info: admin_pb2.GetBrokerInfoResponse) -> BrokerLimits:
-    """Returns what the broker takes. Raises BrokerError where it does not say."""
+    """Returns the broker's limits. Raises BrokerError if they are missing."""
     body, request = info.body_bytes_max, info.request_bytes_max
     segment = info.commit_log_segment_bytes
     if body <= 0 or request <= 0 or segment < 0:
@@ -36,7 +37,7 @@ def limits_of(info: admin_pb2.GetBrokerInfoResponse) -> BrokerLimits:
 def write_queue_nums(
     response: admin_pb2.ListTopicsResponse, topics: Sequence[str]
 ) -> dict[str, int]:
-    """Returns how many queues each topic has for writing. Raises BrokerError."""
+    """Returns the number of each topic's queues for writing. Raises BrokerError."""
     nums = {config.topic: config.write_queue_nums for config in response.configs}
     for topic in topics:
         if nums.get(topic, 0) <= 0:
@@ -59,13 +60,13 @@ def check_topics(response: broker_pb2.QueryOffsetsResponse, named: Sequence[str]
 
 
 def check_count(method: str, count: int, count_max: int) -> None:
-    """Raises BrokerError unless a call has answered for one entry at least, and none beyond."""
+    """Raises BrokerError unless a call answers for 1 to `count_max` entries."""
     if not 0 < count <= count_max:
         raise unusable(method, f"it is about {count} of {count_max} entries")
 
 
 def check_found(response: broker_pb2.SearchOffsetsResponse, count_max: int) -> None:
-    """Raises BrokerError for offsets that no queue has."""
+    """Raises BrokerError for a wrong number of offsets, and for offsets that no queue has."""
     check_count("SearchOffsets", len(response.offsets), count_max)
     least = min(each.offset for each in response.offsets)
     if least < 0:
@@ -101,7 +102,7 @@ def check_limits(response: broker_pb2.LimitRangesResponse, ranges: Sequence[Queu
 
 
 def check_parts(response: broker_pb2.FindKeysResponse, ranges: Sequence[QueueRange]) -> None:
-    """Raises BrokerError unless the parts lie in the ranges looked through, in their order."""
+    """Raises BrokerError unless the parts are within the searched ranges, in their order."""
     check_count("FindKeys", response.range_count, len(ranges))
     around = iter(ranges[: response.range_count])
     whole = next(around, None)
@@ -119,7 +120,7 @@ def _holds(whole: QueueRange, part: broker_pb2.OffsetRange) -> bool:
 
 
 def check_batch(method: str, response: broker_pb2.BatchResponse, job: broker_pb2.BatchJob) -> None:
-    """Raises BrokerError for an outcome that is none, or is of another batch than it can be."""
+    """Raises BrokerError for an outcome that is none, or of a batch that it cannot be of."""
     outcome, batch_id = response.outcome, response.batch_id
     is_right = outcome in _OUTCOMES and response.record_count >= 0 and batch_id >= -1
     if outcome == broker_pb2.COMMITTED:

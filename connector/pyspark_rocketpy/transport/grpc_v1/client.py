@@ -1,8 +1,8 @@
-"""The connector's way to a broker: rocketpy.v1 over one gRPC channel a process.
+"""Client of a broker: rocketpy.v1 over one gRPC channel a process.
 
-Clients are cached by their configuration, since the same worker process reads and writes in turn.
-Holds no state that outlives the process; a broken connection is tried again within the connect
-timeout, a broken pull goes on behind the last record it delivered.
+Clients are cached by their configuration: the same worker process reads and writes in turn. A
+broken connection is tried again within the connect timeout. A broken pull continues after the last
+record that it delivered.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 
 class Answer(Protocol):
-    """What every method answers with."""
+    """The answer of any method."""
 
     @property
     def status(self) -> common_pb2.Status:
-        """True if the broker did it."""
+        """The broker's status code and remark."""
 
 
 AnswerT = TypeVar("AnswerT", bound=Answer)
@@ -59,7 +59,7 @@ SUCCESS, TOPIC_NOT_EXIST, SUBSCRIPTION_PARSE_FAILED = 0, 17, 23
 SYSTEM_BUSY, FLUSH_DISK_TIMEOUT = 2, 10
 # The broker serves another store.
 NOT_LEADER_FOR_QUEUE = 501
-# Transport faults that another try would meet again.
+# Transport faults that a retry would meet again.
 LASTING_FAULTS = (
     grpc.StatusCode.UNIMPLEMENTED,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -68,15 +68,15 @@ LASTING_FAULTS = (
     grpc.StatusCode.UNAUTHENTICATED,
 )
 _AWAY = "; see whether the broker still runs"
-# Faults that stand for nobody who answers in time.
+# Faults that mean that no broker answers in time.
 _UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-# A type of expression.
+# An expression type.
 SQL92 = "SQL92"
 MESSAGE_BYTES_MAX = 64 << 20
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 _RETRIES = {
     "methodConfig": [
-        # The appender sends blocks again itself.
+        # The appender repeats blocks itself.
         {
             "name": [
                 {"service": "rocketpy.v1.Broker", "method": "Append"},
@@ -100,9 +100,9 @@ _CHANNEL_OPTIONS = [
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.service_config", json.dumps(_RETRIES)),
     ("grpc.max_reconnect_backoff_ms", 1_000),
-    # Two clients of one process may talk to brokers that took each other's port.
+    # Two clients of one process may talk to brokers that have exchanged their ports.
     ("grpc.use_local_subchannel_pool", 1),
-    # With probing, gRPC chooses by itself how much it takes in ahead, some MiB.
+    # gRPC with probing chooses by itself how much it prefetches, some MiB.
     ("grpc.http2.bdp_probe", 0),
 ]
 
@@ -118,7 +118,7 @@ class _Connection:
 
 
 class BrokerClient:
-    """Talks to the first of the endpoints that answers."""
+    """A client of the first endpoint that answers."""
 
     def __init__(self, config: ClientConfig) -> None:
         """Raises ConnectionFailedError, BrokerBusyError, BrokerError."""
@@ -133,7 +133,7 @@ class BrokerClient:
 
     @cached_property
     def _pull(self) -> Callable[..., PullCall]:
-        """Not the stub's, because its responses would be copied once more."""
+        """The Pull method; the stub's own would copy its responses once more."""
         from rocketpy_proto.pull_wire import deserialize
 
         pull: Callable[..., PullCall] = self._channel.unary_stream(
@@ -148,7 +148,7 @@ class BrokerClient:
         failures: dict[str, ConnectionFailedError | BrokerError] = {}
         share_ms = self._config.connect_timeout_ms // len(self._config.endpoints)
         for endpoint in self._config.endpoints:
-            # gRPC was seen to take in half as much again as it is told.
+            # gRPC was seen to prefetch half as much again as this option allows.
             ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max * 2 // 3)
             options = [*_CHANNEL_OPTIONS, ahead, *proxies.channel_options(endpoint)]
             channel = grpc.insecure_channel(endpoint, options)
@@ -169,13 +169,13 @@ class BrokerClient:
         self._channel.close()
 
     def failed(self, error: grpc.RpcError) -> ConnectionFailedError:
-        """Returns the declared form of a transport fault."""
+        """Returns the declared error for a transport fault."""
         return _failed(self.endpoint, error)
 
     def store_id(self) -> str:
-        """Returns the store that answers now: at an address, brokers may take turns.
+        """Returns the store that answers now: brokers may take turns at an address.
 
-        Empty for a broker that knows of no ids. Raises ConnectionFailedError, BrokerError.
+        Empty for a broker without ids. Raises ConnectionFailedError, BrokerError.
         """
         request, timeout_ms = admin_pb2.GetBrokerInfoRequest(), self._config.connect_timeout_ms
         info: admin_pb2.GetBrokerInfoResponse = self._ask(
@@ -185,7 +185,10 @@ class BrokerClient:
         return info.store_id
 
     def write_queue_nums(self, topics: Sequence[str]) -> dict[str, int]:
-        """How many queues each topic has for writing. Raises BrokerError for an unknown one."""
+        """Returns the number of each topic's queues for writing.
+
+        Raises BrokerError for an unknown topic.
+        """
         request = admin_pb2.ListTopicsRequest(topics=topics)
         response = self._ask(self._admin.ListTopics, request, self._config.connect_timeout_ms)
         return answers.write_queue_nums(response, topics)
@@ -204,24 +207,27 @@ class BrokerClient:
         return self._ask(method(self._broker), request, timeout_ms, accepted)
 
     def pull(self, request: broker_pb2.PullRequest) -> PullCall:
-        """Returns one Pull call; its transport faults are for the caller to map with `failed`."""
+        """Returns one Pull call; the caller maps its transport faults with `failed`."""
         timeout = self._config.pull_timeout_ms / 1000
         return self._pull(request, timeout=timeout, wait_for_ready=True)
 
     def append(self, requests: Iterator[broker_pb2.AppendRequest]) -> AppendCall:
-        """Returns one Append stream, without a deadline of its own: each answer is waited for with one."""
+        """Returns one Append stream without a deadline of its own.
+
+        The caller waits for each answer with a timeout.
+        """
         call: AppendCall = self._broker.Append(requests)
         return call
 
     def stage_blocks(self, requests: Iterator[broker_pb2.StageBlocksRequest]) -> StageCall:
-        """Returns one StageBlocks stream, without a deadline of its own, as `append`."""
+        """Returns one StageBlocks stream without a deadline of its own, as `append`."""
         call: StageCall = self._broker.StageBlocks(requests)
         return call
 
     def commit_batch(
         self, request: broker_pb2.CommitBatchRequest, timeout_ms: int
     ) -> broker_pb2.BatchResponse:
-        """Decides on a staged batch. Raises ConnectionFailedError, BrokerError."""
+        """Commits a staged batch. Raises ConnectionFailedError, BrokerError."""
         response: broker_pb2.BatchResponse = self._ask(
             self._broker.CommitBatch, request, timeout_ms
         )
@@ -231,13 +237,13 @@ class BrokerClient:
     def query_batch(
         self, request: broker_pb2.QueryBatchRequest, timeout_ms: int
     ) -> broker_pb2.BatchResponse:
-        """What has become of a batch. Raises ConnectionFailedError, BrokerError."""
+        """Returns the outcome of a batch. Raises ConnectionFailedError, BrokerError."""
         response: broker_pb2.BatchResponse = self._ask(self._broker.QueryBatch, request, timeout_ms)
         answers.check_batch("QueryBatch", response, request.job)
         return response
 
     def abort_batch(self, request: broker_pb2.AbortBatchRequest, timeout_ms: int) -> None:
-        """Removes what a job has staged. Raises ConnectionFailedError, BrokerError."""
+        """Removes the staged blocks of a job. Raises ConnectionFailedError, BrokerError."""
         self._ask(self._broker.AbortBatch, request, timeout_ms)
 
     def send_back(
@@ -269,7 +275,7 @@ def _answer_of(
     accepted: Collection[int] = (),
     **how: bool,
 ) -> AnswerT:
-    """Returns the one place where a single answer arrives: its status is checked before it is used.
+    """Returns the answer to one call, after checking its status.
 
     Raises ConnectionFailedError, BrokerError.
     """
@@ -297,7 +303,10 @@ def _failed(endpoint: str, error: grpc.RpcError) -> ConnectionFailedError:
 def _together(
     failures: Mapping[str, ConnectionFailedError | BrokerError],
 ) -> ConnectionFailedError | BrokerError:
-    """Returns one error for endpoints of which none can be used; one that passes, where one does."""
+    """Returns one error for endpoints that all failed.
+
+    The error is one that passes if any of them is.
+    """
     texts = []
     for endpoint, error in failures.items():
         told = str(error).removeprefix(f"{error.code}: ").removesuffix(_AWAY)
@@ -309,9 +318,9 @@ def _together(
 
 
 def check(status: common_pb2.Status) -> None:
-    """Raises BrokerError for any status but success, BrokerBusyError where it may pass.
+    """Raises BrokerError for any status but success, BrokerBusyError if it may pass.
 
-    OtherStoreError where another store than the one that was meant answers.
+    Raises OtherStoreError if another store answers than the required one.
     """
     text = f"{status.remark} (response code {status.code})"
     if status.code in {SYSTEM_BUSY, FLUSH_DISK_TIMEOUT}:
@@ -326,7 +335,10 @@ _clients: dict[ClientConfig, BrokerClient] = {}
 
 
 def client_for(config: ClientConfig) -> BrokerClient:
-    """This process's client for `config`, made at its first use. Raises ConnectionFailedError."""
+    """Returns this process's client for `config`, created at its first use.
+
+    Raises ConnectionFailedError.
+    """
     client = _clients.get(config)
     if client is None:
         client = _clients[config] = BrokerClient(config)
@@ -334,7 +346,7 @@ def client_for(config: ClientConfig) -> BrokerClient:
 
 
 def forget_client(config: ClientConfig) -> None:
-    """Drops a client whose broker has gone, so that the next use asks all endpoints again."""
+    """Drops a client that lost its broker: the next use asks all endpoints again."""
     client = _clients.pop(config, None)
     if client is not None:
         client.close()

@@ -1,6 +1,6 @@
-"""`ClientConfig`: whom a client asks. Apart from it, so that gRPC is imported where it is used.
+"""`ClientConfig`: endpoints and timeouts of a client.
 
-Holds no state.
+Apart from the client, so that gRPC is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """Whom to ask, and how patiently; times in ms."""
+    """Endpoints of a client, and its timeouts in ms."""
 
     endpoints: tuple[str, ...]
     connect_timeout_ms: int
     pull_timeout_ms: int = 30_000
-    # Bytes of one pull that may have come before they are asked for.
+    # Bytes of one pull that the broker may send ahead.
     prefetch_bytes_max: int = 96 << 10

@@ -1,9 +1,9 @@
 """Offset queries of the planning process: bounds, times and sizes of queues.
 
-A query that finds a busy broker or none is repeated, at all endpoints, while retries are left. So a
-stream outlives a broker's restart. Before the first answer a failed connection is not repeated: a
-wrong endpoint is an error at once. A query about many queues is several calls, each of which goes
-on where the one before has stopped. Nothing is kept that a crash could lose.
+A query is repeated at all endpoints, while retries are left, if a broker is busy or none answers.
+So a stream outlives a broker's restart. A failed connection before the first answer is not
+repeated: a wrong endpoint is an error at once. A query about many queues is several calls, each of
+which continues after the previous one. Nothing is kept that a crash could lose.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ _StoreRequest: TypeAlias = (
     | broker_pb2.MeasureRangesRequest
     | broker_pb2.LimitRangesRequest
 )
-# Between looks at queues that are too many for the broker to hold a call for them.
+# Pause between queries about more queues than one long-polling call takes.
 PAUSE_MS_MAX = 1_000
 
 
 class GrpcOffsetQueries:
-    """See OffsetQueries."""
+    """OffsetQueries of a rocketpy broker."""
 
     def __init__(
         self,
@@ -79,25 +79,28 @@ class GrpcOffsetQueries:
 
     @property
     def store_id(self) -> str:
-        """See OffsetQueries."""
+        """The store; see OffsetQueries."""
         return self._store_id
 
     @property
     def recovery_id(self) -> str:
-        """See OffsetQueries."""
+        """The recovery; see OffsetQueries."""
         return self._recovery_id
 
     @property
     def unanswered(self) -> None:
-        """One broker has all queues."""
+        """Always None: one broker has all queues."""
         return None
 
     def require_store(self, store_id: str) -> None:
-        """See OffsetQueries."""
+        """Implements OffsetQueries."""
         self._store_id = store_id or self._store_id
 
     def _connected(self, config: ClientConfig) -> BrokerClient:
-        """Returns the client; no broker at all is lasting before the first answer."""
+        """Returns the client.
+
+        A connection that fails before the first answer raises a lasting error.
+        """
         try:
             return self._client_of(config)
         except ConnectionFailedError as error:
@@ -105,7 +108,7 @@ class GrpcOffsetQueries:
             raise ConnectionFailedError(str(error), is_lasting=is_lasting) from error
 
     def _query(self, call: Callable[[BrokerClient], _T]) -> _T:
-        """What a call returns, made as often as the retries allow."""
+        """Returns the result of a call, repeated within the retries."""
         answer = retried(self._config, self._retries, call, self._connected)
         self._answered = True
         return answer
@@ -117,9 +120,9 @@ class GrpcOffsetQueries:
         checked: Callable[[AnswerT], None],
         work_ms_max: int = WORK_MS_MAX,
     ) -> AnswerT:
-        """Returns the answer to a request that the broker works on, or holds, for so long.
+        """Returns the answer to a request that may take the broker up to `work_ms_max`.
 
-        The request says which store it is for. What `checked` refuses is no answer.
+        The request names its store. `checked` raises for an unusable answer.
         """
         request.store_id = self._store_id
         timeout_ms = self._config.connect_timeout_ms + work_ms_max
@@ -138,10 +141,10 @@ class GrpcOffsetQueries:
         wait_ms_max: int = 0,
         recovery_id: str = "",
     ) -> Bounds:
-        """Bounds and committed offsets of every queue of the topics that exist.
+        """Returns bounds and committed offsets of every queue of the topics that exist.
 
-        With `wait_ms_max` only when they differ from those known, or when it has passed. A broker
-        is not told of so many known queues that it would refuse that; the wait is then here.
+        The broker may hold the call up to `wait_ms_max`, until they differ from `known`. The
+        request omits known queues above the broker's limits; this method then waits instead.
         """
         request = broker_pb2.QueryOffsetsRequest(
             topics=subscription.named,
@@ -171,7 +174,7 @@ class GrpcOffsetQueries:
         self._recovery_id = response.recovery_id
         found = _bounds(response)
         if request.wait_ms_max and found == known:
-            # A broker that holds no call is not asked without a pause.
+            # Pauses after a call that the broker did not hold.
             held_ms = clock.monotonic_ms() - asked_ms
             clock.sleep_ms(max(min(wait_ms_max, PAUSE_MS_MAX) - held_ms, 0))
         return found
@@ -179,7 +182,7 @@ class GrpcOffsetQueries:
     def _check_bounds(
         self, named: Sequence[str], response: broker_pb2.QueryOffsetsResponse
     ) -> None:
-        """Raises BrokerError, and OtherStoreError where another store has answered."""
+        """Raises BrokerError, and OtherStoreError if another store has answered."""
         if self._store_id and response.store_id not in {"", self._store_id}:
             raise OtherStoreError(
                 f"store {self._store_id} is meant, and store {response.store_id} has answered"
@@ -187,7 +190,7 @@ class GrpcOffsetQueries:
         answers.check_topics(response, named)
 
     def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
-        """See OffsetQueries."""
+        """Implements OffsetQueries."""
         asked = [(topic, queue) for topic, its in queues.items() for queue in its]
         found: Bounds = {}
         for begin in range(0, len(asked), ENTRIES_MAX):
@@ -204,7 +207,7 @@ class GrpcOffsetQueries:
         return found
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
-        """Returns the first offset of each queue stored at or after its time; None where there is none."""
+        """Implements OffsetQueries."""
         offsets: list[int | None] = []
 
         def ask(_number: int, part: Sequence[QueueTime]) -> Progress[QueueTime]:
@@ -222,14 +225,14 @@ class GrpcOffsetQueries:
         return offsets
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
-        """Returns the end of each range, cut back so that all their records have at most `bytes_max`."""
+        """Implements OffsetQueries."""
         measures = self._measure(ranges, bytes_max)
         if sum(each.bytes_estimated for each in measures) <= bytes_max:
             return [part.end for part in ranges]
         return self._limit(ranges, shares(measures, bytes_max))
 
     def _measure(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[Measured]:
-        """Exactly, until together they have more than `bytes_max`."""
+        """Returns measures that are exact, up to `bytes_max` bytes in all."""
         measures = [Measured()] * len(ranges)
         left = bytes_max
 
@@ -247,7 +250,7 @@ class GrpcOffsetQueries:
         return measures
 
     def _limit(self, ranges: Sequence[QueueRange], budgets: Sequence[int]) -> list[int]:
-        """How far each range reaches with its bytes."""
+        """Returns the end that each range reaches with its bytes."""
         ends = [part.begin for part in ranges]
         left = list(budgets)
 
@@ -266,9 +269,9 @@ class GrpcOffsetQueries:
         return ends
 
     def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
-        """Returns the parts of the ranges in which messages with one of the keys can be, in their order.
+        """Returns the parts of the ranges, in order, that may hold messages with one of the keys.
 
-        More keys than the broker looks up are not sent.
+        More keys than the broker looks up are not sent: the whole ranges are returned.
         """
         if len(keys) > KEYS_MAX or sum(len(key.encode()) for key in keys) > KEYS_BYTES_MAX:
             return list(ranges)
@@ -288,7 +291,7 @@ class GrpcOffsetQueries:
         return parts
 
     def expression_fault(self, expression: str) -> str | None:
-        """What is wrong with an SQL92 expression, and where, in the broker's words."""
+        """Returns the fault of an SQL92 expression and its place, in the broker's words."""
         request = broker_pb2.CheckFilterRequest(expression_type=SQL92, expression=expression)
         timeout_ms, accepted = self._config.connect_timeout_ms, {SUBSCRIPTION_PARSE_FAILED}
         response: broker_pb2.CheckFilterResponse = self._query(
@@ -300,11 +303,11 @@ class GrpcOffsetQueries:
         return response.status.remark if is_refused else None
 
     def broker_name(self) -> str:
-        """Returns the name of the broker that answers, as machine rooms have it before an @."""
+        """Implements OffsetQueries."""
         return self._query(lambda client: client.broker_name)
 
     def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
-        """Reports a group's progress."""
+        """Implements OffsetQueries."""
         entries = [
             broker_pb2.CommittedOffset(
                 topic=topic,
@@ -315,7 +318,7 @@ class GrpcOffsetQueries:
             for topic, queues in positions.items()
             for queue, offset in queues.items()
         ]
-        # A request has a size, and queues have nothing to do with each other.
+        # A request has a size limit, and queues are independent of each other.
         for begin in range(0, len(entries), ENTRIES_MAX) or [0]:
             self._commit_once(group, entries[begin : begin + ENTRIES_MAX])
 
@@ -353,7 +356,7 @@ def _progress(
     ends: Sequence[int],
     goes_on: bool,
 ) -> Progress[QueueRange]:
-    """Returns the first ranges are done up to these ends; the last of them perhaps in part."""
+    """Returns the progress up to these ends; the last range may be done in part."""
     if not goes_on or not ends:
         return Progress(len(ends))
     last = len(ends) - 1

@@ -1,13 +1,14 @@
-"""Pulling a range of a queue, through broken connections and restarts. State: where to go on.
+"""Pulls of one range of a queue, over broken connections and restarts.
 
-What a task has not asked for yet is on its way already: HTTP/2 lets the broker send up to
-`prefetchBytesMax` ahead, and gRPC takes that in on threads of its own. So a response is there when
-the one before is decoded, errors come where they belong, and nothing but the call needs an end. A
-thread of ours that calls ahead was measured: it adds nothing. After a broken connection the pull
-goes on behind the last record that came, at the first endpoint that answers. Each call names the
-store that the range is of, and a broker with another one refuses it; and the recovery that its plan
-knows, so that a broker gives nothing that has come in place of what a power cut took since. A
-killed task leaves nothing behind.
+State is the next offset to deliver. HTTP/2 lets the broker send up to `prefetchBytesMax` ahead, and
+gRPC receives that on its own threads. So a response is there when the previous one is decoded.
+Errors are raised by the task's own thread, and only the call needs an end. A prefetching thread of
+our own gained nothing in measurements. The pull continues after a broken connection, at the first
+endpoint that answers, after the last record that came.
+
+Each call names the store of the range; a broker with another store refuses it. Each call also names
+the recovery known to the plan. So a broker does not deliver messages that replaced records lost in
+a later power cut. A killed task leaves no state.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ ANSWERS = (SUCCESS, PULL_NOT_FOUND, PULL_RETRY_IMMEDIATELY, PULL_OFFSET_MOVED)
 
 
 class RangePuller:
-    """Pulls one range; `_offset` is the next one that has not come."""
+    """The pull of one range; `_offset` is the next one that has not come."""
 
     def __init__(
         self, client: ClientConfig, policy: RetryPolicy, options: PullOptions, part: QueueRange
@@ -54,7 +55,7 @@ class RangePuller:
         self._retries = retries_for(client, policy)
 
     def pieces(self) -> Generator[RecordChunk]:
-        """What the broker has of the range, as it comes.
+        """Yields the range's records as they come.
 
         Raises DataLossError, OffsetError, ConnectionFailedError, BrokerError.
         """
@@ -75,7 +76,7 @@ class RangePuller:
                 self._retries.pause(error)
 
     def _pull_once(self, client: BrokerClient) -> Iterator[RecordChunk]:
-        """Yields one call's pieces. Raises ConnectionFailedError if it breaks."""
+        """Yields one call's chunks. Raises ConnectionFailedError if it breaks."""
         begin = self._offset
         call = client.pull(self._request())
         try:
@@ -87,19 +88,22 @@ class RangePuller:
                     check(response.head.status)
                 yield from self._pieces(response)
         except grpc.RpcError as error:
-            # A task whose rows are taken slowly outlives its calls; that is no fault.
+            # A task that takes its rows slowly outlives its calls; that is no fault.
             if error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED or self._offset == begin:
                 raise client.failed(error) from error
         finally:
             call.cancel()
 
     def _is_gone(self, code: int) -> bool:
-        """True if an answer says that something else than what was planned is there now."""
+        """True if the broker answers that it no longer has the planned data."""
         is_remade = self._range.topic_epoch and code == TOPIC_NOT_EXIST
         return bool(is_remade or (self._options.recovery_id and code == QUERY_NOT_FOUND))
 
     def _request(self) -> broker_pb2.PullRequest:
-        """Without the group: tasks read ranges that the driver chose, as nobody's members."""
+        """Returns a request without the group.
+
+        Tasks read ranges that the driver chose, not as members of a group.
+        """
         expression = self._options.expression
         return broker_pb2.PullRequest(
             topic=self._range.topic,
@@ -116,7 +120,7 @@ class RangePuller:
         )
 
     def _pieces(self, response: PullResponseParts) -> Iterator[RecordChunk]:
-        """Yields the piece that a response brings, if it brings one. Raises OffsetError."""
+        """Yields the chunk of a response, if it has one. Raises OffsetError."""
         head = response.head
         is_scanned = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE
         if is_scanned and not self._options.is_filtered:
@@ -136,13 +140,16 @@ class RangePuller:
         yield RecordChunk(begin, end, memoryview(response.records[0]), sizes)
 
     def _give_up(self, reason: str) -> None:
-        """The topic or the rest of the range is gone, or is another one: fail, or leave it out."""
+        """Skips the rest of the range, which is gone or replaced, perhaps with its topic.
+
+        Raises DataLossError if the options fail on data loss.
+        """
         self._lose(self._range.end, f" are gone: {reason}")
 
     def _skip(self, head: broker_pb2.PullResponse) -> None:
-        """The next message is gone: fail, or go on behind what is lost.
+        """Skips lost messages. Raises DataLossError if the options fail on data loss.
 
-        Raises ConnectionFailedError where the queue still holds it.
+        Raises ConnectionFailedError if the queue still holds the next message.
         """
         held = f"the queue now holds [{head.min_offset}, {head.max_offset})"
         end = lost_end(
@@ -161,7 +168,10 @@ class RangePuller:
         self._lose(end, f": {end - self._offset} messages are gone, {held}")
 
     def _lose(self, end: int, loss: str) -> None:
-        """Messages up to `end` are lost: fail, or leave them out. Raises DataLossError."""
+        """Skips messages up to `end`, with a warning.
+
+        Raises DataLossError if the options fail on data loss.
+        """
         text = f"{self._range.rest(self._offset)}{loss}"
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{text}; {loss_advice()}")

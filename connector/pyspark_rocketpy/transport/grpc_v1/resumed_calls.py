@@ -1,6 +1,7 @@
-"""Calls that answer for the first entries of their request, until they have answered for all.
+"""Calls repeated until they have answered for all entries.
 
-So a broker that is slow gets on with each call. Holds no state.
+Each call answers for the first entries of its request. So a slow broker makes progress with each
+call.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _Entry = TypeVar("_Entry")
 
 @dataclass(frozen=True, slots=True)
 class Progress(Generic[_Entry]):
-    """What one call has done: `count` entries, and the one behind them but for `rest`."""
+    """The result of one call: `count` entries done, and the next one done but for `rest`."""
 
     count: int
     rest: _Entry | None = None
@@ -27,11 +28,11 @@ Ask = Callable[[int, Sequence[_Entry]], Progress[_Entry]]
 
 
 def ask_for_all(entries: Sequence[_Entry], ask: Ask[_Entry], done: str) -> None:
-    """Calls `ask` with the number of the first entry that is left, and those that are left.
+    """Calls `ask` with the number of the first entry left and the entries left, until none is left.
 
-    It gets as many as one call takes, and checks that the answer is about some of them. Raises what
-    it raises; a ConnectionFailedError says how many entries are done, in the words of `done`.
-    Raises BrokerError where the rest of an entry is all of it.
+    `ask` gets at most as many entries as one call takes. It checks that the answer is about some of
+    them. Raises the errors of `ask`; a ConnectionFailedError also says how many entries are done,
+    in the words of `done`. Raises BrokerError for an answer without any progress.
     """
     left, number = list(entries), 0
     while number < len(left):

@@ -1,4 +1,4 @@
-"""Retries of calls to the broker that a client configuration names. Holds no state."""
+"""Retries of calls to the broker of a client configuration."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ T = TypeVar("T")
 
 @contextmanager
 def leaving_other_stores(client: ClientConfig) -> Iterator[None]:
-    """Forgets the process's client where it talks to another store than the one that is meant.
+    """Forgets the process's client if it talks to another store than the required one.
 
-    The right broker may be back at one of the endpoints when it is asked next.
+    The next call may find the right broker at one of the endpoints again.
     """
     try:
         yield
@@ -29,7 +29,7 @@ def leaving_other_stores(client: ClientConfig) -> Iterator[None]:
 
 
 def retries_for(client: ClientConfig, policy: RetryPolicy) -> Retries:
-    """Returns a count of failures that forgets the process's client where its connection broke."""
+    """Returns a failure count that forgets the process's client when its connection broke."""
     return Retries(policy, lambda: forget_client(client))
 
 
@@ -39,7 +39,7 @@ def retried(
     call: Callable[[BrokerClient], T],
     connected: Callable[[ClientConfig], BrokerClient] = client_for,
 ) -> T:
-    """What `call` returns, which must be harmless to repeat; it checks its answers itself.
+    """Returns the result of `call`, which must be harmless to repeat and checks its answers itself.
 
     Raises ConnectionFailedError, BrokerError.
     """

@@ -1,9 +1,8 @@
-"""Sending messages back, past broken connections and busy brokers.
+"""Send-back of messages, over broken connections and busy brokers.
 
-A call answers for its first messages; what it does not answer for, and what a busy broker has
-refused, goes with the next one. A call whose answer is lost is made again, so its messages may come
-twice. Holds no state on disk: when the process dies, messages without an answer may or may not be
-stored.
+A call answers for its first messages. The next call takes unanswered messages, and messages refused
+by a busy broker. A call is repeated if its answer is lost, so its messages may come twice. Messages
+without an answer may or may not be stored when the process dies.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from pyspark_rocketpy.transport.write_values import MessageToSendBack, SentBack
 from rocketpy_proto.call_limits import ENTRIES_MAX
 from rocketpy_proto.rocketpy.v1 import common_pb2, retry_pb2
 
-# Stored, and not known to be on disk: it is sent again, as a block is.
+# Stored, but not known to be on disk: the message is sent again, as a block is.
 _NOT_CONFIRMED = "FLUSH_DISK_TIMEOUT"
 _DONE = frozenset({retry_pb2.RETRY, retry_pb2.DEAD_LETTER, retry_pb2.DROPPED})
 
 
 class SendBackClient:
-    """Sends messages of one group back."""
+    """Send-back of messages of one group."""
 
     def __init__(
         self,
@@ -46,7 +45,10 @@ class SendBackClient:
         self._counts: Counter[int] = Counter()
 
     def send(self, messages: Sequence[MessageToSendBack]) -> SentBack:
-        """Returns all of them. Raises BrokerError for the first that is refused, ConnectionFailedError."""
+        """Sends all messages back; returns their counts.
+
+        Raises BrokerError for the first refused message, ConnectionFailedError.
+        """
         left = list(messages)
         while left:
             now, later = left[:ENTRIES_MAX], left[ENTRIES_MAX:]
@@ -67,7 +69,7 @@ class SendBackClient:
     def _answers(
         self, messages: Sequence[MessageToSendBack]
     ) -> Sequence[retry_pb2.SentBackMessage]:
-        """Returns one call's answers, which are about the first messages. Raises as `send`."""
+        """Returns one call's answers, which are for the first messages. Raises as `send`."""
         request = self._request(messages)
         response = client_for(self._config).send_back(request, self._timeout_ms)
         count, count_max = len(response.messages), len(messages)
@@ -85,7 +87,7 @@ class SendBackClient:
         messages: Sequence[MessageToSendBack],
         answers: Sequence[retry_pb2.SentBackMessage],
     ) -> list[MessageToSendBack]:
-        """Counts what was done; return what is to be sent again, having waited."""
+        """Counts the finished messages; returns the busy ones after a wait."""
         busy: list[MessageToSendBack] = []
         last: PassingError | None = None
         for message, answer in zip(messages, answers, strict=False):

@@ -1,7 +1,7 @@
-"""`GrpcSource`: the source's way to a rocketpy broker. Holds no state.
+"""`GrpcSource`: the source's transport to a rocketpy broker.
 
-Apart from the sink's, since planners and reading tasks are new processes that never write. gRPC is
-imported at the first call: not every process that has a source makes one.
+Apart from the sink's: planners and reading tasks are new processes that never write. gRPC is
+imported at the first call: not every process with a source makes one.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class GrpcSource:
         return cls(client, RetryPolicy(options.retry_times_max, options.retry_backoff_ms))
 
     def offset_queries(self) -> GrpcOffsetQueries:
-        """See SourceTransport."""
+        """Implements SourceTransport."""
         with importing_much():
             from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
         return GrpcOffsetQueries(self.client, self.retries)
 
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
-        """See SourceTransport."""
+        """Implements SourceTransport."""
         with importing_much():
             from pyspark_rocketpy.transport.grpc_v1.range_puller import RangePuller
         return RangePuller(self.client, self.retries, options, part).pieces()

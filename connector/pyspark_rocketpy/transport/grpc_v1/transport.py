@@ -1,4 +1,4 @@
-"""`GrpcTransport`: the way to a rocketpy broker. Holds no state; clients belong to the process."""
+"""`GrpcTransport`: the transport to a rocketpy broker. Clients belong to the process."""
 
 from __future__ import annotations
 
@@ -55,27 +55,27 @@ class GrpcTransport(GrpcSource):
         )
 
     def limits(self) -> BrokerLimits:
-        """See SinkTransport."""
+        """Implements SinkTransport."""
         return retried(self.client, self.retries, lambda client: client.limits)
 
     def block_writer(self, attempt: Attempt | None) -> BlockWriter:
-        """See SinkTransport."""
+        """Implements SinkTransport."""
         if attempt is None:
             return GrpcBlockWriter(self.client, self.retries, self.send_timeout_ms)
         return GrpcStagingWriter(self.client, self.retries, self.send_timeout_ms, attempt)
 
     def commit_batch(self, parts: Sequence[bytes], batch_id: int) -> CommittedBatch:
-        """See SinkTransport."""
+        """Implements SinkTransport."""
         return self._committer().commit(joined(parts, batch_id))
 
     def abort_batch(self, job: BatchJob) -> None:
-        """See SinkTransport."""
+        """Implements SinkTransport."""
         self._committer().abort(job_of(job))
 
     def send_back(
         self, group: str, messages: Sequence[MessageToSendBack], reconsume_times_max: int | None
     ) -> SentBack:
-        """See RetryTransport."""
+        """Implements RetryTransport."""
         sender = SendBackClient(
             self.client, self.retries, self.send_timeout_ms, group, reconsume_times_max
         )

@@ -1,10 +1,10 @@
-"""The way to a cluster of Apache RocketMQ: its remoting protocol, over sockets.
+"""Transport to a cluster of Apache RocketMQ: its remoting protocol over sockets.
 
-    Cluster            topics, routes, requests to the broker that has a queue
-    reading, sending   typed calls on a cluster; topics, too
-    ClusterConfig      whom to ask, how patiently, as whom: a plain value
+Its main names:
 
-Source and sink do not use it yet.
+    Cluster                         topics, routes, requests to the broker that has a queue
+    queue_requests, send_requests   typed calls on a cluster; topics, too
+    ClusterConfig                   name servers, timeouts and access keys: a plain value
 """
 
 from pyspark_rocketpy.transport.remoting.cluster import queue_requests, topics

@@ -1,4 +1,4 @@
-"""A cluster as the options name it. Holds no state."""
+"""Configuration of a cluster from options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 
 
 def cluster_config(options: ClusterOptions, connect_timeout_ms: int) -> ClusterConfig:
-    """Whom to ask, and as whom; `connect_timeout_ms` is also for an answer without much work."""
+    """Returns the name servers, timeouts and access keys of the options.
+
+    `connect_timeout_ms` also limits the answer to a request without much work.
+    """
     patience = Timeouts(connect_timeout_ms, "connectTimeoutMs")
     tls = TlsConfig(
         options.tls_ca_file,

@@ -1,7 +1,7 @@
-"""`RemotingTransport`: the sink's way to a cluster of Apache RocketMQ.
+"""`RemotingTransport`: the sink's transport to a cluster of Apache RocketMQ.
 
-Messages show as soon as they are stored: a cluster has no batches that show as one. Holds no state;
-connections belong to the process.
+Messages show as soon as they are stored: a cluster has no batches that show as one. Connections
+belong to the process.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from pyspark_rocketpy.transport.write_values import (
 from rocketpy_proto.record.layout import FIXED_BYTES, PROPERTIES_BYTES_MAX, TOPIC_UNITS_MAX_V1
 
 SEND_TIMEOUT_MS = 30_000
-# What is read of a queue at once, to find what earlier attempts have stored.
+# Limits of the pulls of a queue that find the messages stored by earlier attempts.
 PULLS_MAX, PULL_BYTES_MAX = 16, 8 << 20
 SEND_TIMEOUT_OPTION = "sendTimeoutMs"
-# Brokers' default; one that takes less refuses by name. They fail at empty bodies.
+# Brokers' default limits. A broker with a lower limit refuses by name. Brokers fail at empty
+# bodies.
 BODY_BYTES_MIN, BODY_BYTES_MAX = 1, 4 << 20
-# Room for the largest record; blocks are cut to what brokers take.
+# Size of the largest record; blocks are cut to what brokers take.
 _BLOCK_BYTES_MAX = (
     BODY_BYTES_MAX + FIXED_BYTES + TOPIC_UNITS_MAX_V1 + PROPERTIES_BYTES_MAX + SIZE_BYTES
 )
@@ -51,18 +52,18 @@ _BLOCK_BYTES_MAX = (
 
 @dataclass(frozen=True, slots=True)
 class RemotingTransport:
-    """See SinkTransport; times in ms."""
+    """SinkTransport of a cluster; times in ms."""
 
     cluster: ClusterConfig
     retries: RetryPolicy
     send_timeout_ms: int = SEND_TIMEOUT_MS
-    # Of delivery effectively-once; from `control_floor` on its markers can be, where that is known.
+    # For effectively-once delivery. Markers start at `control_floor`, if it is known.
     control_topic: str | None = None
     control_floor: int | None = None
 
     @classmethod
     def of_sink(cls, options: SinkOptions) -> RemotingTransport:
-        """Returns the transport that a sink's options name, which lead to a cluster."""
+        """Returns the transport of a sink's options, which name a cluster."""
         assert options.cluster is not None
         return cls(
             cluster_config(options.cluster, options.connect_timeout_ms),
@@ -72,10 +73,10 @@ class RemotingTransport:
         )
 
     def prepared(self, topic: str | None, *, is_single: bool) -> RemotingTransport:
-        """For a job that is about to begin, which `is_single` where it writes one batch alone.
+        """Returns the transport for a new job; `is_single` if the job writes only one batch.
 
-        Asks for the topic's route, or for the brokers, and for the control topic. A busy server is
-        asked again; an address without one is an error at once. Raises TopicNotExistError,
+        Queries the topic's route, or the brokers, and the control topic. A busy server is asked
+        again. An address without a server is an error at once. Raises TopicNotExistError,
         ConnectionFailedError, BrokerError.
         """
         cluster = cluster_for(self.cluster)
@@ -87,11 +88,11 @@ class RemotingTransport:
         return replace(self, control_floor=end if is_single else None)
 
     def limits(self) -> BrokerLimits:
-        """See SinkTransport. Brokers do not tell; these are their defaults."""
+        """Implements SinkTransport. Brokers do not report limits; these are their defaults."""
         return BrokerLimits(BODY_BYTES_MAX, _BLOCK_BYTES_MAX, body_bytes_min=BODY_BYTES_MIN)
 
     def block_writer(self, attempt: Attempt | None) -> BlockWriter:
-        """See SinkTransport."""
+        """Implements SinkTransport."""
         reach = self._reach
         if attempt is None:
             return RemotingBlockWriter(reach.cluster, reach.policy, reach.patience)
@@ -111,9 +112,10 @@ class RemotingTransport:
         return ControlQueue(self._reach, self.control_topic, writer)
 
     def commit_batch(self, parts: Sequence[bytes], batch_id: int) -> CommittedBatch:
-        """See SinkTransport. All shows already; the note is for the writer's next batch.
+        """Implements SinkTransport. All messages show already.
 
-        This batch can come again, so the note leaves all its markers in.
+        The note is for the writer's next batch. This batch can run again, so the note includes all
+        its markers.
         """
         decoded = [msgspec.json.decode(part, type=Part) for part in parts]
         begins: dict[str, int] = {}
@@ -127,4 +129,7 @@ class RemotingTransport:
         return CommittedBatch(batch_id, True, rows, rows)
 
     def abort_batch(self, job: BatchJob) -> None:
-        """See SinkTransport. What is stored stays, and is left out when the batch runs again."""
+        """Implements SinkTransport by doing nothing.
+
+        Stored messages stay. The next run of the batch does not send them again.
+        """

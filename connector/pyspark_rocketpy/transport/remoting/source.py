@@ -1,7 +1,7 @@
-"""`RemotingSource`: the source's way to a cluster of Apache RocketMQ. Holds no state.
+"""`RemotingSource`: the source's transport to a cluster of Apache RocketMQ.
 
-Planners are new processes, and start without what only tasks need. A plain value until it is used:
-it connects in the process that uses it.
+Planners are new processes, and start without imports that only tasks need. A transport is a plain
+value. It connects in the process that uses it.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ class RemotingSource:
         )
 
     def offset_queries(self) -> RemotingOffsetQueries:
-        """See SourceTransport."""
+        """Implements SourceTransport."""
         cluster = cluster_for(self.cluster)
         return RemotingOffsetQueries(cluster, self.retries, self.consumer_group, self._patience)
 
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
-        """See SourceTransport."""
+        """Implements SourceTransport."""
         from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits, RangePuller
 
         limits = PullLimits(

@@ -1,1 +1,1 @@
-"""Records in blocks, as columns, without a loop over messages."""
+"""Blocks of records as columns, without a loop over messages."""

@@ -1,9 +1,9 @@
-"""Arrow arrays of NumPy's and Python's values, and back, without a look for pandas. No state.
+"""Conversion between Arrow arrays and NumPy's and Python's values.
 
-`pa.array`, `pa.scalar` and `to_numpy` import pandas for the first value that they meet, to see
-whether it is one of its own: 0.2 s of processor in each new process, more than all else that a task
-imports. Buffers are handed over as they are. What a reading task does goes through here; a test
-counts what it imports.
+`pa.array`, `pa.scalar` and `to_numpy` import pandas for their first value, to check for pandas
+objects. That costs 0.2 s of processor in each new process, more than all other imports of a task.
+These functions pass buffers instead. A reading task converts only through this module; a test
+counts its imports.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ Number = TypeVar("Number", bound=np.number)
 def array_of(
     values: NDArray[Any], kind: pa.DataType | None = None, valid: NDArray[np.bool_] | None = None
 ) -> pa.Array:
-    """Returns the numbers or truth values, shared and not copied where they lie together; null where not
-    `valid`.
+    """Returns the numbers or truth values as an array; null unless `valid`.
 
-    `kind` is another type of the same width.
+    Contiguous values are shared, not copied. `kind` is another type of the same width.
     """
     own = values.dtype
     buffer = _bits(values) if own == np.bool_ else pa.py_buffer(np.ascontiguousarray(values))
@@ -36,7 +35,7 @@ def array_of(
 
 
 def binaries_of(values: Sequence[bytes | None]) -> pa.BinaryArray:
-    """Returns the byte strings, of which all together are less than 2 GiB; None is null."""
+    """Returns the byte strings, less than 2 GiB in all; None is null."""
     filled = [value or b"" for value in values]
     offsets = np.zeros(len(filled) + 1, np.int32)
     np.cumsum(np.fromiter(map(len, filled), np.int32, len(filled)), out=offsets[1:])

@@ -1,6 +1,7 @@
-"""A block as Arrow columns: the rows that Spark gets. Holds no state.
+"""Arrow columns of a block: the rows for Spark.
 
-Only the columns of the wanted schema are decoded. Source: docs/design/storage.md sections 2 to 5.
+Only the columns of the requested schema are decoded. Source: docs/design/storage.md sections 2 to
+5.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from rocketpy_proto.record.layout import HOST_V4_BYTES, HOST_V6_BYTES
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
-# What pandas can hold in nanoseconds, and with it Spark and Python: from 1678 on, before 2262.
-# Times outside are null.
+# The range of times that pandas holds in nanoseconds, and so Spark and Python: from 1678 on, before
+# 2262. Times outside are null.
 TIMES_MS = (
     int(np.datetime64("1678-01-01", "ms").astype(np.int64)),
     int(np.datetime64("2262-01-01", "ms").astype(np.int64)),
@@ -50,11 +51,10 @@ _MICROSECONDS = 1000
 
 
 def to_record_batches(block: RecordBlock, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yields the columns of `schema` (any of COLUMN_TYPES, in any order), one row a record.
+    """Yields the columns of `schema` (any of COLUMN_TYPES, in any order), one row per record.
 
-    In one batch, unless compressed bodies inflate to so much that they are given out in several;
-    where one ends depends on the records alone. Raises KeyError for a column that is not one of
-    COLUMN_TYPES.
+    There is one batch, unless inflated bodies exceed INFLATED_TOGETHER_BYTES_MAX. The ends of
+    batches depend on the records alone. Raises KeyError for a column outside of COLUMN_TYPES.
     """
     if _OF_BODIES.isdisjoint(schema.names):
         yield _decoded(_Decoder(block), schema)
@@ -66,7 +66,11 @@ def to_record_batches(block: RecordBlock, schema: pa.Schema) -> Iterator[pa.Reco
 
 
 def to_record_batch(block: RecordBlock, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the same in one batch. Raises MalformedRecordError where that would be several, KeyError."""
+    """Returns the columns of `schema` in one batch, one row per record.
+
+    Raises KeyError as `to_record_batches` does, and MalformedRecordError if it yields several
+    batches.
+    """
     batches = to_record_batches(block, schema)
     batch = next(batches)
     if next(batches, None) is not None:
@@ -81,7 +85,7 @@ def _decoded(decoder: _Decoder, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def property_columns(block: RecordBlock, names: Iterable[str]) -> dict[str, pa.StringArray]:
-    """`property_column` of each name, without a look at the others' values.
+    """Returns the `property_column` of each name, without reading the values of other names.
 
     No name may be empty or hold a NUL.
     """
@@ -90,15 +94,15 @@ def property_columns(block: RecordBlock, names: Iterable[str]) -> dict[str, pa.S
 
 
 def property_column(block: RecordBlock, name: str) -> pa.StringArray:
-    """Returns the value of one property in each record, null where it is absent."""
+    """Returns the value of one property in each record, null if absent."""
     return _Decoder(block).named(name)
 
 
 class _Decoder:
-    """Decodes one block; what several columns need is decoded once."""
+    """A decoder of one block; it decodes values that several columns need once."""
 
     def __init__(self, block: RecordBlock, bodies: Bodies | None = None) -> None:
-        """`bodies` are needed for the columns that show them."""
+        """Keeps the block; `bodies` are needed for the columns that show them."""
         self._block = block
         self._bodies = bodies
         self._header = block.header
@@ -157,7 +161,10 @@ class _Decoder:
         return pc.if_else(array_of(v6), _hex_strings(np.hstack((host, offset))), short)
 
     def host(self, name: str, v6_bit: int) -> pa.Array:
-        """Hosts repeat, so each distinct one is formatted once; all distinct: 2 us each."""
+        """Returns the hosts as texts; each distinct host is formatted once.
+
+        All distinct hosts cost 2 us each.
+        """
         octets = self._host_octets(name)
         v6 = self._is_v6(v6_bit)
         tagged = np.hstack((octets, v6.astype(np.uint8)[:, None]))
@@ -186,7 +193,7 @@ def _hex_strings(octets: NDArray[np.uint8]) -> pa.StringArray:
 
 
 def _split_keys(keys: pa.Array) -> pa.Array:
-    """Tokens between blanks, without empty ones; null where there are no keys."""
+    """Returns the non-empty tokens between blanks; null for a record without keys."""
     return filled_lists(pc.split_pattern(keys, KEY_SEPARATOR))
 
 

@@ -1,8 +1,8 @@
-"""Encoding a block from Arrow columns, without a loop over messages. Holds no state.
+"""Encoding of a block from Arrow columns.
 
-Each record's parts (fixed part, body, topic, properties) are columns of binary values; Arrow joins
-them row by row, and the joined column's data buffer is the block.
-Source: docs/design/storage.md sections 2.1, 2.4 and 3.
+Each record's parts (fixed part, body, topic, properties) are columns of binary values. Arrow joins
+them row by row, without a loop over messages. The joined column's data buffer is the block. Source:
+docs/design/storage.md sections 2.1, 2.4 and 3.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from rocketpy_proto.record.sys_flag import BORN_HOST_V6, STORE_HOST_V6
 
 @dataclass(frozen=True, slots=True)
 class BlockColumns:
-    """n messages as columns. Arrays have n rows; a plain value stands for all rows.
+    """n messages as columns: arrays have n rows, a plain value applies to all rows.
 
-    `tags`, `keys` (a list is joined with blanks), `properties` and each of `extra` become
-    properties, in this order: TAGS, KEYS, extra, the map. Of the same name, `tags` and `keys` win
-    over `extra`, and a column with a value over an entry of the map; null and empty values are
-    left out, and entries of the map that are `left_out` by name.
+    `tags`, `keys`, `extra` and `properties` become properties, in the order TAGS, KEYS, extra, the
+    map. A list of keys is joined with blanks. `tags` and `keys` win over `extra` of the same name.
+    A column's value wins over an entry of the map. Null and empty values are left out, and so are
+    entries of the map with names in `left_out`.
     """
 
     body: pa.Array
@@ -68,7 +68,7 @@ class EncodedBlock:
 
 @dataclass(frozen=True, slots=True)
 class _Topics:
-    """Of each row: magic, and topic with its length before it (one value, or a column)."""
+    """Each row's magic, and its topic after its length (one value, or a column)."""
 
     magic: int | NDArray[np.uint32]
     tails: pa.Scalar | pa.BinaryArray
@@ -76,7 +76,7 @@ class _Topics:
 
 
 class CheckedBlock:
-    """n messages that can be encoded, as is known before anything of size is copied.
+    """n messages that can be encoded, checked before any large copy.
 
     `sizes` has the size of each record (n int32).
     """
@@ -126,7 +126,7 @@ def encode_block(columns: BlockColumns) -> EncodedBlock:
 
 
 def check_properties_bytes(sizes: NDArray[np.int64]) -> None:
-    """Raises UnencodableRecordError where properties of one of these sizes do not fit."""
+    """Raises UnencodableRecordError if properties of one of these sizes do not fit."""
     too_long = sizes > PROPERTIES_BYTES_MAX
     if too_long.any():
         row = int(np.argmax(too_long))
@@ -135,7 +135,7 @@ def check_properties_bytes(sizes: NDArray[np.int64]) -> None:
 
 
 def _bodies(body: pa.Array) -> pa.BinaryArray:
-    """As binary with 32-bit offsets, without nulls."""
+    """Returns the bodies as binary with 32-bit offsets. Raises UnencodableRecordError for nulls."""
     _refuse_nulls("body", body)
     return body.cast(pa.binary())
 
@@ -162,7 +162,7 @@ def _topics(topic: str | pa.StringArray) -> _Topics:
 
 
 def _headers(columns: BlockColumns, body: pa.BinaryArray, topics: _Topics) -> NDArray[np.void]:
-    """Returns the fixed part of each row, but for its total size and its body's CRC."""
+    """Returns the fixed part of each row, without its total size and its body's CRC."""
     born, store = columns.born_host, columns.store_host
     header = np.zeros(len(body), HEADER_BY_SHAPE[born.is_v6, store.is_v6])
     sys_flag = columns.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
@@ -179,7 +179,7 @@ def _headers(columns: BlockColumns, body: pa.BinaryArray, topics: _Topics) -> ND
 
 
 def _set_numbers(header: NDArray[np.void], name: str, values: int | pa.Array) -> None:
-    """Fills a field; what it cannot hold is refused, for numpy would change it silently."""
+    """Fills a field; raises for a value out of range, since numpy would change it silently."""
     bounds = np.iinfo(header.dtype[name])
     if isinstance(values, int):
         if not bounds.min <= values <= bounds.max:
@@ -205,7 +205,7 @@ def _refuse_nulls(field: str, column: pa.Array) -> None:
 
 
 def fixed_width(values: NDArray[np.generic]) -> pa.BinaryArray:
-    """Items of equal size as a binary column over the same memory."""
+    """Returns items of equal size as a binary column over the same memory."""
     count, size = len(values), values.dtype.itemsize
     offsets = np.arange(0, (count + 1) * size, size, dtype=np.int64)
     assert offsets[-1] <= BLOCK_BYTES_MAX, "the block, of which this is a part, is no larger"

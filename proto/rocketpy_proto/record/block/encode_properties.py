@@ -1,6 +1,6 @@
-"""Encoding the properties of a block from columns. Holds no state.
+"""Encoding of a block's properties from columns.
 
-Source: docs/design/storage.md section 3.1. TAGS comes first, where `tags.py` finds it fastest.
+TAGS comes first, where `tags.py` finds it fastest. Source: docs/design/storage.md section 3.1.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def encode_property_column(
     count: int,
     left_out: Iterable[str] = (),
 ) -> pa.BinaryArray:
-    """Returns the properties string of each of `count` rows; entries of the map may be `left_out` by name.
+    """Returns the properties string of each of `count` rows. Raises UnencodableRecordError.
 
-    Raises UnencodableRecordError.
+    Entries of the map with names in `left_out` are left out.
     """
     named: dict[str, pa.StringArray | None] = {TAGS: tags, KEYS: _joined_keys(keys)}
     for name, given in extra.items():
@@ -63,7 +63,7 @@ def _joined_keys(keys: pa.StringArray | pa.ListArray | None) -> pa.StringArray |
 
 
 def _text(field: str, column: pa.Array) -> pa.BinaryArray:
-    """Returns the column's bytes; refuses separators, which no reader could tell from our own."""
+    """Returns the column's bytes. Raises UnencodableRecordError for a separator in a value."""
     encoded = _bytes_of(column)
     _refuse_separators(field, encoded)
     return encoded
@@ -76,7 +76,10 @@ def _bytes_of(column: pa.Array) -> pa.BinaryArray:
 def _refuse_separators(
     field: str, encoded: pa.BinaryArray, rows: NDArray[np.int64] | None = None
 ) -> None:
-    """`rows` says which message a value belongs to, where that is not its own number."""
+    """Raises UnencodableRecordError for a separator; `rows` has each value's message.
+
+    Without `rows`, a value's index is its message.
+    """
     offsets = offsets_of(encoded)
     if len(encoded) == 0:
         return
@@ -91,7 +94,7 @@ def _refuse_separators(
 
 
 def _filled(column: pa.BinaryArray) -> NDArray[np.bool_]:
-    """Where the column has a value that is not empty."""
+    """Returns a mask of the values that are neither null nor empty."""
     lengths = np.diff(offsets_of(column))
     valid = column.is_valid().to_numpy(zero_copy_only=False)
     filled: NDArray[np.bool_] = valid & (lengths > 0)
@@ -99,7 +102,7 @@ def _filled(column: pa.BinaryArray) -> NDArray[np.bool_]:
 
 
 def _entry_pieces(name: str, column: pa.BinaryArray) -> list[pa.Array | pa.Scalar]:
-    """name, value and separators as pieces of a join; rows without a value give nothing."""
+    """Returns name, value and separators as pieces of a join; a row without a value is empty."""
     head, tail = pa.scalar(encode_property_name(name) + _NAME_END), pa.scalar(_VALUE_END)
     filled = _filled(column)
     if filled.all():
@@ -142,7 +145,7 @@ def _map_entries(
 def _taken(
     names: pa.BinaryArray, rows: NDArray[np.int64], columns: Mapping[str, pa.BinaryArray]
 ) -> NDArray[np.bool_]:
-    """Entries whose name has a column of its own, with a value in their row."""
+    """Returns a mask of the entries with a name that has a column and a value in their row."""
     taken = np.zeros(len(names), np.bool_)
     for name, column in columns.items():
         same = pc.equal(names, name.encode()).to_numpy(zero_copy_only=False)

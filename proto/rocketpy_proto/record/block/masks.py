@@ -1,7 +1,7 @@
-"""Leaving out values of Arrow columns. Holds no state.
+"""Null masks for Arrow columns.
 
-Before pyarrow 24 `if_else` of a mask, a null scalar and a slice of strings gives strings from
-elsewhere in memory, so nothing here or above uses it to make nulls.
+Before pyarrow 24, `if_else` of a mask, a null scalar and a slice of strings returns strings of
+other memory. So neither this module nor its callers use it for nulls.
 """
 
 from __future__ import annotations

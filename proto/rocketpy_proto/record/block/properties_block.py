@@ -1,7 +1,7 @@
-"""The properties of a whole block, without a loop over messages. Holds no state.
+"""Properties of a whole block, without a loop over messages.
 
-All properties strings are gathered into one run of bytes; separators are found by comparing whole
-arrays; names and values become Arrow arrays. Source: docs/design/storage.md section 3.1.
+All properties strings are gathered into one run of bytes. Comparisons of whole arrays find the
+separators. Names and values become Arrow arrays. Source: docs/design/storage.md section 3.1.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from rocketpy_proto.record.block.arrays import array_of, numbers_in
 from rocketpy_proto.record.block.ranges import binary_ranges, octets_of, offsets_of, to_strings
 from rocketpy_proto.record.layout import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR
 
-# Records with more entries than this have their duplicates found by sorting.
+# Duplicates are found by sorting if a record has more entries.
 ENTRIES_COMPARED_MAX = 16
-# Names of so many bytes are numbers.
+# Names of these sizes are compared as numbers.
 WORD_BYTES = (4, 8)
-# Records with more entries than this are not looked at for having the same names.
+# Records with more entries are not checked for equal names.
 ALIKE_NAMES_MAX = 16
 
 
 @dataclass(frozen=True, slots=True)
 class BlockProperties:
-    """Entries of n records: `record` (m int64, ascending) says whose entry it is.
+    """Entries of n records; `record` (m int64, ascending) is each entry's record.
 
-    `codes` number the distinct names; `name_code` says which number a name has.
+    `codes` number the distinct names; `name_code` maps a name to its number.
     """
 
     count: int
@@ -40,7 +40,7 @@ class BlockProperties:
     name_code: dict[str, int]
 
     def column(self, name: str) -> pa.StringArray:
-        """Returns the value of property `name` in each record, null where it is absent."""
+        """Returns the value of property `name` in each record, null if absent."""
         code = self.name_code.get(name)
         if code is None:
             return pa.nulls(self.count, pa.string())
@@ -71,9 +71,10 @@ def parse_properties(
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Where each entry lies in `octets`: name [begin, middle), value [middle + 1, end).
+    """Positions of entries in `octets`: name [begin, middle), value [middle + 1, end).
 
-    `names`: of each record, in order, where all have the same few; else empty, as of no entries.
+    `names` has the names of each record, in order, if all records have the same few; else it is
+    empty. It is empty for no entries.
     """
 
     octets: NDArray[np.uint8]
@@ -84,7 +85,7 @@ class Entries:
     names: tuple[bytes, ...] = ()
 
     def named(self, name: str) -> NDArray[np.int64]:
-        """Returns the entries with this name; one of 4 or 8 bytes is compared as one number."""
+        """Returns the entries with this name; a name of 4 or 8 bytes is compared as a number."""
         octets = name.encode()
         if self.names and self.names.count(octets) < 2:
             first = self.names.index(octets) if octets in self.names else len(self.begin)
@@ -94,15 +95,15 @@ class Entries:
             return found
         words = _words(self.octets, len(octets))
         word = np.frombuffer(octets, words.dtype)
-        # Taking by number is faster than by mask.
+        # Indexing by number is faster than by mask.
         named: NDArray[np.int64] = found[(words[self.begin[found]] == word).nonzero()[0]]
         return named
 
     def values_of(self, name: str, count: int) -> pa.StringArray:
-        """Returns the value of property `name` in each of `count` records, null where it is absent."""
+        """Returns the value of property `name` in each of `count` records, null if absent."""
         named = self.named(name)
         values = to_strings(binary_ranges(self.octets, self.middle[named] + 1, self.end[named]))
-        # Of several entries of one record the last is assigned last, and so it wins.
+        # The last of several entries of one record is assigned last, so it wins.
         index = np.full(count, -1, np.int64)
         index[self.record[named]] = np.arange(len(named))
         return values.take(array_of(index, valid=index >= 0))
@@ -111,7 +112,7 @@ class Entries:
 def find_entries(
     data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
 ) -> Entries:
-    """Entries with a name and a value, in order, of the properties strings at the given ranges."""
+    """Returns the entries with a name and a value, in order, of the strings at the given ranges."""
     strings = binary_ranges(data, starts, starts + lengths)
     octets, bounds = octets_of(strings), offsets_of(strings).astype(np.int64)
     used = octets[: bounds[-1]]
@@ -133,7 +134,7 @@ def find_entries(
 
 
 def _words(octets: NDArray[np.uint8], size: int) -> NDArray[Any]:
-    """Returns a view with an item of `size` bytes at every byte, to be compared; a number where it can."""
+    """Returns a view with a comparable item of `size` bytes at every byte; a number if possible."""
     dtype = f"{'u' if size in WORD_BYTES else 'S'}{size}"
     words: NDArray[Any] = np.ndarray((len(octets) - size + 1,), dtype, octets, strides=(1,))
     return words
@@ -145,7 +146,7 @@ def _same_names(
     middles: NDArray[np.int64],
     per_record: int,
 ) -> tuple[bytes, ...]:
-    """Returns the names of each record's `per_record` entries, where all records have the same few."""
+    """Returns the names of each record's `per_record` entries if all have the same few; else ()."""
     if per_record > ALIKE_NAMES_MAX:
         return ()
     places = begins.reshape(-1, per_record)
@@ -162,9 +163,9 @@ def _same_names(
 
 
 def _equal_count(after: NDArray[np.int64], bounds: NDArray[np.int64]) -> int:
-    """How many entries each record has, where that is the same for all; 0 where it is not.
+    """Returns the number of entries per record if it is the same for all; else 0.
 
-    `after` are the places behind separators. Messages of one sender mostly are alike.
+    `after` are the positions after separators. Messages of one sender mostly are alike.
     """
     count, rest = divmod(len(after), max(len(bounds) - 1, 1))
     if count == 0 or rest or np.count_nonzero(after[count - 1 :: count] != bounds[1:]):
@@ -175,9 +176,9 @@ def _equal_count(after: NDArray[np.int64], bounds: NDArray[np.int64]) -> int:
 def _with_open_ended(
     used: NDArray[np.uint8], bounds: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Ends of entries and what comes after, also of those that end with their record.
+    """Returns the ends of entries and the positions after them, with open-ended entries.
 
-    A record whose last entry has no separator ends one by its own end.
+    If a record's last entry has no separator, it ends with the record.
     """
     after = ends + 1
     lasts = bounds[1:]
@@ -185,8 +186,8 @@ def _with_open_ended(
     open_ended = lasts[filled][used[lasts[filled] - 1] != PROPERTY_SEPARATOR]
     if len(open_ended) == 0:
         return ends, after
-    # A record may begin with a separator, just where an open-ended one stops: the latter comes
-    # first, which a stable sort keeps.
+    # A record may start with a separator, just where an open-ended entry ends. The open-ended entry
+    # comes first, which a stable sort keeps.
     order = np.argsort(np.concatenate((open_ended, ends)), kind="stable")
     after = np.concatenate((open_ended, after))[order]
     return np.concatenate((open_ended, ends))[order], after
@@ -195,7 +196,7 @@ def _with_open_ended(
 def _first_middles(
     middles: NDArray[np.int64], begins: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Returns the first name end in each entry; where there is none, something outside of it."""
+    """Returns the first name end in each entry; a position outside of it if there is none."""
     if len(middles) == len(begins):
         inside = (begins <= middles) & (middles < ends)
         if np.count_nonzero(inside) == len(inside):
@@ -210,7 +211,7 @@ def _first_middles(
 def _last_ones(
     count: int, record: NDArray[np.int64], names: pa.StringArray, values: pa.StringArray
 ) -> BlockProperties:
-    """Drops every entry whose name comes again later in its record."""
+    """Drops every entry with a name that is repeated later in its record."""
     dictionary = names.dictionary_encode()
     codes = numbers_in(dictionary.indices, np.int32)
     name_code = {name: code for code, name in enumerate(dictionary.dictionary.to_pylist())}

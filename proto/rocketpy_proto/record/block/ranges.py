@@ -1,8 +1,8 @@
-"""Arrow arrays from byte ranges of a buffer. Holds no state.
+"""Arrow arrays from byte ranges of a buffer.
 
-Element 2i of an array whose offsets are start 0, end 0, start 1, end 1 … is range i, and element
-2i + 1 is what lies between it and the next: taking the even ones copies just the ranges, at 16 ns
-each. The ranges must not overlap and must ascend.
+The offsets of an array are start 0, end 0, start 1, end 1 and so on. Element 2i is range i, and
+element 2i + 1 is the gap to the next range. Taking the even elements copies just the ranges, at 16
+ns each. The ranges must ascend and not overlap.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rocketpy_proto.record.block.arrays import (
     truths_in,
 )
 
-# Arrow keeps up to so many bytes in the view itself.
+# Arrow keeps up to INLINE_BYTES_MAX bytes in the view itself.
 INLINE_BYTES_MAX = 12
 _VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
 _HEX_DIGITS = np.frombuffer(b"".join(b"%02X" % octet for octet in range(256)), "S2")
@@ -44,9 +44,10 @@ def binary_ranges(
 def binary_views(
     data: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]
 ) -> pa.Array:
-    """Returns the ranges, each longer than INLINE_BYTES_MAX, as a BinaryViewArray over `data` itself.
+    """Returns the ranges as a BinaryViewArray over `data` itself.
 
-    Only fit for being turned into objects: prefixes are left out, which comparing would need.
+    Each range is longer than INLINE_BYTES_MAX. The array is only fit for conversion to objects: it
+    lacks the prefixes that comparison needs.
     """
     views = np.zeros(len(starts), _VIEW)
     views["length"], views["offset"] = ends - starts, starts
@@ -82,9 +83,9 @@ def filled_lists(lists: pa.ListArray) -> pa.ListArray:
 
 
 def to_strings(array: pa.BinaryArray) -> pa.StringArray:
-    """As strings; bytes that are no UTF-8 become U+FFFD, as in the single form.
+    """Returns the strings; bytes that are not UTF-8 become U+FFFD, as in the single form.
 
-    The check is one pass in C; only an array with a bad value is decoded one by one.
+    The check is one pass in C. Only an array with a bad value is decoded value by value.
     """
     try:
         return array.cast(pa.string())

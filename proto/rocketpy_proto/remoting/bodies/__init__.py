@@ -1,7 +1,7 @@
-"""The bodies of requests and answers, by code. Holds no state.
+"""Bodies of requests and answers, by code.
 
-Records (pulls, pops, look-ups), batches and properties texts are no JSON and stay bytes. Compressed
-registrations are read by registration.py. Source: docs/design/remoting.md section 4.
+Records (pulls, pops, look-ups), batches and properties texts are not JSON and stay bytes.
+registration.py reads compressed registrations. Source: docs/design/remoting.md section 4.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What clients tell of themselves, and what is told of them: heartbeats, members, locks. No state.
+"""Bodies about clients: heartbeats, group members, locks.
 
 Source: docs/design/remoting.md sections 2.8, 4.4 and 4.5.
 """
@@ -13,7 +13,7 @@ from rocketpy_proto.remoting.fields import Body, Int32, Int64, MessageQueue
 
 
 class _Name(Enum):
-    """Names that Java reads in any case."""
+    """A name that Java reads in any case."""
 
     @classmethod
     def _missing_(cls, value: object) -> _Name | None:
@@ -21,7 +21,7 @@ class _Name(Enum):
 
 
 class ConsumeType(_Name):
-    """Who moves: the broker's messages (push), or the client (pull and lite pull)."""
+    """The moving side: the broker pushes, or the client pulls (pull and lite pull)."""
 
     CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
     CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
@@ -29,14 +29,14 @@ class ConsumeType(_Name):
 
 
 class MessageModel(_Name):
-    """Whether each message goes to one member of a group, or to all."""
+    """Delivery of each message to one member of a group, or to all."""
 
     BROADCASTING = "BROADCASTING"
     CLUSTERING = "CLUSTERING"
 
 
 class ConsumeFromWhere(_Name):
-    """Where a group begins that has committed nothing; the last three are deprecated."""
+    """Start position of a group without committed offsets; the last three are deprecated."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
     CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
@@ -49,7 +49,7 @@ class ConsumeFromWhere(_Name):
 
 
 class SubscriptionData(Body, frozen=True):
-    """What a group wants of a topic. `code_set` has the tags' hashes, by which brokers filter."""
+    """A group's subscription to a topic. `code_set` has the tag hashes that brokers filter by."""
 
     topic: str
     sub_string: str = "*"
@@ -79,7 +79,7 @@ class ProducerData(Body, frozen=True):
 
 
 class HeartbeatData(Body, frozen=True):
-    """HEART_BEAT. A fingerprint that is not 0 is the second version's; 4.9 does not know it."""
+    """HEART_BEAT. A fingerprint other than 0 is the second version's; 4.9 does not have it."""
 
     client_id: str = field(name="clientID")
     producers: tuple[ProducerData, ...] = field(name="producerDataSet", default=())
@@ -89,7 +89,7 @@ class HeartbeatData(Body, frozen=True):
 
 
 class CheckClientRequestBody(Body, frozen=True):
-    """CHECK_CLIENT_CONFIG: whether a broker can filter by this expression."""
+    """CHECK_CLIENT_CONFIG: a query if the broker can filter by this expression."""
 
     client_id: str
     group: str
@@ -104,7 +104,7 @@ class ConsumerListBody(Body, frozen=True):
 
 
 class Connection(Body, frozen=True):
-    """One client. `language` is a name of codes.Language, or one that is newer."""
+    """One client. `language` is a name of codes.Language, or a newer one."""
 
     client_id: str
     client_addr: str
@@ -139,7 +139,7 @@ class QuerySubscriptionBody(Body, frozen=True):
 
 
 class LockBatchRequestBody(Body, frozen=True):
-    """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ. A lock lasts 60 s, and is the client id's."""
+    """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ. A client id holds a lock for 60 s."""
 
     consumer_group: str
     client_id: str
@@ -148,13 +148,13 @@ class LockBatchRequestBody(Body, frozen=True):
 
 
 class LockBatchResponseBody(Body, frozen=True):
-    """LOCK_BATCH_MQ: the queues that are the client's now."""
+    """LOCK_BATCH_MQ: the queues that the client now holds."""
 
     locked: tuple[MessageQueue, ...] = field(name="lockOKMQSet", default=())
 
 
 class MessageQueueAssignment(Body, frozen=True):
-    """A queue for a client, and how it is to be read: PULL or POP."""
+    """A queue for a client, and the mode of reading it: PULL or POP."""
 
     message_queue: MessageQueue
     mode: str

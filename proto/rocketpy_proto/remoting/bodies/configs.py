@@ -1,4 +1,4 @@
-"""Configurations of topics and groups, and their versions. Holds no state.
+"""Configurations of topics and groups, and their versions.
 
 Source: docs/design/remoting.md section 4.7, docs/design/storage.md section 11.4.
 """
@@ -11,16 +11,16 @@ from rocketpy_proto.remoting.fields import Body, Int32, Int64
 
 
 class DataVersion(Body, frozen=True):
-    """How often a table was changed, and when it was last."""
+    """The number of changes of a table, and the time of the last one."""
 
     counter: Int64
     changed_ms: Int64 = field(name="timestamp")
-    # 4.9 has none.
+    # Absent in 4.9.
     state_version: Int64 | None = None
 
 
 class TopicConfig(Body, frozen=True):
-    """A topic at one broker. The missing fields of old brokers have RocketMQ's defaults."""
+    """A topic at one broker. Fields that old brokers omit have RocketMQ's defaults."""
 
     topic_name: str
     read_queue_nums: Int32 = 16
@@ -33,7 +33,10 @@ class TopicConfig(Body, frozen=True):
 
 
 class TopicConfigTable(Body, frozen=True):
-    """GET_ALL_TOPIC_CONFIG, and in a registration. Mappings are of static topics; as they came."""
+    """GET_ALL_TOPIC_CONFIG, and part of a registration.
+
+    The mappings of static topics are kept as received.
+    """
 
     topic_configs: dict[str, TopicConfig] = field(name="topicConfigTable", default_factory=dict)
     data_version: DataVersion | None = None
@@ -70,6 +73,6 @@ class SubscriptionGroupTable(Body, frozen=True):
     groups: dict[str, SubscriptionGroupConfig] = field(
         name="subscriptionGroupTable", default_factory=dict
     )
-    # By group and topic, bits of what is forbidden.
+    # Forbidden operations as bits, by group and topic.
     forbidden_table: dict[str, dict[str, Int32]] = field(default_factory=dict)
     data_version: DataVersion | None = None

@@ -1,6 +1,7 @@
-"""The body by which a broker registers at a name server, in both its forms. Holds no state.
+"""Body of a broker's registration at a name server, both forms.
 
-Plain it is JSON. Compressed it is one zlib stream of pieces, each behind its length of 4 bytes:
+The plain form is JSON. The compressed form is one zlib stream of pieces, each after its length of 4
+bytes:
 
     DataVersion as JSON | count 4 | count times: a topic as text | filter servers as JSON
     | from 5.0 on: count 4 | count times: a queue mapping as JSON
@@ -24,7 +25,7 @@ from rocketpy_proto.remoting.json_text import read_json
 _WHAT = "RegisterBrokerBody"
 _INT32 = struct.Struct(">i")
 _TOPIC_PARTS_MIN, _TOPIC_PARTS_MAX = 5, 6
-# As much as a frame that is not compressed can have; a hostile stream would fill the memory.
+# The limit of an uncompressed frame; a hostile stream would fill the memory.
 INFLATED_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -36,13 +37,16 @@ class RegisterBrokerBody(Body, frozen=True):
 
 
 def body_crc32(body: bytes) -> int:
-    """What stands in the header as `body_crc32`."""
+    """Returns the header's `body_crc32`."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def encode_compressed(body: RegisterBrokerBody, *, has_mappings: bool = True) -> bytes:
-    """`has_mappings` is for senders from 5.0 on. Raises UnencodableRemotingError."""
-    encode_body(body)  # Refuses the values that cannot be written.
+    """Returns the compressed form. Raises UnencodableRemotingError.
+
+    Senders from 5.0 on set `has_mappings`.
+    """
+    encode_body(body)  # Raises for values that cannot be written.
     topics = [_topic_text(config) for config in body.topics.topic_configs.values()]
     version = body.topics.data_version or DataVersion(counter=0, changed_ms=0, state_version=0)
     pieces = [*_sized(encode_body(version)), _INT32.pack(len(topics))]
@@ -58,7 +62,7 @@ def encode_compressed(body: RegisterBrokerBody, *, has_mappings: bool = True) ->
 
 
 def decode_compressed(data: bytes | memoryview) -> RegisterBrokerBody:
-    """Raises RemotingFormatError."""
+    """Returns the body of the compressed form. Raises RemotingFormatError."""
     pieces = _Pieces(_inflated(data))
     version = decode_body(DataVersion, pieces.next())
     topics = [_topic(piece) for piece in pieces.counted()]
@@ -105,7 +109,10 @@ def _topic_text(config: TopicConfig) -> bytes:
 
 
 def _topic(piece: memoryview) -> TopicConfig:
-    """`name readQueues writeQueues perm filterType [attributes]`, parted by blanks."""
+    """Returns the topic of `name readQueues writeQueues perm filterType [attributes]`.
+
+    Blanks separate the parts. Raises RemotingFormatError.
+    """
     try:
         parts = str(piece, "utf-8").split(" ", _TOPIC_PARTS_MAX - 1)
     except UnicodeDecodeError as error:
@@ -126,7 +133,7 @@ def _sized(piece: bytes) -> tuple[bytes, bytes]:
 
 
 class _Pieces:
-    """What a stream held: pieces behind their lengths, and counts."""
+    """The content of a stream: counts, and pieces that each follow their length."""
 
     def __init__(self, data: bytes) -> None:
         self._data = memoryview(data)
@@ -137,12 +144,12 @@ class _Pieces:
         return self._position == len(self._data)
 
     def counted(self) -> Iterator[memoryview]:
-        """As many pieces as the count here says. Raises RemotingFormatError."""
+        """Yields the pieces after a count. Raises RemotingFormatError."""
         for _ in range(self._number()):
             yield self.next()
 
     def next(self) -> memoryview:
-        """Raises RemotingFormatError."""
+        """Returns the next piece. Raises RemotingFormatError."""
         size = self._number()
         begin, end = self._position, self._position + size
         if not begin <= end <= len(self._data):

@@ -1,4 +1,4 @@
-"""Where topics lie: routes, and the brokers of a cluster. Holds no state.
+"""Routes of topics, and the brokers of a cluster.
 
 Source: docs/design/remoting.md sections 4.2 and 4.3, docs/design/cluster.md section 3.3.
 """
@@ -21,7 +21,7 @@ class BrokerData(Body, frozen=True):
 
 
 class QueueData(Body, frozen=True):
-    """How many queues a topic has at a broker, and what may be done there (headers.topics)."""
+    """The number of a topic's queues at a broker, and their permissions (headers.topics)."""
 
     broker_name: str
     read_queue_nums: Int32
@@ -38,7 +38,7 @@ class TopicRouteData(Body, frozen=True):
     filter_server_table: dict[str, tuple[str, ...]] = field(default_factory=dict)
     # Like `broker-a:4;broker-b:2`.
     order_topic_conf: str | None = None
-    # Of static topics; as it came.
+    # Of static topics; kept as received.
     topic_queue_mapping_by_broker: dict[str, object] | None = None
 
 

@@ -1,4 +1,4 @@
-"""How far queues and groups are: statistics and tables of offsets. Holds no state.
+"""Statistics and offset tables of queues and groups.
 
 Source: docs/design/remoting.md section 4.6, docs/design/cluster.md section 2.6.
 """
@@ -12,7 +12,7 @@ from rocketpy_proto.remoting.fields import Body, Int32, Int64, QueueTable
 
 
 class TopicOffset(Body, frozen=True):
-    """A queue's range: [min, max). The time is 0 where it is empty."""
+    """A queue's range: [min, max). The time is 0 if the range is empty."""
 
     min_offset: Int64
     max_offset: Int64
@@ -27,7 +27,7 @@ class TopicStatsTable(Body, frozen=True):
 
 
 class OffsetWrapper(Body, frozen=True):
-    """Where a group is in a queue; `consumer_offset` is 0 also where nothing is committed."""
+    """A group's position in a queue; `consumer_offset` is 0 also if none is committed."""
 
     broker_offset: Int64
     consumer_offset: Int64
@@ -44,7 +44,7 @@ class ConsumeStats(Body, frozen=True):
 
 
 class ResetOffsetBody(Body, frozen=True):
-    """INVOKE_BROKER_TO_RESET_OFFSET: where each queue's group goes on."""
+    """INVOKE_BROKER_TO_RESET_OFFSET: the group's next offset in each queue."""
 
     offset_table: QueueTable[Int64] = QueueTable({})
 
@@ -65,7 +65,7 @@ class DelayOffsets(Body, frozen=True):
 
 
 class HAConnection(Body, frozen=True):
-    """One slave, as its master sees it."""
+    """One slave, as its master reports it."""
 
     addr: str
     slave_ack_offset: Int64
@@ -76,7 +76,7 @@ class HAConnection(Body, frozen=True):
 
 
 class HAClientInfo(Body, frozen=True):
-    """A slave, as it sees itself; a master has zeros."""
+    """A slave, as it reports itself; a master has zeros."""
 
     master_addr: str | None = None
     transferred_bytes_per_second: Int64 = field(name="transferredByteInSecond", default=0)

@@ -1,7 +1,8 @@
-"""The headers of requests and of their answers, by code. Source: docs/design/remoting.md 2. No state.
+"""Headers of requests and answers, by code.
 
-A request of some code has the ext fields of `EXCHANGES[code].request`, a successful answer those of
-`EXCHANGES[code].response`. Where a code has no fields, the header is a NoFields.
+A request of some code has the ext fields of `EXCHANGES[code].request`. A successful answer has the
+ext fields of `EXCHANGES[code].response`. The header of a code without fields is a NoFields. Source:
+docs/design/remoting.md section 2.
 """
 
 from __future__ import annotations

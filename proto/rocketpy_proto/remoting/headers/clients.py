@@ -1,4 +1,7 @@
-"""Headers about groups and their clients. Source: docs/design/remoting.md section 2.8. Holds no state."""
+"""Headers about groups and their clients.
+
+Source: docs/design/remoting.md section 2.8.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ class HeartbeatResponse(Header, frozen=True):
 
 
 class UnregisterClientRequest(Header, frozen=True):
-    """UNREGISTER_CLIENT: from one group a request."""
+    """UNREGISTER_CLIENT: one group per request."""
 
     client_id: str = field(name="clientID")
     producer_group: str | None = None
@@ -61,7 +64,7 @@ class DeleteGroupRequest(Header, frozen=True):
 
 
 class ConsumeStatsRequest(Header, frozen=True):
-    """GET_CONSUME_STATS. Without a topic: of all that the group has committed or subscribes."""
+    """GET_CONSUME_STATS. No topic means all that the group has committed or subscribes."""
 
     consumer_group: str
     topic: str | None = None
@@ -70,7 +73,7 @@ class ConsumeStatsRequest(Header, frozen=True):
 
 
 class GetConsumerRunningInfoRequest(Header, frozen=True):
-    """GET_CONSUMER_RUNNING_INFO, which a broker passes on to the client."""
+    """GET_CONSUMER_RUNNING_INFO, which a broker forwards to the client."""
 
     consumer_group: str
     client_id: str

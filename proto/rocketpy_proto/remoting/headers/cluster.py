@@ -1,4 +1,4 @@
-"""Headers of what brokers and operators ask of name servers. Holds no state.
+"""Headers of requests by brokers and operators to name servers.
 
 Source: docs/design/remoting.md section 2.8.
 """
@@ -11,7 +11,7 @@ from rocketpy_proto.remoting.fields import Header, Int32, Int64
 
 
 class RegisterBrokerRequest(Header, frozen=True):
-    """REGISTER_BROKER. `body_crc32` is of the body's lower 31 bits; 0 is not checked."""
+    """REGISTER_BROKER. `body_crc32` has the body CRC's lower 31 bits; 0 is not checked."""
 
     broker_name: str
     broker_addr: str
@@ -25,7 +25,7 @@ class RegisterBrokerRequest(Header, frozen=True):
 
 
 class RegisterBrokerResponse(Header, frozen=True):
-    """Where a slave finds its master; a master is told nothing."""
+    """The master's addresses for a slave; both are None for a master."""
 
     ha_server_addr: str | None = None
     master_addr: str | None = None
@@ -41,7 +41,7 @@ class BrokerRequest(Header, frozen=True):
 
 
 class QueryDataVersionResponse(Header, frozen=True):
-    """Whether the broker's topics differ from those that the name server knows."""
+    """A comparison of the broker's topics with the name server's record of them."""
 
     is_changed: bool = field(name="changed")
 
@@ -67,13 +67,13 @@ class BrokerNameRequest(Header, frozen=True):
 
 
 class WipeWritePermResponse(Header, frozen=True):
-    """How many topics were changed."""
+    """The number of changed topics."""
 
     wipe_topic_count: Int32
 
 
 class AddWritePermResponse(Header, frozen=True):
-    """How many topics were changed."""
+    """The number of changed topics."""
 
     add_topic_count: Int32
 

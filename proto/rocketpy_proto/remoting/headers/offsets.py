@@ -1,4 +1,7 @@
-"""Headers of requests for offsets. Source: docs/design/remoting.md section 2.6 and 2.8. Holds no state."""
+"""Headers of requests for offsets.
+
+Source: docs/design/remoting.md sections 2.6 and 2.8.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,12 @@ from msgspec import field
 
 from rocketpy_proto.remoting.fields import Header, Int32, Int64
 
-# Where a search by time ends: LOWER is what is absent, too.
+# Ends of a search by time; an absent one means LOWER.
 LOWER, UPPER = "LOWER", "UPPER"
 
 
 class GetMaxOffsetRequest(Header, frozen=True):
-    """GET_MAX_OFFSET. A queue that is not there has 0, and the code is SUCCESS."""
+    """GET_MAX_OFFSET. A missing queue has 0, and the code is SUCCESS."""
 
     topic: str
     queue_id: Int32
@@ -28,19 +31,19 @@ class QueueRequest(Header, frozen=True):
 
 
 class OffsetResponse(Header, frozen=True):
-    """What the requests for one offset answer."""
+    """The answer to requests for one offset."""
 
     offset: Int64
 
 
 class EarliestStoreTimeResponse(Header, frozen=True):
-    """The store time of a queue's oldest record; -1 where it has none."""
+    """The store time of a queue's oldest record; -1 if the queue is empty."""
 
     store_ms: Int64 = field(name="timestamp")
 
 
 class SearchOffsetRequest(Header, frozen=True):
-    """SEARCH_OFFSET_BY_TIMESTAMP, by store time. 4.9 takes the nearest, whatever is asked."""
+    """SEARCH_OFFSET_BY_TIMESTAMP, by store time. 4.9 always takes the nearest record."""
 
     topic: str
     queue_id: Int32
@@ -50,7 +53,7 @@ class SearchOffsetRequest(Header, frozen=True):
 
 
 class QueryConsumerOffsetRequest(Header, frozen=True):
-    """QUERY_CONSUMER_OFFSET. Only False tells a missing offset from 0, and not at 4.9."""
+    """QUERY_CONSUMER_OFFSET. Only False distinguishes a missing offset from 0, not at 4.9."""
 
     consumer_group: str
     topic: str
@@ -60,7 +63,7 @@ class QueryConsumerOffsetRequest(Header, frozen=True):
 
 
 class UpdateConsumerOffsetRequest(Header, frozen=True):
-    """UPDATE_CONSUMER_OFFSET, which brokers take without a look at the range."""
+    """UPDATE_CONSUMER_OFFSET; brokers do not check the range."""
 
     consumer_group: str
     topic: str
@@ -70,7 +73,10 @@ class UpdateConsumerOffsetRequest(Header, frozen=True):
 
 
 class ResetOffsetRequest(Header, frozen=True):
-    """INVOKE_BROKER_TO_RESET_OFFSET. -1 as time is the end, as queue all, as offset none."""
+    """INVOKE_BROKER_TO_RESET_OFFSET.
+
+    -1 as time is the end, -1 as queue all queues, -1 as offset none.
+    """
 
     group: str
     topic: str

@@ -1,6 +1,7 @@
-"""Headers of pop consumption, of 5.x only. Source: docs/design/remoting.md section 2.8. Holds no state.
+"""Headers of pop consumption, of 5.x only.
 
-Their codes do not fit a binary header: these commands have JSON ones.
+Their codes do not fit a binary header, so these commands have JSON headers. Source:
+docs/design/remoting.md section 2.8.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from msgspec import field
 from rocketpy_proto.remoting.fields import Header, Int32, Int64
 
 ANY_QUEUE = -1
-# Where a new group begins: `init_mode`.
+# Start positions of a new group: `init_mode`.
 INIT_MIN, INIT_MAX = 0, 1
 
 
@@ -68,7 +69,7 @@ class ChangeInvisibleTimeRequest(Header, frozen=True):
 
 
 class ChangeInvisibleTimeResponse(Header, frozen=True):
-    """What the next receipt is made of."""
+    """The parts of the next receipt."""
 
     pop_ms: Int64 = field(name="popTime")
     invisible_ms: Int64 = field(name="invisibleTime")
@@ -86,7 +87,7 @@ class PeekMessageRequest(Header, frozen=True):
 
 
 class NotificationRequest(Header, frozen=True):
-    """NOTIFICATION: whether a pop would find something."""
+    """NOTIFICATION: a query for messages that a pop would find."""
 
     consumer_group: str
     topic: str
@@ -99,7 +100,7 @@ class NotificationRequest(Header, frozen=True):
 
 
 class NotificationResponse(Header, frozen=True):
-    """Whether there is a message, and whether too many wait."""
+    """The presence of a message, and of too many waiting requests."""
 
     has_msg: bool
     is_polling_full: bool | None = field(name="pollingFull", default=None)
@@ -115,6 +116,6 @@ class PollingInfoRequest(Header, frozen=True):
 
 
 class PollingInfoResponse(Header, frozen=True):
-    """How many requests wait."""
+    """The number of waiting requests."""
 
     polling_num: Int32

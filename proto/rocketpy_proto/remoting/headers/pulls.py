@@ -1,4 +1,7 @@
-"""Headers of pulls and look-ups of messages. Source: docs/design/remoting.md 2.5 and 2.8. No state."""
+"""Headers of pulls and message look-ups.
+
+Source: docs/design/remoting.md sections 2.5 and 2.8.
+"""
 
 from __future__ import annotations
 
@@ -38,13 +41,13 @@ class PullMessageRequest(Header, frozen=True):
 
 
 class PullMessageResponse(Header, frozen=True):
-    """Also beside codes 19, 20 and 21. The records are the body, as they are stored."""
+    """PULL_MESSAGE, also with codes 19, 20 and 21. The body is the stored records."""
 
     suggest_which_broker_id: Int64
     next_begin_offset: Int64
     min_offset: Int64
     max_offset: Int64
-    # What is to be added to each record's queue offset, for static topics.
+    # The addend to each record's queue offset, for static topics.
     offset_delta: Int64 | None = None
     topic_sys_flag: Int32 | None = None
     group_sys_flag: Int32 | None = None
@@ -52,27 +55,28 @@ class PullMessageResponse(Header, frozen=True):
 
 
 class QueryMessageRequest(Header, frozen=True):
-    """QUERY_MESSAGE. The index compares hashes: records of other keys may be among the found."""
+    """QUERY_MESSAGE. The index compares hashes, so records of other keys may be found."""
 
     topic: str
     key: str
     max_num: Int32
     begin_ms: Int64 = field(name="beginTimestamp")
     end_ms: Int64 = field(name="endTimestamp")
-    # With ACL it must be left out: some brokers do not sign it (5.1).
+    # It must be left out with ACL, since some brokers do not sign it (docs/design/remoting.md
+    # section 5.1).
     is_unique_key_query: bool | None = field(name="_UNIQUE_KEY_QUERY", default=None)
     broker_name: str | None = field(name="bname", default=None)
 
 
 class QueryMessageResponse(Header, frozen=True):
-    """Up to where the index knows the commit log. The records are the body."""
+    """The position in the commit log that the index has reached. The body is the records."""
 
     index_last_update_ms: Int64 = field(name="indexLastUpdateTimestamp")
     index_last_update_physical_offset: Int64 = field(name="indexLastUpdatePhyoffset")
 
 
 class ViewMessageRequest(Header, frozen=True):
-    """VIEW_MESSAGE_BY_ID, by the offset in the commit log; the record is the answer's body."""
+    """VIEW_MESSAGE_BY_ID, by the offset in the commit log; the answer's body is the record."""
 
     offset: Int64
     topic: str | None = None

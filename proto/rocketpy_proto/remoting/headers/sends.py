@@ -1,4 +1,7 @@
-"""Headers of sends, send-backs and transactions. Source: docs/design/remoting.md 2.4 and 2.8. No state."""
+"""Headers of sends, send-backs and transactions.
+
+Source: docs/design/remoting.md sections 2.4 and 2.8.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ from msgspec import field
 from rocketpy_proto.remoting.fields import Header, Int32, Int64
 
 DEFAULT_TOPIC = "TBW102"
-# What ends a transaction: `commit_or_rollback`.
+# Ends of a transaction: `commit_or_rollback`.
 UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
 
 
 class SendMessageRequest(Header, frozen=True):
-    """SEND_MESSAGE. `is_batch`, not the code, says that the body is a batch (batches.py)."""
+    """SEND_MESSAGE. `is_batch`, not the code, marks the body as a batch (batches.py)."""
 
     producer_group: str
     topic: str
@@ -22,10 +25,10 @@ class SendMessageRequest(Header, frozen=True):
     born_ms: Int64 = field(name="bornTimestamp")
     sys_flag: Int32 = 0
     flag: Int32 = 0
-    # The topic whose queues a missing topic is made after, and how many at most.
+    # The template of a missing topic, and the maximum number of its queues.
     default_topic: str = DEFAULT_TOPIC
     default_topic_queue_nums: Int32 = 4
-    # As record.properties encodes them.
+    # Encoded by record.properties.
     properties: str | None = None
     reconsume_times: Int32 = 0
     is_unit_mode: bool = field(name="unitMode", default=False)
@@ -54,7 +57,10 @@ SEND_V2_NAMES: Mapping[str, str] = {
 
 
 class SendMessageResponse(Header, frozen=True):
-    """Where it was stored; for a batch, `msg_id` has all ids and `queue_offset` is the first."""
+    """The stored message's position.
+
+    `msg_id` has all ids of a batch, and `queue_offset` is the first message's.
+    """
 
     msg_id: str
     queue_id: Int32
@@ -67,7 +73,7 @@ class SendMessageResponse(Header, frozen=True):
 
 
 class ConsumerSendMsgBackRequest(Header, frozen=True):
-    """CONSUMER_SEND_MSG_BACK. `offset` is of the commit log; a negative level is for the DLQ."""
+    """CONSUMER_SEND_MSG_BACK. `offset` is of the commit log; a negative level means the DLQ."""
 
     offset: Int64
     group: str
@@ -80,7 +86,7 @@ class ConsumerSendMsgBackRequest(Header, frozen=True):
 
 
 class EndTransactionRequest(Header, frozen=True):
-    """END_TRANSACTION, which is not idempotent: a second commit stores a second message."""
+    """END_TRANSACTION. It is not idempotent: a second commit stores a second message."""
 
     producer_group: str
     tran_state_table_offset: Int64
@@ -106,7 +112,7 @@ class CheckTransactionStateRequest(Header, frozen=True):
 
 
 class RecallMessageRequest(Header, frozen=True):
-    """RECALL_MESSAGE, by the handle that a send answered."""
+    """RECALL_MESSAGE, by the handle from the answer to a send."""
 
     topic: str
     recall_handle: str
@@ -115,6 +121,6 @@ class RecallMessageRequest(Header, frozen=True):
 
 
 class RecallMessageResponse(Header, frozen=True):
-    """The unique key of what was recalled."""
+    """The unique key of the recalled message."""
 
     msg_id: str

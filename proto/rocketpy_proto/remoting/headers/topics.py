@@ -1,4 +1,7 @@
-"""Headers about topics and routes. Source: docs/design/remoting.md 2.7 and 2.8. Holds no state."""
+"""Headers about topics and routes.
+
+Source: docs/design/remoting.md sections 2.7 and 2.8.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,14 @@ PERM_READ, PERM_WRITE, PERM_INHERIT = 4, 2, 1
 
 
 class GetRouteInfoRequest(Header, frozen=True):
-    """GET_ROUTEINFO_BY_TOPIC. Name servers before 4.9.4 know no standard JSON."""
+    """GET_ROUTEINFO_BY_TOPIC. Name servers before 4.9.4 cannot write standard JSON."""
 
     topic: str
     is_standard_json_only: bool | None = field(name="acceptStandardJsonOnly", default=None)
 
 
 class TopicRequest(Header, frozen=True):
-    """What asks about a topic, and DELETE_TOPIC_IN_BROKER."""
+    """Queries about a topic, and DELETE_TOPIC_IN_BROKER."""
 
     topic: str
     is_logical: bool | None = field(name="lo", default=None)
@@ -27,7 +30,7 @@ class TopicRequest(Header, frozen=True):
 
 
 class CreateTopicRequest(Header, frozen=True):
-    """UPDATE_AND_CREATE_TOPIC. `attributes` is like `+key=value,-key`."""
+    """UPDATE_AND_CREATE_TOPIC. `attributes` has the form `+key=value,-key`."""
 
     topic: str
     read_queue_nums: Int32

@@ -1,1 +1,1 @@
-"""One servicer for each service of the protocol rocketpy.v1."""
+"""Servicers of the protocol rocketpy.v1, one for each service."""

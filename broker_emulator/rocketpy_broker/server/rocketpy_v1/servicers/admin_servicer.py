@@ -1,4 +1,4 @@
-"""rocketpy.v1.Admin: translate, check, call a service, map the result. Holds no state."""
+"""The servicer of rocketpy.v1.Admin."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.cleaner import SegmentWait
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
-# Entries of an answer that are made before others have a turn; takes about 2 ms.
+# Entries of an answer per scheduler slot; they take about 2 ms.
 ENTRIES_A_TURN = 500
 SERVICE_NAME: str = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
 
 
 @dataclass(frozen=True, slots=True)
 class AdminServices:
-    """What administration calls."""
+    """The services that the admin servicer calls."""
 
     admin: TopicAdminService
     store_admin: StoreAdminService
@@ -45,7 +45,7 @@ class AdminServices:
 
 
 class AdminServicer:
-    """Topics, single messages, cleaning, and what broker this is."""
+    """The methods for topics, single messages, cleaning, and broker information."""
 
     def __init__(self, services: AdminServices) -> None:
         self._to = services
@@ -53,7 +53,7 @@ class AdminServicer:
     async def UpdateTopic(
         self, request: admin_pb2.UpdateTopicRequest, _context: status.Context
     ) -> admin_pb2.UpdateTopicResponse:
-        """Creates or change a topic."""
+        """Creates or changes a topic."""
         try:
             await self._to.admin.update_topic(
                 _to_change(request.config), create_only=request.create_only
@@ -75,7 +75,7 @@ class AdminServicer:
     async def ListTopics(
         self, request: admin_pb2.ListTopicsRequest, _context: status.Context
     ) -> admin_pb2.ListTopicsResponse:
-        """Returns all topics, or the named ones; the answer is made some at a time."""
+        """Returns a page of all topics, or the named ones, built in scheduler slots."""
         await scheduler.take_slot("admin")
         try:
             page = self._to.admin.list_topics(
@@ -95,7 +95,7 @@ class AdminServicer:
     async def ListTopicGroups(
         self, request: admin_pb2.ListTopicGroupsRequest, _context: status.Context
     ) -> admin_pb2.ListTopicGroupsResponse:
-        """Returns a page of the groups with progress in a topic."""
+        """Returns a page of the groups with committed offsets in a topic."""
         try:
             page = await self._to.admin.topic_groups(
                 request.topic, request.after, request.count_max
@@ -133,13 +133,13 @@ class AdminServicer:
     async def GetBrokerStatus(
         self, _request: admin_pb2.GetBrokerStatusRequest, _context: status.Context
     ) -> admin_pb2.GetBrokerStatusResponse:
-        """How it does."""
+        """Returns the broker's status."""
         return _status_message(await self._to.status.status())
 
     async def GetBrokerInfo(
         self, _request: admin_pb2.GetBrokerInfoRequest, _context: status.Context
     ) -> admin_pb2.GetBrokerInfoResponse:
-        """Version, names and limits."""
+        """Returns the broker's version, names and limits."""
         info = self._to.admin.broker_info()
         return admin_pb2.GetBrokerInfoResponse(
             status=status.success(),
@@ -157,7 +157,7 @@ class AdminServicer:
     async def QueryMessage(
         self, request: admin_pb2.QueryMessageRequest, _context: status.Context
     ) -> admin_pb2.MessagesResponse:
-        """Messages with a key, or with a tag."""
+        """Returns messages with a key or a tag."""
         await scheduler.take_slot("admin")
         try:
             records = self._to.store_admin.query_message(
@@ -185,7 +185,7 @@ class AdminServicer:
     async def CleanExpiredFiles(
         self, _request: admin_pb2.CleanExpiredFilesRequest, _context: status.Context
     ) -> admin_pb2.CleanExpiredFilesResponse:
-        """Cleans by age, now."""
+        """Removes expired segments now."""
         try:
             cleaned = await self._to.store_admin.clean_expired_files()
         except BrokerError as error:
@@ -208,7 +208,7 @@ class AdminServicer:
         return admin_pb2.CleanUnusedTopicsResponse(status=status.success(), topics=topics)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs."""
+        """Returns the handlers by method name."""
         bytes_max, messages = self._to.request_bytes_max, admin_pb2.MessagesResponse
         methods: dict[str, Callable[..., Any]] = {
             "UpdateTopic": self.UpdateTopic,

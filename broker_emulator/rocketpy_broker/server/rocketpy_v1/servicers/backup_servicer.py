@@ -1,4 +1,4 @@
-"""The part of rocketpy.v1.Admin that copies the store. Holds no state."""
+"""The servicer of backups, a part of rocketpy.v1.Admin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Response = admin_pb2.BackupStoreResponse
 
 
 class BackupServicer:
-    """Translates for one service."""
+    """The method for copies of the store."""
 
     def __init__(self, backups: BackupService, config: StoreConfig, request_bytes_max: int) -> None:
         self._backups = backups
@@ -32,7 +32,7 @@ class BackupServicer:
     async def backup(
         self, request: Decoded, context: status.Context
     ) -> AsyncGenerator[Response, None]:
-        """Yields the pieces of a copy, in responses of some 1 MiB."""
+        """Yields the pieces of a copy, in responses of about 1 MiB."""
         if isinstance(request, BrokerError):
             yield Response(status=status.failure(request))
             return
@@ -59,7 +59,7 @@ class BackupServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the method with its codecs."""
+        """Returns the handler by method name."""
         decode = decoder(admin_pb2.BackupStoreRequest, self._request_bytes_max)
         return {
             "BackupStore": grpc.unary_stream_rpc_method_handler(

@@ -1,7 +1,4 @@
-"""The part of rocketpy.v1.Broker that is about batches: translate, call a service, map the result.
-
-Holds no state.
-"""
+"""The servicer of batches, a part of rocketpy.v1.Broker."""
 
 from __future__ import annotations
 
@@ -23,13 +20,13 @@ from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
-# A call is answered by then; who wants to wait longer asks again.
+# The longest wait of a call; a client that wants to wait longer calls again.
 WAIT_MS_MAX = 60_000
 _TASKS_A_TURN = 1_000
 
 
 class BatchServicer:
-    """Staging and committing."""
+    """The methods that stage, commit, query and abort batches."""
 
     def __init__(
         self,
@@ -48,7 +45,7 @@ class BatchServicer:
         requests: AsyncIterator[broker_pb2.StageBlocksRequest | BrokerError],
         context: status.Context,
     ) -> AsyncIterator[broker_pb2.StageBlocksResponse]:
-        """Yields one block after the other; a refused one does not end the stream."""
+        """Yields an answer for each block in order; a refused block does not end the stream."""
         scheduler.connection.set(context.peer())
         with self._staging.stream() as stream:
             async for request in requests:
@@ -85,7 +82,7 @@ class BatchServicer:
     async def commit_batch(
         self, request: broker_pb2.CommitBatchRequest, _context: status.Context
     ) -> broker_pb2.BatchResponse:
-        """Answered when every message of the batch is visible, or when the wait is over."""
+        """Commits a batch; returns when all its messages are visible or the wait has ended."""
         try:
             self._check_store(request.job.store_id)
             batch = Batch(_job(request.job), await _tasks(request.tasks), request.job.is_single)
@@ -97,7 +94,7 @@ class BatchServicer:
     async def query_batch(
         self, request: broker_pb2.QueryBatchRequest, _context: status.Context
     ) -> broker_pb2.BatchResponse:
-        """Answered when the batch is on its way no more, or when the wait is over."""
+        """Returns a batch's state when no commit is in progress or the wait has ended."""
         try:
             self._check_store(request.job.store_id)
             wait_ms_max = min(request.wait_ms_max, WAIT_MS_MAX)
@@ -109,7 +106,7 @@ class BatchServicer:
     async def abort_batch(
         self, request: broker_pb2.AbortBatchRequest, _context: status.Context
     ) -> broker_pb2.AbortBatchResponse:
-        """Answered when the files are gone."""
+        """Aborts a batch; returns when its files are removed."""
         try:
             self._check_store(request.job.store_id)
             count = await self._batches.abort(_job(request.job))
@@ -118,7 +115,7 @@ class BatchServicer:
         return broker_pb2.AbortBatchResponse(status=status.success(), attempt_count=count)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs. A batch of many tasks has long columns of numbers."""
+        """Returns the handlers by method name; a batch of many tasks has long columns."""
         bytes_max, response = self._request_bytes_max, broker_pb2.BatchResponse
         return {
             "StageBlocks": grpc.stream_stream_rpc_method_handler(
@@ -150,7 +147,10 @@ def _job(job: broker_pb2.BatchJob) -> BatchJob:
 
 
 async def _tasks(tasks: broker_pb2.StagedTasks) -> tuple[StagedTask, ...]:
-    """Raises ParameterIllegalError where there are too many, or the columns do not fit together."""
+    """Returns the tasks of a batch.
+
+    Raises ParameterIllegalError for too many tasks or columns of different lengths.
+    """
     columns = tasks.task, tasks.task_token, tasks.block_count, tasks.record_count, tasks.bytes
     lengths = {len(column) for column in columns}
     if len(lengths) > 1:

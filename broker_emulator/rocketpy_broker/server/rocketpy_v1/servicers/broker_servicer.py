@@ -1,4 +1,4 @@
-"""rocketpy.v1.Broker: translate, check, call a service, map the result. Holds no state."""
+"""The servicer of rocketpy.v1.Broker."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ from rocketpy_proto.pull_wire import PullResponseParts, serialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
 SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
-# Of an offset query, before others have a turn.
+# Topics of an offset query per scheduler slot.
 TOPICS_A_TURN = 100
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerCallServices:
-    """What the data path calls."""
+    """The services that the broker servicer calls."""
 
     sends: SendService
     staging: StagingService
@@ -72,19 +72,19 @@ class BrokerCallServices:
     range_limits: RangeLimitService
     key_lookup: KeyLookupService
     recall: RecallService
-    # The store's id; and what raises OtherStoreError for any other.
+    # Returns the store's id; the other function raises OtherStoreError for any other id.
     store_id: Callable[[], str]
     check_store: Callable[[str], None]
     appends_in_flight_max: int
-    # Of a request with many parts.
+    # The limit of a request with many parts.
     request_bytes_max: int
     clock: Clock
-    # Told of each block that was answered: the code, and how many ms that took.
+    # A listener for each answered block: the code, and the duration in ms.
     on_appended: Callable[[int, float], None] | None = None
 
 
 class BrokerServicer:
-    """The data path."""
+    """The methods for sends, pulls, offsets, filters and recalls."""
 
     def __init__(self, services: BrokerCallServices) -> None:
         self._to = services
@@ -106,7 +106,7 @@ class BrokerServicer:
         requests: AsyncIterator[broker_pb2.AppendRequest | BrokerError],
         context: status.Context,
     ) -> None:
-        """Writes each block as it comes; answer in order, as flushes complete."""
+        """Appends each block as it comes; answers in order, as flushes complete."""
         scheduler.connection.set(context.peer())
         now_ms, on_appended = self._to.clock.monotonic_ms, self._to.on_appended
 
@@ -142,7 +142,7 @@ class BrokerServicer:
             return error
 
     async def _create_topic(self, request: broker_pb2.AppendRequest) -> None:
-        """For a topic that is not there; where that cannot be saved, the send is refused."""
+        """Creates the topic if it does not exist; if it cannot be saved, the send is refused."""
         with contextlib.suppress(OSError):
             await self._to.sends.create_topic(
                 request.topic, request.default_topic, request.default_topic_queue_nums
@@ -153,7 +153,7 @@ class BrokerServicer:
         request: broker_pb2.PullRequest | BrokerError,
         context: status.Context,
     ) -> AsyncIterator[PullResponseParts]:
-        """Streams what is there; hold the call where nothing is."""
+        """Yields stored messages; holds the call while there is none."""
         scheduler.connection.set(context.peer())
         try:
             if isinstance(request, BrokerError):
@@ -167,7 +167,7 @@ class BrokerServicer:
     async def check_filter(
         self, request: broker_pb2.CheckFilterRequest, _context: status.Context
     ) -> broker_pb2.CheckFilterResponse:
-        """Nothing is read."""
+        """Compiles a filter without reading messages."""
         try:
             self._to.filters.filter_of(FilterText(request.expression_type, request.expression))
         except BrokerError as error:
@@ -177,7 +177,7 @@ class BrokerServicer:
     async def query_offsets(
         self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
     ) -> broker_pb2.QueryOffsetsResponse | OffsetsAnswer:
-        """Returns each topic by itself: a missing one does not hide the others."""
+        """Returns each topic with its own status, so a missing topic hides no other."""
         try:
             known = await known_offsets(request)
             self._to.check_store(request.store_id)
@@ -191,7 +191,7 @@ class BrokerServicer:
         except BrokerError as error:
             return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
         group = request.consumer_group
-        # It is large, and the query may be held.
+        # The request is large, and the query may be held.
         del request
         topics = await self._to.offset_queries.topics_when_new(query)
         response = OffsetsAnswer(
@@ -238,7 +238,7 @@ class BrokerServicer:
     async def search_offsets(
         self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
     ) -> broker_pb2.SearchOffsetsResponse:
-        """Returns the first queues or an error."""
+        """Returns offsets by time for the first queues, or an error."""
         try:
             self._to.check_store(request.store_id)
             times = [
@@ -263,7 +263,7 @@ class BrokerServicer:
     async def query_consumer_offsets(
         self, request: broker_pb2.QueryConsumerOffsetsRequest, _context: status.Context
     ) -> broker_pb2.QueryConsumerOffsetsResponse:
-        """Returns each queue by itself: one without progress does not hide the others."""
+        """Returns each queue with its own status, so a queue without offset hides no other."""
         group = request.consumer_group
         try:
             queues = [QueueKey(entry.topic, entry.queue_id) for entry in request.queues]
@@ -287,7 +287,7 @@ class BrokerServicer:
     async def commit_offsets(
         self, request: broker_pb2.CommitOffsetsRequest, _context: status.Context
     ) -> broker_pb2.CommitOffsetsResponse:
-        """Returns all or nothing."""
+        """Commits all offsets or none."""
         try:
             self._to.check_store(request.store_id)
             wanted = [
@@ -304,7 +304,7 @@ class BrokerServicer:
     async def recall_message(
         self, request: broker_pb2.RecallMessageRequest, _context: status.Context
     ) -> broker_pb2.RecallMessageResponse:
-        """Orders a message that waits to be cancelled."""
+        """Cancels a message that waits for its delivery time."""
         try:
             msg_id = await self._to.recall.recall(request.topic, request.recall_handle)
         except BrokerError as error:
@@ -312,7 +312,7 @@ class BrokerServicer:
         return broker_pb2.RecallMessageResponse(status=status.success(), msg_id=msg_id)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs. Written out, because Pull has a serializer of its own."""
+        """Returns the handlers by method name; Pull has a serializer of its own."""
         bytes_max = self._to.request_bytes_max
         return {
             "Append": grpc.stream_stream_rpc_method_handler(

@@ -1,7 +1,4 @@
-"""Administration in rocketpy.v1.Groups: translate, check, call a service, map the result.
-
-Holds no state.
-"""
+"""The servicer of group administration, a part of rocketpy.v1.Groups."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.offsets.reset_service import ResetRequest, ResetService, ResetTo
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
-# Entries of an answer that are made before others have a turn; takes about 2 ms.
+# Entries of an answer per scheduler slot; they take about 2 ms.
 ENTRIES_A_TURN = 500
-# Of GroupConfig, with the names of SubscriptionGroupConfig.
+# Fields of GroupConfig that have the same names in SubscriptionGroupConfig.
 FIELDS = tuple(
     field.name
     for field in groups_pb2.GroupConfig.DESCRIPTOR.fields
@@ -40,7 +37,7 @@ FIELDS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class GroupAdminServices:
-    """What administration of groups calls."""
+    """The services that the group admin servicer calls."""
 
     listing: GroupListing
     changes: GroupAdminService
@@ -48,7 +45,7 @@ class GroupAdminServices:
 
 
 class GroupAdminServicer:
-    """Lists groups and clients, and changes groups."""
+    """The methods that list groups and clients and change groups."""
 
     def __init__(self, services: GroupAdminServices, bytes_max: int) -> None:
         self._to = services
@@ -115,7 +112,7 @@ class GroupAdminServicer:
     async def update_group(
         self, request: groups_pb2.UpdateGroupRequest, _context: status.Context
     ) -> groups_pb2.UpdateGroupResponse:
-        """Creates or change a group."""
+        """Creates or changes a group."""
         config = request.config
         try:
             if config.attributes:
@@ -144,7 +141,7 @@ class GroupAdminServicer:
     async def reset_offsets(
         self, request: groups_pb2.ResetOffsetsRequest, _context: status.Context
     ) -> groups_pb2.ResetOffsetsResponse:
-        """Sets a group to other places of a topic."""
+        """Resets a group's offsets in a topic."""
         try:
             queues = await self._to.resetting.reset(_reset_request(request))
         except BrokerError as error:
@@ -188,7 +185,7 @@ class GroupAdminServicer:
         return response
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs."""
+        """Returns the handlers by method name."""
         methods: dict[str, Callable[..., Any]] = {
             "ListGroups": self.list_groups,
             "GetGroup": self.get_group,
@@ -202,7 +199,7 @@ class GroupAdminServicer:
 
 
 def _reset_request(request: groups_pb2.ResetOffsetsRequest) -> ResetRequest:
-    """Raises ParameterIllegalError for one that does not say where to."""
+    """Returns the service's request. Raises ParameterIllegalError for one without a target."""
     which = request.WhichOneof("to")
     if which is None or (which in {"earliest", "latest"} and not getattr(request, which)):
         raise ParameterIllegalError("to", which or "", "earliest, latest, timestamp_ms or offset")

@@ -1,4 +1,4 @@
-"""rocketpy.v1.Groups: translate, check, call a service, map the result. Holds no state."""
+"""The servicer of rocketpy.v1.Groups."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _CONNECTIONS_A_TURN = 1_000
 
 @dataclass(frozen=True, slots=True)
 class GroupServices:
-    """What the calls about groups call."""
+    """The services that the groups servicer calls."""
 
     clients: ClientService
     locks: QueueLocks
@@ -53,7 +53,7 @@ class GroupServices:
 
 
 class GroupsServicer:
-    """Clients, queue locks, and notices."""
+    """The methods for clients, queue locks, notices, and group administration."""
 
     def __init__(self, services: GroupServices) -> None:
         self._clients = services.clients
@@ -64,7 +64,7 @@ class GroupsServicer:
     async def heartbeat(
         self, request: groups_pb2.HeartbeatRequest, context: status.Context
     ) -> groups_pb2.HeartbeatResponse:
-        """Returns all groups or none."""
+        """Registers the client in all its groups or in none."""
         try:
             check_counts(
                 len(request.producer_groups) + len(request.consumers),
@@ -85,7 +85,7 @@ class GroupsServicer:
     async def unregister(
         self, request: groups_pb2.UnregisterRequest, _context: status.Context
     ) -> groups_pb2.UnregisterResponse:
-        """Some groups, or all of the client."""
+        """Unregisters the client from the named groups, or from all."""
         try:
             self._clients.unregister(
                 request.client_id, request.producer_group, request.consumer_group
@@ -97,7 +97,7 @@ class GroupsServicer:
     async def list_members(
         self, request: groups_pb2.ListMembersRequest, _context: status.Context
     ) -> groups_pb2.ListMembersResponse:
-        """Ids only."""
+        """Returns the ids of a group's members."""
         try:
             client_ids = self._clients.member_ids(request.consumer_group)
         except BrokerError as error:
@@ -107,7 +107,7 @@ class GroupsServicer:
     async def connections(
         self, request: groups_pb2.ConnectionsRequest, _context: status.Context
     ) -> groups_pb2.ConnectionsResponse:
-        """Of one or two groups."""
+        """Returns the connections of a consumer group, a producer group, or both."""
         response = groups_pb2.ConnectionsResponse(status=status.success())
         try:
             if request.consumer_group:
@@ -126,7 +126,7 @@ class GroupsServicer:
     async def lock_queues(
         self, request: groups_pb2.LockQueuesRequest, _context: status.Context
     ) -> groups_pb2.LockQueuesResponse:
-        """Some of the queues may be another client's."""
+        """Locks queues; returns the locked ones, without queues that another client holds."""
         try:
             self._locks.check_count(len(request.queues))
             locked = self._locks.lock(
@@ -145,7 +145,7 @@ class GroupsServicer:
     async def unlock_queues(
         self, request: groups_pb2.UnlockQueuesRequest, _context: status.Context
     ) -> groups_pb2.UnlockQueuesResponse:
-        """Only the client's own."""
+        """Unlocks queues that the client holds."""
         try:
             self._locks.check_count(len(request.queues))
             self._locks.unlock(request.consumer_group, request.client_id, _queues(request.queues))
@@ -174,7 +174,7 @@ class GroupsServicer:
             self._clients.close_notices(stream)
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs. Written out, because their requests are bounded."""
+        """Returns the handlers by method name."""
         methods: dict[str, Callable[..., Any]] = {
             "Heartbeat": self.heartbeat,
             "Unregister": self.unregister,
@@ -196,12 +196,15 @@ class GroupsServicer:
 
 
 def _address(context: status.Context) -> str:
-    """host:port of the caller, as gRPC tells it: `ipv4:127.0.0.1:50123`, `ipv6:%5B::1%5D:50123`."""
+    """Returns host:port of the caller.
+
+    gRPC writes it as `ipv4:127.0.0.1:50123` or `ipv6:%5B::1%5D:50123`.
+    """
     return unquote(context.peer()).partition(":")[2]
 
 
 def _consumer_data(data: groups_pb2.ConsumerData) -> ConsumerData:
-    """Raises ParameterIllegalError."""
+    """Returns the registry's form of a consumer. Raises ParameterIllegalError."""
     return ConsumerData(
         data.consumer_group,
         as_enum("consume_type", ConsumeType, data.consume_type),

@@ -1,7 +1,4 @@
-"""The part of rocketpy.v1.Broker that is about ranges of queues: translate, call, map the result.
-
-Holds no state.
-"""
+"""The servicer of offset ranges, a part of rocketpy.v1.Broker."""
 
 from __future__ import annotations
 
@@ -23,7 +20,10 @@ _PARTS_A_TURN = 1_000
 
 
 class RangeServicer:
-    """Keys, bytes and ends of ranges. Each answer is about the first ranges, or an error."""
+    """The methods for keys, bytes and ends of offset ranges.
+
+    Each answer is about the first ranges of a request, or an error.
+    """
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class RangeServicer:
     async def find_keys(
         self, request: broker_pb2.FindKeysRequest, _context: status.Context
     ) -> broker_pb2.FindKeysResponse:
-        """There may be many parts of a range."""
+        """Returns the parts of ranges that hold all messages with the keys; they may be many."""
         try:
             self._check_store(request.store_id)
             found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
@@ -59,7 +59,7 @@ class RangeServicer:
     async def measure_ranges(
         self, request: broker_pb2.MeasureRangesRequest, _context: status.Context
     ) -> broker_pb2.MeasureRangesResponse:
-        """Bytes of ranges, together up to a maximum."""
+        """Returns the bytes of ranges, up to a total maximum."""
         try:
             self._check_store(request.store_id)
             measures = await self._limits.measure(_ranges(request.ranges), request.bytes_max)
@@ -84,7 +84,7 @@ class RangeServicer:
     async def limit_ranges(
         self, request: broker_pb2.LimitRangesRequest, _context: status.Context
     ) -> broker_pb2.LimitRangesResponse:
-        """Ends of ranges, each with its own maximum."""
+        """Returns the ends of ranges, with a maximum of bytes for each."""
         try:
             self._check_store(request.store_id)
             reached = await self._limits.limit(_ranges(request.ranges), request.bytes_max)
@@ -98,7 +98,7 @@ class RangeServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs."""
+        """Returns the handlers by method name."""
         methods: dict[str, Callable[..., Any]] = {
             "FindKeys": self.find_keys,
             "MeasureRanges": self.measure_ranges,

@@ -1,4 +1,4 @@
-"""rocketpy.v1.Retry: translate, check, call a service, map the result. Holds no state."""
+"""The servicer of rocketpy.v1.Retry."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _SENT_BACK_TO = {
 
 @dataclass(frozen=True, slots=True)
 class RetryServices:
-    """What the calls about retries call."""
+    """The services that the retry servicer calls."""
 
     send_backs: SendBackService
     request_bytes_max: int
 
 
 class RetryServicer:
-    """Messages that are sent back."""
+    """The method for messages that consumers send back."""
 
     def __init__(self, services: RetryServices) -> None:
         self._to = services
@@ -39,7 +39,7 @@ class RetryServicer:
     async def send_back(
         self, request: retry_pb2.SendBackRequest, _context: status.Context
     ) -> retry_pb2.SendBackResponse:
-        """Returns the first messages of the request, each with its own status."""
+        """Sends messages back; returns a status for each of the first messages of the request."""
         messages = [
             SendBack(
                 each.commit_log_offset, each.delay_level, each.origin_msg_id, each.origin_topic
@@ -59,7 +59,7 @@ class RetryServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs. Written out, because their requests are bounded."""
+        """Returns the handler by method name."""
         return all_bounded(retry_pb2, {"SendBack": self.send_back}, self._to.request_bytes_max)
 
 

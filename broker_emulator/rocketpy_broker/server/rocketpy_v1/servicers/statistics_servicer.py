@@ -1,4 +1,4 @@
-"""Statistics of rocketpy.v1.Admin: translate, call a service, map the result. Holds no state."""
+"""The servicer of statistics, a part of rocketpy.v1.Admin."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 
 class StatisticsServicer:
-    """The store's counters, and what topics and groups did."""
+    """The methods for statistics of the store, topics and groups."""
 
     def __init__(
         self, store_admin: StoreAdminService, statistics: StatisticsService, bytes_max: int
@@ -34,7 +34,7 @@ class StatisticsServicer:
     async def get_store_statistics(
         self, request: admin_pb2.GetStoreStatisticsRequest, _context: status.Context
     ) -> admin_pb2.GetStoreStatisticsResponse:
-        """Counters, positions and speeds; a page of topics."""
+        """Returns the store's counters, positions and speeds, and a page of topics."""
         counted = self._store_admin.statistics()
         store = self._store_admin.store
         positions, speeds = store.positions(), self._statistics.speeds.speeds()
@@ -77,7 +77,7 @@ class StatisticsServicer:
     async def get_statistics(
         self, request: admin_pb2.GetStatisticsRequest, _context: status.Context
     ) -> admin_pb2.GetStatisticsResponse:
-        """Returns a page of items."""
+        """Returns a page of statistics items."""
         query = Query(
             list(request.names),
             request.topic,
@@ -98,7 +98,7 @@ class StatisticsServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs."""
+        """Returns the handlers by method name."""
         methods: dict[str, Callable[..., Any]] = {
             "GetStoreStatistics": self.get_store_statistics,
             "GetStatistics": self.get_statistics,

@@ -1,4 +1,4 @@
-"""rocketpy.v1.Testing, of brokers that were started for tests. Holds no state."""
+"""The servicer of rocketpy.v1.Testing, only in brokers for tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ ADVANCE_MS_MAX = 366 * 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class TestingServices:
-    """What the calls of tests call. `flushed` waits until all that is stored can be read."""
+    """The services that the testing servicer calls.
+
+    `flushed` waits until all stored messages can be read.
+    """
 
     clock: MovableClock
     flushed: Callable[[], Awaitable[None]]
@@ -33,7 +36,7 @@ class TestingServices:
 
 
 class TestingServicer:
-    """The broker's clock, and what else tests leave in a broker."""
+    """The methods for the broker's clock and for state that tests leave in a broker."""
 
     def __init__(self, services: TestingServices) -> None:
         self._to = services
@@ -41,7 +44,7 @@ class TestingServicer:
     async def advance_clock(
         self, request: testing_pb2.AdvanceClockRequest, _context: status.Context
     ) -> testing_pb2.AdvanceClockResponse:
-        """Moves the clock, and do what became due."""
+        """Moves the clock and waits until all due work is done."""
         clock, delta_ms = self._to.clock, request.advance_ms
         if not 0 <= delta_ms <= ADVANCE_MS_MAX:
             error = ParameterIllegalError("advance_ms", delta_ms, f"0 to {ADVANCE_MS_MAX}")
@@ -59,7 +62,10 @@ class TestingServicer:
     async def forget_writers(
         self, _request: testing_pb2.ForgetWritersRequest, _context: status.Context
     ) -> testing_pb2.ForgetWritersResponse:
-        """Forgets what no other call can remove."""
+        """Removes writers, staged blocks and half messages of abandoned transactions.
+
+        No other call can remove them all.
+        """
         try:
             await self._to.batches.commits.forget_writers()
             await self._to.batches.saver.save()
@@ -69,7 +75,7 @@ class TestingServicer:
         return testing_pb2.ForgetWritersResponse(status=status.success())
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs."""
+        """Returns the handlers by method name."""
         methods: dict[str, Callable[..., Any]] = {
             "AdvanceClock": self.advance_clock,
             "ForgetWriters": self.forget_writers,

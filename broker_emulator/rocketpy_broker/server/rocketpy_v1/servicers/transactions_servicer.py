@@ -1,4 +1,4 @@
-"""rocketpy.v1.Transactions: translate, check, call a service, map the result. Holds no state."""
+"""The servicer of rocketpy.v1.Transactions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DECISIONS = {
 
 
 class TransactionsServicer:
-    """Ends of transactions, and those that are open."""
+    """The methods that end and list transactions."""
 
     def __init__(
         self, service: TransactionService, listing: TransactionListing, request_bytes_max: int
@@ -35,7 +35,7 @@ class TransactionsServicer:
     async def end_transaction(
         self, request: transactions_pb2.EndTransactionRequest, _context: status.Context
     ) -> transactions_pb2.EndTransactionResponse:
-        """Commits or roll back."""
+        """Commits or rolls back a transaction."""
         try:
             await self._service.end(_command(request))
         except BrokerError as error:
@@ -45,7 +45,7 @@ class TransactionsServicer:
     async def list_transactions(
         self, request: transactions_pb2.ListTransactionsRequest, _context: status.Context
     ) -> transactions_pb2.ListTransactionsResponse:
-        """What is open."""
+        """Returns open transactions."""
         try:
             found = await self._listing.open(
                 request.producer_group, request.transaction_id, request.count_max
@@ -59,7 +59,7 @@ class TransactionsServicer:
         )
 
     def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        """Returns the methods with their codecs."""
+        """Returns the handlers by method name."""
         methods: dict[str, Callable[..., Any]] = {
             "EndTransaction": self.end_transaction,
             "ListTransactions": self.list_transactions,

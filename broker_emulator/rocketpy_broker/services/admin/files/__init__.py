@@ -1,1 +1,1 @@
-"""Messages of a store as CSV and JSON files: export and import."""
+"""Export and import of a store's messages as Arrow or Parquet files."""

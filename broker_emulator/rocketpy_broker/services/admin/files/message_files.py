@@ -1,7 +1,7 @@
-"""Files of messages to import: Arrow or Parquet, with the columns of an export or fewer.
+"""Arrow and Parquet files of messages to import.
 
-Reads only; holds no state. Everything about a file that is not as it should be is told before a
-message of it is stored, as MessageFileError with file and, where there is one, row.
+A file has the columns of an export or fewer. A fault of a file raises MessageFileError before a
+message of it is stored. The error contains the file, and the row if there is one.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rocketpy_proto.record import COLUMN_TYPES
 
 ROWS_MAX = 1 << 16
 _ARROW_MAGIC, _PARQUET_MAGIC = b"ARROW1", b"PAR1"
-# What the store assigns to each message.
+# Columns that the store assigns; an import ignores them.
 ASSIGNED_COLUMNS = frozenset({"queueOffset", "storeTimestamp", "storeHost", "commitLogOffset"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Accepted:
-    """Which types a column may have, in words, and the one it is cast to."""
+    """The accepted types of a column, their words for errors, and the target type of the cast."""
 
     is_accepted: Callable[[pa.DataType], bool]
     words: str
@@ -82,7 +82,7 @@ assert _BY_NAME.keys() | ASSIGNED_COLUMNS == COLUMN_TYPES.keys()
 
 
 class MessageFile:
-    """One file; its form is known from its first bytes. Raises MessageFileError if it has none."""
+    """One file; its first bytes show its format. Raises MessageFileError for other formats."""
 
     def __init__(self, path: Path, *, has_topic: bool) -> None:
         self.path = path
@@ -115,7 +115,7 @@ class MessageFile:
                 raise MessageFileError(self.path, reason)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the messages, some rows at a time, in the types of `_BY_NAME`. May be asked twice."""
+        """Yields the messages, up to ROWS_MAX at a time, cast as in `_BY_NAME`; may run twice."""
         row = 0
         try:
             for whole in self._read():
@@ -140,7 +140,7 @@ class MessageFile:
 
 
 def _cast(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns the columns that are imported, in their one type; times in ms."""
+    """Returns the imported columns in their target types; times in ms."""
     names = [name for name in batch.schema.names if name in _BY_NAME]
     return pa.RecordBatch.from_arrays(
         [_cast_column(batch.column(name), _BY_NAME[name].target) for name in names], names
@@ -151,6 +151,6 @@ def _cast_column(column: pa.Array, target: pa.DataType) -> pa.Array:
     if types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
     if types.is_list(target) and _is_text(column.type):
-        # A string of keys is one that blanks part, as in the property.
+        # A string of keys is separated by blanks, as in the property.
         return pc.split_pattern(column.cast(pa.string()), " ")
     return column.cast(target)

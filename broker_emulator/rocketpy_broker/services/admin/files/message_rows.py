@@ -1,7 +1,7 @@
-"""From rows of a message file to blocks of records, without a loop over messages.
+"""Conversion of message file rows to record blocks.
 
-The codec encodes what a producer may set; the fields that only a broker sets, and that a copy of a
-message has to keep, are put into the block's headers here. Holds no state.
+No loop runs over messages. The codec encodes the fields that a producer may set. This module sets
+the header fields that only a broker sets and that a copy of a message must keep.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class QueueRows:
-    """Rows of one queue, in the file's order; `rows` are their numbers in the batch."""
+    """Rows of one queue, in file order; `rows` are row numbers of the batch."""
 
     queue: QueueKey
     rows: NDArray[np.int64]
 
 
 def by_queue(batch: pa.RecordBatch, topic: str | None, now_ms: int) -> Iterator[_Encoder]:
-    """Yields the rows of each queue, ready to be encoded; `topic` overrides the column.
+    """Yields an encoder for the rows of each queue; `topic` overrides the column.
 
-    Raises UnencodableRecordError for a row without a topic or with a queue that cannot be.
+    Raises UnencodableRecordError for a row without a topic or with an invalid queue id.
     """
     for group in _groups(batch, topic):
         yield _Encoder(batch.take(pa.array(group.rows)), group, now_ms)
@@ -80,7 +80,7 @@ def _groups(batch: pa.RecordBatch, topic: str | None) -> Iterator[QueueRows]:
 
 
 class _Encoder:
-    """Rows of one queue."""
+    """An encoder for the rows of one queue."""
 
     def __init__(self, batch: pa.RecordBatch, group: QueueRows, now_ms: int) -> None:
         self.queue = group.queue
@@ -89,9 +89,9 @@ class _Encoder:
         self._now_ms = now_ms
 
     def blocks(self, segment_bytes: int) -> Iterator[RecordBlock]:
-        """Yields the records, in blocks that fit a log segment, in writable buffers.
+        """Yields the records in blocks that fit a log segment, in writable buffers.
 
-        Raises UnencodableRecordError, which names the row of the batch.
+        Raises UnencodableRecordError with the row number of the batch.
         """
         try:
             hosts = self._hosts()
@@ -133,7 +133,7 @@ class _Encoder:
     def _run(
         self, rows: NDArray[np.int64], hosts: _Hosts, segment_bytes: int
     ) -> Iterator[RecordBlock]:
-        """Records whose born hosts are of one kind."""
+        """Yields blocks for consecutive rows with born hosts of one kind, IPv4 or IPv6."""
         begin, count = int(rows[0]), len(rows)
         encoded = self._encoded(begin, count, hosts.hosts[hosts.codes[begin]])
         ends = np.cumsum(encoded.sizes.astype(np.int64))
@@ -173,11 +173,11 @@ class _Encoder:
             raise UnencodableRecordError(error.field, error.value, error.reason, row) from error
 
     def _set_header(self, block: RecordBlock, rows: slice, hosts: _Hosts) -> None:
-        """`RecordBlock.patch_stored`, which the store calls, writes it into the records.
+        """Sets the header; the store's call of `RecordBlock.patch_stored` writes it to the records.
 
-        Of the flags only those are kept that say something of the message as it lies in the file:
-        what was prepared or rolled back is not exported, and a body is no longer compressed, but
-        for one with a `bodyError`, which is as it was stored.
+        Only flags that are true of the message in the file are kept. Prepared and rolled back
+        messages are not exported. A body is no longer compressed, except a body with a `bodyError`,
+        which is as it was stored.
         """
         header = block.header
         item = header.dtype["born_host"].itemsize
@@ -196,7 +196,7 @@ class _Encoder:
 
 @dataclass(frozen=True, slots=True)
 class _Hosts:
-    """Distinct hosts, and of each row its host's number and whether that is an IPv6 one."""
+    """Distinct hosts; `codes` are each row's index in them, `is_v6` its kind of address."""
 
     hosts: list[Host]
     codes: NDArray[np.int32]
@@ -213,12 +213,12 @@ class _PropertyColumns(TypedDict):
 def _property_columns(batch: pa.RecordBatch) -> _PropertyColumns:
     """Returns the arguments of BlockColumns that become properties.
 
-    A column that says what the map says already is left out, so that the map's order is kept.
+    A value that repeats the map's value is null, so that the map's order is kept.
     """
     names = batch.schema.names
     columns = {name: batch.column(name) if name in names else None for name in _PROPERTY_OF}
     if columns["msgId"] is not None and "offsetMsgId" in names:
-        # Without a unique key a message shows its place in the log, which it is about to leave.
+        # A message without a unique key shows its offsetMsgId, which the import changes.
         is_place = pc.equal(columns["msgId"], batch.column("offsetMsgId")).fill_null(False)
         columns["msgId"] = null_where(is_place, columns["msgId"])
     if columns["keys"] is not None:
@@ -238,7 +238,7 @@ def _property_columns(batch: pa.RecordBatch) -> _PropertyColumns:
 
 
 def _joined(keys: pa.ListArray) -> pa.StringArray:
-    """Keys as the property has them, parted by blanks; a null among them is no key."""
+    """Returns keys as in the property, separated by blanks, without nulls."""
     if keys.flatten().null_count:
         lists = [None if row is None else [key for key in row if key] for row in keys.to_pylist()]
         keys = pa.array(lists, keys.type)
@@ -246,7 +246,7 @@ def _joined(keys: pa.ListArray) -> pa.StringArray:
 
 
 def _unless_same(column: pa.StringArray, properties: pa.MapArray, name: str) -> pa.StringArray:
-    """Null where the map has the same value under `name`; of keys, the same words."""
+    """Returns the column with null where the map has an equal value; keys are compared by words."""
     known = pc.map_lookup(properties, name, "last")
     shown = column
     if name == KEYS:

@@ -1,9 +1,9 @@
-"""Export: messages of topics, as files of Arrow or Parquet, from a store that no broker serves.
+"""Export of topics to Arrow or Parquet files, from a stopped store.
 
-The columns are those that Spark gets. Messages are read, checked and written a block at a time, so
-memory is bounded whatever the topic's size. A file appears under its name when it is whole; a
-crash leaves `<name>.tmp` at most. The store itself is not changed: what a crash of the broker left
-undispatched is not seen before the next start.
+The columns are the columns of Spark's source. Messages are read, checked and written a block at a
+time, so memory is bounded for any topic size. A file gets its name when it is complete; a crash
+leaves at most `<name>.tmp`. The export does not change the store. After a broker crash,
+undispatched messages are visible only after the next broker start.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ WriteBatch = Callable[[pa.RecordBatch], None]
 
 
 class FileFormat(str, Enum):
-    """How messages lie in a file."""
+    """The format of a message file."""
 
     ARROW = "arrow"
     PARQUET = "parquet"
@@ -58,9 +58,9 @@ class FileFormat(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What to export: topics, one of their queues, and a span of store times in ms, end excluded.
+    """Topics to export, optionally one queue id and a span of store times.
 
-    `out` is a file, or a folder that gets a file for each topic.
+    Times are in ms; `end_ms` is exclusive. `out` is a file, or a folder for one file per topic.
     """
 
     topics: Sequence[str]
@@ -72,13 +72,13 @@ class ExportRequest:
 
     @property
     def has_span(self) -> bool:
-        """True if not all messages are wanted."""
+        """True if the export is limited by store time."""
         return self.begin_ms is not None or self.end_ms is not None
 
 
 @dataclass(frozen=True, slots=True)
 class ExportResult:
-    """What was written; `damaged_count` messages were passed over."""
+    """The written messages and files; `damaged_count` messages were skipped."""
 
     message_count: int
     damaged_count: int
@@ -86,7 +86,7 @@ class ExportResult:
 
 
 class StoreExport:
-    """One export; use it as `with`, which locks the store and finds the queues."""
+    """One export; entering its `with` block locks the store and finds the queues."""
 
     def __init__(self, folder: Path, sizes: StoreSizes, request: ExportRequest) -> None:
         self._folder = folder
@@ -99,8 +99,10 @@ class StoreExport:
         self.is_crashed = False
 
     def __enter__(self) -> StoreExport:
-        """Raises ParameterIllegalError for a topic or queue without messages, and what
-        StoreReadLock raises.
+        """Locks the store and loads the queues.
+
+        Raises ParameterIllegalError for a topic or queue without messages, and the errors of
+        StoreReadLock.
         """
         with ExitStack() as stack:
             lock = stack.enter_context(StoreReadLock(self._folder))
@@ -110,7 +112,7 @@ class StoreExport:
             traces = traces.compared(self._log)
             self.is_crashed = traces.abnormal
             if not traces.ours:
-                # Another broker wrote since: the checksums are of records that may be gone.
+                # Another broker wrote since, so the checksums may be of records that are gone.
                 self._log.checksums.close()
             files = OpenFiles(read_only=True)
             for key in self._wanted():
@@ -143,12 +145,12 @@ class StoreExport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Closes the files and give the lock back."""
+        """Closes the files and releases the lock."""
         self._stack.close()
 
     @property
     def message_count(self) -> int:
-        """How many messages `run` reports to `advance` in the end."""
+        """The total of messages that `run` reports to `advance`."""
         return sum(queue.max_offset - queue.min_offset for queue in self._queues.values())
 
     def run(self, advance: Advance = lambda _count: None) -> ExportResult:
@@ -186,7 +188,7 @@ class StoreExport:
         self._damaged_count += 1
 
     def _decoded(self, block: RecordBlock) -> Iterator[pa.RecordBatch]:
-        """Yields the wanted messages of a block; a body that cannot be inflated is as it is stored."""
+        """Yields a block's messages in the span; a body that cannot be inflated stays as stored."""
         request = self._request
         if request.has_span:
             times = block.header["store_timestamp"].astype(np.int64)
@@ -199,7 +201,7 @@ class StoreExport:
 
 @contextmanager
 def _writing(path: Path, file_format: FileFormat) -> Iterator[WriteBatch]:
-    """Something that writes batches to a file, which is there once all are in it."""
+    """Yields a writer of batches to a file, which gets its name at the end of the block."""
     with durable.replacing(path, durable.SHARED_FILE_MODE) as file:
         if file_format is FileFormat.PARQUET:
             with pq.ParquetWriter(file, SCHEMA) as writer:

@@ -1,9 +1,10 @@
-"""Import: messages of files are appended to a store that no broker serves.
+"""Import of message files into a stopped store.
 
-All files are read and encoded twice: first to see that every message can be stored, then to store
-them. So a bad file is refused before anything is written; only a full or failing disk can stop an
-import half way, and the error then says how far it came. A crash leaves what recovery can mend,
-and some of the messages. On return everything is on disk, and the store cleanly stopped.
+All files are read and encoded twice: first to check that every message can be stored, then to store
+them. So a bad file is refused before anything is written. Only a full or failing disk can stop an
+import midway; the error then contains the number of stored messages. A crash leaves a part of the
+messages, in a store that recovery can repair. On return all messages are on disk, and the store is
+cleanly stopped.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import Host, RecordBlock, UnencodableRecordError
 
-# What is appended before it is flushed.
+# Bytes to append before a flush.
 FLUSH_BYTES = 64 << 20
 STORE_HOST = Host.parse("127.0.0.1:0")
 Advance = Callable[[int], None]
@@ -35,14 +36,14 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True)
 class ImportPlan:
-    """What the files hold: queues that each topic needs, and messages."""
+    """The contents of the files: queues that each topic needs, and messages per file."""
 
     queue_nums: dict[str, int] = field(default_factory=dict)
     counts: list[int] = field(default_factory=list)
 
     @property
     def message_count(self) -> int:
-        """Messages of all files."""
+        """The messages of all files."""
         return sum(self.counts)
 
 
@@ -53,7 +54,7 @@ class _Block:
 
 
 class StoreImport:
-    """One import of files into the store in `folder`. First `plan`, then `run`."""
+    """One import of files into the store in `folder`; call `plan`, then `run`."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class StoreImport:
         )
 
     def plan(self, advance: Advance = lambda _count: None) -> ImportPlan:
-        """Reads everything once, and write nothing.
+        """Reads all files once and writes nothing.
 
         Raises MessageFileError, TopicIllegalError, StoreLockedError.
         """
@@ -124,7 +125,7 @@ class StoreImport:
             store.close()
 
     async def _make_topics(self, plan: ImportPlan) -> None:
-        """Let every topic have the queues that its messages lie in."""
+        """Creates topics and adds queues, so that every message's queue exists."""
         changes = []
         for topic, nums in plan.queue_nums.items():
             try:

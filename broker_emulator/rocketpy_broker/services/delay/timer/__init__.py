@@ -1,1 +1,1 @@
-"""Messages with a delivery time of their own, as RocketMQ's timer topic keeps them."""
+"""Messages with a delivery time, in the form of RocketMQ's timer topic."""

@@ -1,12 +1,12 @@
-"""How far timer messages have been delivered, as it is saved.
+"""Saved position of timer delivery.
 
-Everything due up to a time has been delivered, as far as it lies below `read_offset` of the timer
-queue; all that lies there or behind is pending, and below `pending_offset` nothing is. A start
-leaves out what was delivered since by what the log says (`progress`).
+All messages are delivered that are due up to a time and lie below `read_offset` of the timer queue.
+All at or after `read_offset` are pending, and none below `pending_offset` is. A start skips
+messages delivered since, which the log shows (`progress`).
 
-The position belongs to a content of `config/timercheck`: with another one RocketMQ has had the
-store since, and that file tells what it left pending: what lies behind its offset, and what lies
-below and gets out at its last read time or later. Holds no state.
+The position belongs to one content of `config/timercheck`. A different content means that RocketMQ
+used the store since. That file then defines the pending messages: all after its offset, and some
+below it. The latter get out at its last read time or later.
 Source: docs/design/storage.md sections 13.5 and 13.7.
 """
 
@@ -29,7 +29,7 @@ _CHECKPOINT_FIELDS = len(astuple(TimerCheckpoint()))
 
 @dataclass(frozen=True, slots=True)
 class TimerPosition:
-    """What has been delivered; see above."""
+    """The delivered time and queue offsets; see the module."""
 
     delivered_ms: int
     pending_offset: int
@@ -44,7 +44,7 @@ class SavedTimer:
     checkpoints: tuple[TimerCheckpoint | None, ...]
 
     def to_json(self) -> dict[str, object]:
-        """As it lies in the file."""
+        """Returns the object in the file."""
         return {
             DELIVERED_MS: self.position.delivered_ms,
             PENDING_OFFSET: self.position.pending_offset,
@@ -54,7 +54,7 @@ class SavedTimer:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> SavedTimer:
-        """Raises ValueError."""
+        """Returns the saved position. Raises ValueError."""
         names = (DELIVERED_MS, PENDING_OFFSET, READ_OFFSET)
         rows = content.get(CHECKPOINTS)
         if not isinstance(rows, list):
@@ -76,11 +76,14 @@ def _checkpoint(row: object) -> TimerCheckpoint | None:
 def at_start(
     saved: SavedTimer | None, found: TimerCheckpoint | None, bounds: QueueRange
 ) -> TimerPosition:
-    """Where to go on with a timer queue of `bounds`; `found` is what timercheck holds now."""
+    """Returns the position from which a timer queue of `bounds` continues.
+
+    `found` is the present content of timercheck.
+    """
     if saved is not None and found in saved.checkpoints:
         position = saved.position
     elif found is not None:
-        # RocketMQ reads on from the smaller one, too.
+        # RocketMQ continues from the smaller one, too.
         offset = min(found.last_timer_queue_offset, found.master_timer_queue_offset)
         position = TimerPosition(found.last_read_time_ms, bounds.min_offset, offset)
     else:

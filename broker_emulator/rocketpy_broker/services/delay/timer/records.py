@@ -1,8 +1,8 @@
-"""What the timer reads from waiting records: when each is due, and which ones void others.
+"""Timer fields of waiting records: due times and cancellations.
 
-A message is due at the time that its sender named, within the second that RocketMQ's TIMER_OUT_MS
-begins, else at that second's end; so both brokers agree on which ones a read time leaves pending.
-One that says no time at all is due at once. Holds no state.
+A message is due at the time that its sender named. RocketMQ's TIMER_OUT_MS limits that time to the
+second after it. If the sender named no time, the second's end counts. So both brokers agree on the
+messages that a read time leaves pending. A message without TIMER_OUT_MS is due at once.
 Source: docs/design/storage.md section 13.5.
 """
 
@@ -36,13 +36,13 @@ TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS = "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"
 # Java's Long.MAX_VALUE: the message was due when it was read.
 NEVER_WAITED = (1 << 63) - 1
 KEY_JOINT = "+"
-# What tells whether a message is void.
+# Properties that decide if a message is void.
 _NAMES = (REAL_TOPIC, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Record number `row` cancels the messages with `key`, or replaces older copies of one."""
+    """Record number `row`, which cancels the messages with `key` or replaces older copies."""
 
     row: int
     out_ms: int
@@ -52,7 +52,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class TimerRecords:
-    """Of n records: when they are due, whether they are messages, and what they say of others."""
+    """Due times of n records, flags for messages, and tombstones for other messages."""
 
     due_ms: NDArray[np.int64]
     is_message: NDArray[np.bool_]
@@ -60,12 +60,12 @@ class TimerRecords:
 
 
 def cancel_key(topic: str, unique_key: str) -> str:
-    """How a record names the message that it cancels."""
+    """Returns the key by which a record names the message that it cancels."""
     return topic + KEY_JOINT + unique_key
 
 
 def read_times(block: RecordBlock) -> TimerRecords:
-    """What the records of the timer queue say."""
+    """Returns the timer fields of records of the timer queue."""
     properties = parse_properties(block.data, block.properties_start, block.properties_length)
     stored_ms = block.header["store_timestamp"].astype(np.int64)
     out_ms = _numbers(properties, TIMER_OUT_MS)
@@ -90,10 +90,10 @@ def _marks(
     out_ms: NDArray[np.int64],
     cancels: pa.StringArray,
 ) -> list[Mark]:
-    """Returns a loop over those that cancel or were rolled, of which most blocks have none.
+    """Returns marks for the records that cancel or were rolled; most blocks have none.
 
-    A copy that a stop of this broker has made names what it was made from. That says more than a
-    key, which several messages may have.
+    A copy that a stop of this broker made names its original. That is more exact than a key, which
+    several messages may share.
     """
     origins = origins_of(block)
     others = pc.or_(cancels.is_valid(), properties.column(TIMER_ROLL_TIMES).is_valid())
@@ -114,12 +114,12 @@ def _marks(
 
 
 def _place_key(physical_offset: int) -> str:
-    """Stands for one record, as no key of a message does."""
+    """Returns a key for one record; it differs from every message's key."""
     return f"\0{physical_offset}"
 
 
 def _numbers(properties: BlockProperties, name: str) -> NDArray[np.int64]:
-    """Returns the values of a property; -1 where there is none, or no number of 1 to 15 digits."""
+    """Returns the values of a property; -1 if it is missing or is not 1 to 15 digits."""
     texts = properties.column(name)
     is_number = pc.match_substring_regex(texts, "^[0-9]{1,15}$")
     numbers = null_unless(is_number, texts).cast(pa.int64())
@@ -128,9 +128,9 @@ def _numbers(properties: BlockProperties, name: str) -> NDArray[np.int64]:
 
 
 def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
-    """Which of these records have been cancelled, or replaced by a later copy.
+    """Returns True for each record that has been cancelled, or replaced by a later copy.
 
-    Takes microseconds a record, in the seconds for which messages were cancelled only.
+    It takes microseconds for a record, but only in seconds with cancelled or replaced messages.
     """
     void = np.zeros(len(block), np.bool_)
     if not due.tombstones:
@@ -156,9 +156,9 @@ def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
 
 
 def delivered_strings(block: RecordBlock, now_ms: int) -> pa.BinaryArray:
-    """Returns the properties of messages that are delivered now, with RocketMQ's times of waiting.
+    """Returns the properties of messages that are delivered now, with RocketMQ's waiting times.
 
-    A string that has no room for them stays as it is.
+    A string that has no space for them stays as it is.
     """
     strings = properties_strings(block)
     properties = parse_properties(block.data, block.properties_start, block.properties_length)
@@ -171,7 +171,7 @@ def delivered_strings(block: RecordBlock, now_ms: int) -> pa.BinaryArray:
 
 
 def fitting(longer: pa.BinaryArray, strings: pa.BinaryArray) -> pa.BinaryArray:
-    """Returns the longer strings where they fit a record, else those that did."""
+    """Returns the longer strings if they fit a record, else the original ones."""
     fits = pc.less_equal(pc.binary_length(longer), PROPERTIES_BYTES_MAX)
     if pc.all(fits).as_py():
         return longer

@@ -1,13 +1,13 @@
-"""What a clean stop does so that RocketMQ can go on with timer messages.
+"""Handover of timer messages to RocketMQ at a clean stop.
 
-RocketMQ knows one offset: all units of the timer queue behind it are pending to it. So pending
-messages that have delivered ones behind them are appended once more, rolled as RocketMQ rolls its
-own, and the offset names the first unit with nothing but pending ones behind it. A copy names what
-it was made from, as a delivered message does; so after a crash in between nothing comes twice.
+RocketMQ keeps one offset: all units of the timer queue after it are pending. So pending messages
+before delivered ones are appended again, rolled as RocketMQ rolls its own. The offset then names
+the first unit that only pending ones follow. A copy names its original, as a delivered message
+does. So after a crash in between, nothing is delivered twice.
 
-Of very many messages only the first are rolled; the log then says how many RocketMQ will deliver
-again. This broker does not, in any case. RocketMQ's wheel and its log are removed, for they hold
-messages that have been delivered, or are read from the queue again.
+Only the first ROLL_COUNT_MAX messages are rolled, up to ROLL_BYTES_MAX. If some remain, the log
+states how many RocketMQ will deliver again; this broker never does. RocketMQ's wheel and its log
+are removed. Their messages are delivered, or are read from the queue again.
 Source: docs/design/storage.md sections 13.5 and 13.7.
 """
 
@@ -51,13 +51,13 @@ from rocketpy_proto.record.properties import REAL_TOPIC
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
 logger = logging.getLogger(__name__)
-# A stop rolls no more than this: about a second's work.
+# Limits of what a stop rolls: about a second's work.
 ROLL_COUNT_MAX = 100_000
 ROLL_BYTES_MAX = 256 << 20
 
 
 class RocketmqExport:
-    """Hands the timer queue over when the broker has stopped."""
+    """The service that hands over the timer queue after the broker has stopped."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class RocketmqExport:
         self._clock = clock
 
     def run(self) -> None:
-        """Rolls what has to be rolled, and leave timercheck. Raises OSError."""
+        """Rolls messages as far as needed, and writes timercheck. Raises OSError."""
         flush_now(self._store)
         while self._timer.read():
             pass
@@ -83,14 +83,14 @@ class RocketmqExport:
         flush_now(self._store)
         found = self._checkpoint.load()
         left = handed_over(offset, self._clock.now_ms())
-        # A crash between the two leaves a timercheck that is known, whichever it is.
+        # A crash between the two saves leaves the old or the new timercheck; both are known.
         self._progress.accept(found, left)
         save_now(self._progress)
         self._checkpoint.save(left)
         self._checkpoint.remove_wheel()
 
     def _pending(self) -> NDArray[np.int64]:
-        """Returns the queue offsets of what is pending, without what was cancelled."""
+        """Returns the queue offsets of the pending messages that are not void."""
         void = [np.empty(0, np.int64)]
         for due in self._timer.pending.marked_slots():
             begin = 0
@@ -106,7 +106,7 @@ class RocketmqExport:
         return pending
 
     def _roll_front(self, pending: NDArray[np.int64]) -> int:
-        """Rolls what has anything but pending messages behind it; return RocketMQ's offset."""
+        """Rolls pending messages that other records follow; returns RocketMQ's offset."""
         queue_end = self._store.range_of(TIMER_QUEUE).max_offset
         is_apart = pending != np.arange(queue_end - len(pending), queue_end)
         front_count = int(np.flatnonzero(is_apart)[-1]) + 1 if is_apart.any() else 0
@@ -128,7 +128,7 @@ class RocketmqExport:
         return offset
 
     def _roll(self, offsets: NDArray[np.int64]) -> int:
-        """Appends these messages once more, as many as may be; return how many of the first."""
+        """Appends these messages again, within the limits; returns how many were handled."""
         count, left_bytes = 0, ROLL_BYTES_MAX
         while count < min(len(offsets), ROLL_COUNT_MAX) and left_bytes > 0:
             wanted = offsets[count : count + TURN_UNITS]
@@ -145,7 +145,10 @@ class RocketmqExport:
         return count
 
     def _is_deleted(self, block: RecordBlock) -> NDArray[np.bool_]:
-        """Which are of a topic that was deleted since: a copy would be of one made again."""
+        """Returns True for each message of a deleted topic.
+
+        Its copy would belong to a recreated topic.
+        """
         topics = property_column(block, REAL_TOPIC).dictionary_encode()
         marks = [self._store.deleted_below(topic) for topic in topics.dictionary.to_pylist()]
         codes = topics.indices.fill_null(len(marks)).to_numpy(zero_copy_only=False)
@@ -164,7 +167,7 @@ class RocketmqExport:
             _rolled_strings(waiting),
             {
                 "prepared_transaction_offset": origin_fields(origins),
-                # Else the field would be taken for what a commit leaves there.
+                # Otherwise the field would be read as one that a commit writes.
                 "sys_flag": waiting.header["sys_flag"] & ~TRANSACTION_MASK,
             },
         )
@@ -174,7 +177,7 @@ class RocketmqExport:
 
 
 def _rolled_strings(block: RecordBlock) -> pa.BinaryArray:
-    """Returns the properties with one more roll, where there is room."""
+    """Returns the properties with one more roll, if they fit."""
     texts = property_column(block, TIMER_ROLL_TIMES)
     is_number = pc.match_substring_regex(texts, "^[0-9]{1,9}$")
     times = null_unless(is_number, texts).cast(pa.int64())

@@ -1,12 +1,12 @@
-"""Delivery of messages with a delivery time: each once, as soon as it is due, never before.
+"""Delivery of messages with a delivery time: once, when due, never before.
 
-The timer queue is read to its end before anything is released, so that no message goes out that
-was cancelled before it was due. What is due goes in order of time, in turns. A turn that could not
-be appended whole is tried again; nothing behind it goes first.
+The timer queue is read to its end before any release. So no message is released that was cancelled
+before it was due. Due messages are released in order of time, some in each scheduler slot. A
+release that could not be appended whole is retried; later messages wait for it.
 
-Progress is marked whenever all messages up to a time have gone. Messages that come to be due
-before that time, as behind a clock that was set back, hold up the next mark, and a crash meanwhile
-lets the next start read more of the log. Holds no state on disk but that.
+Progress is marked whenever all messages up to a time are released. A message may become due before
+that time, for example after the clock was set back. It delays the next mark; after a crash
+meanwhile the next start reads more of the log. On disk there is only the progress.
 Source: docs/design/storage.md section 13.5.
 """
 
@@ -42,18 +42,21 @@ from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
 logger = logging.getLogger(__name__)
-# Among the tracks of progress; delay levels begin with 1.
+# The timer's track of progress; delay levels start with 1.
 TIMER_TRACK = 0
-# A file of the queue ends a read earlier.
+# A read ends earlier at the end of a queue file.
 READ_UNITS = TURN_UNITS
 READ_BYTES = 1 << 20
-# Slots that messages are taken of before others have a turn, at some 40 microseconds each.
+# Slots of pending messages read in one scheduler slot, at some 40 microseconds each.
 TURN_SLOTS = 64
 IDLE_MS = 60_000
 
 
 class TimerDelivery:
-    """Delivers timer messages, for ever. `pending` are those that were read and have not gone."""
+    """A task that delivers timer messages until stopped.
+
+    `pending` holds the messages that were read and are not released.
+    """
 
     def __init__(
         self,
@@ -74,12 +77,12 @@ class TimerDelivery:
         self.pending = PendingMessages(delay_ms_max)
         self._start = TimerPosition(0, 0, 0)
         self._marked: TimerPosition | None = None
-        # Every message that is due up to then has gone, but for some that came late.
+        # Every message due up to this time is released, except some late arrivals.
         self.released_ms = 0
         self.read_offset = 0
 
     def load(self, position: TimerPosition) -> None:
-        """Goes on from there; the messages are read when `run` begins."""
+        """Sets the position to continue from; `run` reads the messages."""
         self._start = position
         self.released_ms = position.delivered_ms
         self.read_offset = position.pending_offset
@@ -88,12 +91,12 @@ class TimerDelivery:
 
     @property
     def waiting_count(self) -> int:
-        """How many messages wait, those that have not been read yet among them."""
+        """Number of messages that wait, including unread ones."""
         return len(self.pending) + self._store.next_offset(TIMER_QUEUE) - self.read_offset
 
     @property
     def position(self) -> TimerPosition | None:
-        """What tells of all deliveries so far; None while messages have come late."""
+        """Position that covers all deliveries so far; None while late messages are pending."""
         first_ms = self.pending.first_ms(self._clock.now_ms())
         if first_ms is not None and first_ms <= self.released_ms:
             return None
@@ -101,7 +104,7 @@ class TimerDelivery:
         return TimerPosition(self.released_ms, low_offset, self.read_offset)
 
     async def run(self) -> None:
-        """Delivers what is due, when it is due, until the broker stops."""
+        """Delivers messages when they are due, until the broker stops."""
         is_stopping = False
         while not is_stopping:
             try:
@@ -114,7 +117,7 @@ class TimerDelivery:
                 is_stopping = not await self._held.wait([TIMER_QUEUE], deadline_ms)
 
     async def _step(self) -> int:
-        """Reads what is new, release a turn of what is due; return how long to wait."""
+        """Reads new records, releases some due messages, and returns the time to wait."""
         while self.read():
             await take_slot()
         now_ms = self._clock.now_ms()
@@ -129,7 +132,7 @@ class TimerDelivery:
         return 0
 
     async def _take_due(self, now_ms: int) -> Due:
-        """Returns a turn of what is due, of several slots where none of their messages is void."""
+        """Returns up to TURN_UNITS due messages, of several slots if none of them is void."""
         taken = self.pending.due(now_ms, TURN_UNITS)
         if len(taken.offsets) == 0:
             return taken
@@ -167,7 +170,7 @@ class TimerDelivery:
                 block, released, lambda part: delivered_strings(part, now_ms)
             )
         except BaseException:
-            # Also where the broker stops: what has not gone is pending, and nothing else.
+            # Also when the broker stops: exactly the unreleased messages are pending.
             left = ~np.isin(block.header["physical_offset"], [*released])
             offsets = block.header["queue_offset"].astype(np.int64)[left]
             rows = np.isin(due.offsets, offsets)
@@ -186,7 +189,7 @@ class TimerDelivery:
             self._keep_log()
 
     def _keep_log(self) -> None:
-        """Let cleaning leave alone what is pending."""
+        """Protects the pending messages' log from cleaning."""
         begin = self.pending.low_offset(self.read_offset)
         stretch = self._store.queue_lookup.stretch(TIMER_QUEUE, begin, begin + (1 << BUCKET_BITS))
         kept = None
@@ -197,7 +200,7 @@ class TimerDelivery:
     # --- Reading ---
 
     def read(self) -> bool:
-        """Reads some units of the queue; False where there are no more. Takes some milliseconds."""
+        """Reads some units of the queue; returns False at its end. Takes some milliseconds."""
         begin = self.read_offset
         stretch = self._store.queue_lookup.stretch(TIMER_QUEUE, begin, begin + READ_UNITS)
         if stretch is None:
@@ -211,13 +214,13 @@ class TimerDelivery:
         return True
 
     def _take(self, block: RecordBlock) -> None:
-        """Adds what is pending of these records, and what they say of others."""
+        """Adds the pending messages of these records, and their tombstones."""
         times = read_times(block)
         offsets = block.header["queue_offset"].astype(np.int64)
         delivered = self._progress.is_delivered(block.header["physical_offset"].astype(np.int64))
         is_new = offsets >= self._start.read_offset
         if delivered.any():
-            # Also where a clock that is behind would have them wait.
+            # Also for messages that a slow clock would still delay.
             self.released_ms = max(self.released_ms, int(times.due_ms[delivered].max()))
         wanted = (
             times.is_message & ~delivered & (is_new | (times.due_ms > self._start.delivered_ms))

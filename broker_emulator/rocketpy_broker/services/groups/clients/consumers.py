@@ -1,7 +1,7 @@
-"""Consumer groups that have clients: how they consume, and what they subscribe to.
+"""Consumer groups with clients: their consumption settings and subscriptions.
 
-Lives in memory only, from a group's first member to its last; after a crash the next heartbeats
-bring it back. A group consumes as its latest heartbeat says.
+State: in memory only, from a group's first member to its last. The next heartbeats restore it
+after a crash. The latest heartbeat of a group sets its consumption settings.
 Source: ConsumerManager and ConsumerGroupInfo, docs/design/broker_behaviour.md sections 4.1 and 4.3.
 """
 
@@ -27,7 +27,7 @@ EnumT = TypeVar("EnumT", bound=IntEnum)
 
 
 class ConsumeType(IntEnum):
-    """Who fetches: the application, the client library, or the broker's own queue order."""
+    """The fetching side: application, client library, or the broker's own queue order."""
 
     ACTIVELY = 1
     PASSIVELY = 2
@@ -35,14 +35,14 @@ class ConsumeType(IntEnum):
 
 
 class MessageModel(IntEnum):
-    """Every member gets every message, or members share the queues."""
+    """Delivery of messages: all to every member, or queues shared among members."""
 
     BROADCASTING = 1
     CLUSTERING = 2
 
 
 class ConsumeFromWhere(IntEnum):
-    """Where a group without progress begins; the broker only keeps it."""
+    """The start of a group without progress; the broker only stores it."""
 
     LAST_OFFSET = 1
     FIRST_OFFSET = 2
@@ -51,7 +51,7 @@ class ConsumeFromWhere(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerData:
-    """A consumer group as one of its clients describes it."""
+    """A consumer group as described by one of its clients."""
 
     group: str
     consume_type: ConsumeType
@@ -62,7 +62,7 @@ class ConsumerData:
 
     @property
     def key(self) -> GroupKey:
-        """The group."""
+        """The key of the group."""
         return consumers_of(self.group)
 
     def check(self, limits: ClientLimits) -> None:
@@ -77,7 +77,7 @@ def consumers_of(group: str) -> GroupKey:
 
 
 def as_enum(name: str, kind: type[EnumT], value: int) -> EnumT:
-    """Returns the value of an enumeration. Raises ParameterIllegalError."""
+    """Returns the member of an enumeration. Raises ParameterIllegalError."""
     try:
         return kind(value)
     except ValueError as error:
@@ -87,9 +87,9 @@ def as_enum(name: str, kind: type[EnumT], value: int) -> EnumT:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """What a client of the group said last, and the subscriptions by topic.
+    """The group's data of the latest heartbeat, and its subscriptions by topic.
 
-    Their bytes count as those of the connection that said so.
+    The bytes of the subscriptions count for the connection of that heartbeat.
     """
 
     latest: ConsumerData
@@ -99,7 +99,7 @@ class ConsumerGroup:
 
     @property
     def is_broadcasting(self) -> bool:
-        """True if members have nothing to share out among them."""
+        """True if every member gets every message."""
         return self.latest.message_model is MessageModel.BROADCASTING
 
 
@@ -114,27 +114,27 @@ class ConsumerGroups:
 
     @property
     def subscription_bytes(self) -> int:
-        """What all subscriptions take in memory."""
+        """The memory of all subscriptions."""
         return self._shares.total
 
     def get(self, group: str) -> ConsumerGroup | None:
-        """Returns the group; None where it has no clients."""
+        """Returns the group; None if it has no clients."""
         return self._groups.get(group)
 
     def names(self) -> list[str]:
-        """Returns the groups that have clients, in no order."""
+        """Returns the groups that have clients, unsorted."""
         return list(self._groups)
 
     def is_subscribed(self, group: str, topic: str) -> bool:
-        """True if a client of the group is there, and the group subscribes to the topic."""
+        """True if the group has a client and subscribes to the topic."""
         found = self._groups.get(group)
         return found is not None and topic in found.subscriptions
 
     def check_room(self, wanted: Sequence[ConsumerData], address: str) -> None:
-        """Raises ClientsFullError where the connection could not register these."""
+        """Raises ClientsFullError if the connection may not register these groups."""
         bytes_max, total, mine = self._limits.subscription_bytes_max, self._shares.total, 0
         for data in wanted:
-            # As if every subscription were to be replaced.
+            # The sum assumes that every subscription is replaced.
             size = sum(subscription.bytes for subscription in data.subscriptions)
             known = self._groups.get(data.group)
             before = 0 if known is None else known.subscription_bytes
@@ -149,9 +149,9 @@ class ConsumerGroups:
             )
 
     def register(self, data: ConsumerData, client_id: str, address: str) -> bool:
-        """Takes in what a client says of its group; return whether others should know of it.
+        """Registers a client in its group; returns True if the members need a notice.
 
-        The caller has asked both `check_room`.
+        The caller has called both `check_room`.
         """
         is_new = self._members.register(data.key, client_id, address)
         group = self._groups.get(data.group)
@@ -166,9 +166,9 @@ class ConsumerGroups:
         return is_new or merged.is_changed
 
     def left(self, group: str) -> ConsumerGroup | None:
-        """Returns a member has left: the group, or None where nobody is left.
+        """Returns the group after the exit of a member; None if it has no members left.
 
-        Of several that have left together each is told, also when the group is gone already.
+        Members that leave together are reported one by one, also after the group's removal.
         """
         if self._members.members(consumers_of(group)):
             return self._groups[group]

@@ -1,8 +1,8 @@
-"""Every ten seconds: clients that were silent for too long go, and so do locks that are over.
+"""Expiry of silent clients and of queue locks, every ten seconds.
 
-Holds no state. Each turn takes the oldest entries only, so the time that others wait does not grow
-with the number of clients. Source: ClientHousekeepingService, docs/design/broker_behaviour.md
-section 4.7; unlike there, the rest of the group is told.
+Each scheduler slot takes the oldest entries only. The delay of other calls does not grow with
+the number of clients. Source: ClientHousekeepingService, docs/design/broker_behaviour.md
+section 4.7; unlike RocketMQ, this broker notifies the rest of the group.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENTRIES_A_TURN = 500
 
 
 class ClientExpiry:
-    """Looks after clients and locks."""
+    """The periodic task that expires clients and locks."""
 
     def __init__(
         self, clock: Clock, members: MemberTable, clients: ClientService, locks: QueueLocks
@@ -32,13 +32,13 @@ class ClientExpiry:
         self._locks = locks
 
     async def run(self) -> None:
-        """Looks at intervals, for ever."""
+        """Expires clients and locks at intervals until cancelled."""
         while True:
             await sleep(self._clock, INTERVAL_MS)
             await self.clean()
 
     async def clean(self) -> None:
-        """Let go what is over now."""
+        """Removes the registrations and locks that have expired by now."""
         count = 0
         while expired := self._members.take_expired(ENTRIES_A_TURN):
             self._clients.expired(expired)

@@ -1,9 +1,9 @@
-"""Which clients are in which groups, as their heartbeats said: one table for both kinds of groups.
+"""Table of the clients in producer and consumer groups.
 
-Lives in memory only; after a crash clients come back with their next heartbeat. Every step takes
-the same time however many clients there are: expiry takes the oldest registrations first, and never
-looks at the others. A client is its id: two connections with one id are one member.
-Source: ProducerManager, ConsumerManager, docs/design/broker_behaviour.md 4.1 and 4.7.
+State: in memory only; clients return with their next heartbeat after a crash. The time of each
+step does not depend on the number of clients: expiry reads only the oldest registrations.
+The client id identifies a client: two connections with one id are one member.
+Source: ProducerManager, ConsumerManager, docs/design/broker_behaviour.md sections 4.1 and 4.7.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import Shares
 
-# A client that was not heard of for longer is gone.
+# A client without a heartbeat for longer has expired.
 EXPIRY_MS = 120_000
 _TRY_LATER = "let clients that are not needed unregister, or try again when they are gone"
 
 
 class Role(Enum):
-    """What a client does in a group."""
+    """The role of a client in a group."""
 
     CONSUMER = "consumer"
     PRODUCER = "producer"
@@ -48,7 +48,7 @@ class Registration(NamedTuple):
 
 @dataclass(slots=True)
 class Member:
-    """A client of one group. `last_update_ms` is since 1970, `seen_ms` is monotonic."""
+    """A client of one group; `last_update_ms` is since 1970, `seen_ms` is monotonic."""
 
     client_id: str
     address: str
@@ -57,11 +57,11 @@ class Member:
 
 
 def check_client_id(client_id: str, limits: ClientLimits) -> None:
-    """Raises ParameterIllegalError for an id that no client may have."""
+    """Raises ParameterIllegalError for an illegal client id."""
     size = len(client_id.encode())
     if not (0 < size <= limits.client_id_bytes_max and client_id.isprintable()):
         accepted = f"1 to {limits.client_id_bytes_max} bytes of printable characters"
-        # A text that long helps nobody.
+        # A longer text does not help the reader.
         shown = client_id[: limits.client_id_bytes_max]
         raise ParameterIllegalError("client_id", shown, accepted)
 
@@ -83,7 +83,7 @@ class MemberTable:
 
     @property
     def client_count(self) -> int:
-        """How many clients are in any group."""
+        """The number of clients in any group."""
         return len(self._groups_of)
 
     def is_registered(self, client_id: str) -> bool:
@@ -91,23 +91,23 @@ class MemberTable:
         return client_id in self._groups_of
 
     def registration_count(self, role: Role) -> int:
-        """How many clients the groups of a role have in all; one of several groups counts often."""
+        """Returns the registrations of a role; a client counts once for each of its groups."""
         return self._counts[role]
 
     def client_ids(self) -> list[str]:
-        """Who is in any group, in no order."""
+        """Returns the clients in any group, unsorted."""
         return list(self._groups_of)
 
     def members(self, group: GroupKey) -> Mapping[str, Member]:
-        """Returns the members by client id; none where the group is not there."""
+        """Returns the members by client id; empty if the group does not exist."""
         return self._groups.get(group, {})
 
     def groups_of(self, client_id: str) -> list[GroupKey]:
-        """Returns the groups that a client is in."""
+        """Returns the groups of a client."""
         return list(self._groups_of.get(client_id, ()))
 
     def check_room(self, client_id: str, groups: Sequence[GroupKey], address: str) -> None:
-        """Raises ClientsFullError where the client could not join all of these groups."""
+        """Raises ClientsFullError if the client could not join all of these groups."""
         limits, known = self._limits, self._groups_of.get(client_id, {})
         new = [group for group in groups if group not in known]
         if not known and new and self.client_count >= limits.clients_max:
@@ -129,9 +129,9 @@ class MemberTable:
                 raise ClientsFullError(name, limits.members_per_group_max, _TRY_LATER)
 
     def register(self, group: GroupKey, client_id: str, address: str) -> bool:
-        """Let the client be in the group from now on; return whether it was not before.
+        """Registers the client in the group; returns True if it is a new member.
 
-        The caller has asked `check_room`.
+        The caller has called `check_room`.
         """
         now_ms, seen_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         registration = Registration(group, client_id)
@@ -151,7 +151,7 @@ class MemberTable:
         return True
 
     def remove(self, group: GroupKey, client_id: str) -> bool:
-        """Let the client leave the group; return whether it was in it."""
+        """Removes the client from the group; returns False if it was not a member."""
         member = self._by_age.pop(Registration(group, client_id), None)
         if member is None:
             return False
@@ -166,7 +166,7 @@ class MemberTable:
         return True
 
     def take_expired(self, count_max: int) -> list[Registration]:
-        """Removes the registrations that are too old, at most so many, and return them."""
+        """Removes expired registrations, at most `count_max`, and returns them."""
         oldest_ms = self._clock.monotonic_ms() - EXPIRY_MS
         expired: list[Registration] = []
         for registration, member in islice(self._by_age.items(), count_max):
@@ -178,7 +178,7 @@ class MemberTable:
         return expired
 
     def rotate(self, group: GroupKey) -> str:
-        """Returns the first member of a group that is there, which becomes the last."""
+        """Returns the first member of the group and moves it to the end."""
         members = self._groups[group]
         client_id = next(iter(members))
         members.move_to_end(client_id)

@@ -1,6 +1,6 @@
-"""Producer groups: which of their clients is asked next.
+"""Producer groups: selection of the next client for a request.
 
-Holds no state; the members of a group stand in the order in which they are asked.
+The order of a group's members in `MemberTable` is the order of selection.
 Source: ProducerManager#getAvailableChannel, docs/design/broker_behaviour.md sections 4.2 and 7.6.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from rocketpy_broker.services.groups.clients.members import GroupKey, MemberTable, Role
 
-# By one call; the next call goes on behind them.
+# Clients asked by one call; the next call continues after them.
 CLIENTS_ASKED_MAX = 1_000
 
 
@@ -26,13 +26,13 @@ class ProducerGroups:
         self._members = members
 
     def register(self, group: str, client_id: str, address: str) -> None:
-        """Let the client be in the group from now on. The caller has asked `check_room`."""
+        """Registers the client in the group. The caller has called `check_room`."""
         self._members.register(producers_of(group), client_id, address)
 
     def ask_one(self, group: str, ask: Callable[[str], bool]) -> bool:
-        """Asks clients in turn until one takes it; return whether one did.
+        """Asks clients in turn until one accepts; returns False if none does.
 
-        Who was asked is asked again when all the others were.
+        A client is asked again only after all other clients of the group.
         """
         key = producers_of(group)
         count = min(len(self._members.members(key)), CLIENTS_ASKED_MAX)

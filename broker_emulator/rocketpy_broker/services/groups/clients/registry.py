@@ -1,9 +1,9 @@
-"""Clients come, stay and go: heartbeats, what ends them, and who is told.
+"""Registration of clients: heartbeats, unregistration and expiry.
 
-Holds no state of its own; a crash costs what `members`, `consumers` and `notices` hold, until the
-next heartbeats. A heartbeat is checked as a whole before anything of it is done. What it creates is
-saved first, and only then it registers, in one go.
-Source: ClientManageProcessor, docs/design/broker_behaviour.md 4.2 to 4.7.
+A crash loses members, subscriptions and client streams until the next heartbeats. The whole
+heartbeat is checked before any part of it takes effect. The groups and topics that it creates
+are saved first. Its registrations follow in one step, without an await.
+Source: ClientManageProcessor, docs/design/broker_behaviour.md sections 4.2 to 4.7.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
 
 
 class MembersOnlineError(BrokerError):
-    """What is not to be done while a group has members."""
+    """An operation that is refused while a group has members."""
 
     code = ResponseCode.ILLEGAL_OPERATION
 
@@ -57,7 +57,7 @@ class MembersOnlineError(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A client, where it is, and all of its groups."""
+    """A client, its address, and all of its groups."""
 
     client_id: str
     address: str
@@ -66,7 +66,7 @@ class Heartbeat:
 
     @property
     def groups(self) -> list[GroupKey]:
-        """All groups that it names."""
+        """All groups of the heartbeat."""
         consumers = [data.key for data in self.consumers]
         return [*consumers, *map(producers_of, self.producer_groups)]
 
@@ -87,7 +87,7 @@ class Heartbeat:
 def check_counts(
     group_count: int, subscription_counts: Iterable[int], limits: ClientLimits
 ) -> None:
-    """The first check of a heartbeat, also before its groups are looked at one by one.
+    """Checks the sizes of a heartbeat, before its groups are checked one by one.
 
     Raises ParameterIllegalError.
     """
@@ -101,7 +101,7 @@ def check_counts(
 
 
 class ClientService:
-    """Registers clients, and lets them go."""
+    """Service that registers and removes clients."""
 
     def __init__(
         self,
@@ -120,25 +120,25 @@ class ClientService:
         self._announcer = announcer
         self._limits = limits
         self._clock = clock
-        # Told of each registration, and how many ms it took.
+        # Called after each registration with its role and its duration in ms.
         self.registered = Listeners[[Role, float]]()
         self.consumers = ConsumerGroups(members, limits)
         self.producers = ProducerGroups(members)
 
     def registration_count(self, role: Role) -> int:
-        """How many clients all groups of a role have together."""
+        """Returns the number of clients of all groups of a role together."""
         return self._members.registration_count(role)
 
     async def heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Let the client be in all of these groups for the next 120 seconds.
+        """Registers the client in all groups of the heartbeat for 120 seconds.
 
-        Raises ParameterIllegalError, ClientsFullError, SubscriptionGroupNotExistError; then
-        nothing was done, but that groups and their retry topics may have been created.
+        Raises ParameterIllegalError, ClientsFullError, SubscriptionGroupNotExistError. No client is
+        registered then, but groups and their retry topics may have been created.
         """
         heartbeat.check(self._limits)
         self._check_room(heartbeat)
         await self._create_groups(heartbeat.consumers)
-        # Others had their turns meanwhile.
+        # Other tasks ran during the await.
         self._check_room(heartbeat)
         for data in heartbeat.consumers:
             with self._timing(Role.CONSUMER):
@@ -176,7 +176,7 @@ class ClientService:
         await self._retry_topics.ensure(wanted)
 
     def _is_told(self, group: str) -> bool:
-        """True if members of the group want to know of changes."""
+        """True if members of the group are notified of changes."""
         if group not in self._configs:
             return True
         return self._configs.get(group).notify_consumer_ids_changed_enable
@@ -187,7 +187,7 @@ class ClientService:
             self._announcer.changed(name)
 
     def unregister(self, client_id: str, producer_group: str, consumer_group: str) -> None:
-        """Let the client leave these groups; without any, all that it is in.
+        """Removes the client from these groups; from all its groups if both names are empty.
 
         Raises ParameterIllegalError.
         """
@@ -204,7 +204,7 @@ class ClientService:
                 self._left(Registration(group, client_id), is_told=self._is_told(group.name))
 
     def _left(self, registration: Registration, *, is_told: bool) -> None:
-        """A client is in a group no more: whoever is left has to know."""
+        """Handles the exit of a client from a group: notifies the remaining members."""
         (role, name), client_id = registration
         if role is not Role.CONSUMER:
             return
@@ -214,10 +214,10 @@ class ClientService:
         if self.consumers.left(name) is not None and is_told:
             self._announce(name)
 
-    # --- Clients that go without a word ---
+    # --- Clients that do not unregister ---
 
     def expired(self, registrations: Iterable[Registration]) -> None:
-        """Clients were silent for too long, and are in these groups no more."""
+        """Notifies the groups of expired clients; ends the streams of clients without a group."""
         for registration in registrations:
             self._left(registration, is_told=True)
             client_id = registration.client_id
@@ -226,7 +226,7 @@ class ClientService:
                 self._streams.disconnect(client_id, f"{reason}; send one and open another stream")
 
     def open_notices(self, client_id: str, address: str = "") -> ClientStream:
-        """What the client at that address is to be told from now on.
+        """Returns a new client stream for the client at that address.
 
         Raises ParameterIllegalError, ClientsFullError.
         """
@@ -234,23 +234,24 @@ class ClientService:
 
     @property
     def listener_count(self) -> int:
-        """How many clients have a stream of notices."""
+        """The number of clients with a client stream."""
         return len(self._streams)
 
     def close_notices(self, stream: ClientStream) -> None:
-        """The stream has ended; a client that has no other is gone, and leaves its groups."""
+        """Closes an ended stream; a client without another stream leaves its groups."""
         if not self._streams.close(stream):
             return
         for group in self._members.groups_of(stream.client_id):
             self._members.remove(group, stream.client_id)
             self._left(Registration(group, stream.client_id), is_told=True)
 
-    # --- Who is there ---
+    # --- Queries ---
 
     def member_ids(self, group: str) -> list[str]:
-        """Returns the clients of a consumer group, in order. Raises ParameterIllegalError, NoConsumerError.
+        """Returns the sorted client ids of a consumer group.
 
-        A group has so few that they can be sorted in one go.
+        Sorts them in one step: `members_per_group_max` limits them. Raises ParameterIllegalError,
+        NoConsumerError.
         """
         check_group(group)
         found = sorted(self._members.members(consumers_of(group)))
@@ -259,42 +260,42 @@ class ClientService:
         return found
 
     def member_count(self, group: str) -> int:
-        """How many clients a consumer group has."""
+        """Returns the number of clients of a consumer group."""
         return len(self._members.members(consumers_of(group)))
 
     @property
     def client_count(self) -> int:
-        """How many clients are in any group."""
+        """The number of clients in any group."""
         return self._members.client_count
 
     def registered_ids(self) -> list[str]:
-        """Returns the ids of all clients, in no order."""
+        """Returns the ids of all clients, unsorted."""
         return self._members.client_ids()
 
     def registrations(self, client_id: str) -> list[tuple[GroupKey, Member]]:
-        """Returns the groups that a client is in, and what is known of it in each."""
+        """Returns the groups of a client, and its membership in each."""
         return [
             (group, self._members.members(group)[client_id])
             for group in self._members.groups_of(client_id)
         ]
 
     def connections(self, group: GroupKey) -> list[Member]:
-        """Returns the clients of a group by id, or none. Raises ParameterIllegalError."""
+        """Returns the members of a group by client id. Raises ParameterIllegalError."""
         check_group(group.name, f"{group.role.value}_group")
         return sorted(self._members.members(group).values(), key=lambda member: member.client_id)
 
     def groups_of(self, client_id: str) -> list[GroupKey]:
-        """Returns the groups that a client is in."""
+        """Returns the groups of a client."""
         return self._members.groups_of(client_id)
 
     def consumer_group(self, group: str) -> ConsumerGroup | None:
-        """How the group consumes; None where it has no clients."""
+        """Returns the settings and subscriptions of the group; None if it has no clients."""
         return self.consumers.get(group)
 
     def notify_one_producer(self, notice: CheckTransaction) -> bool:
         """Sends a notice to one client of its producer group, another each time.
 
-        Returns False where none listens, or all that do have too many notices waiting.
+        Returns False if no client has a stream, or all have too many waiting notices.
         """
 
         def is_taken(client_id: str) -> bool:

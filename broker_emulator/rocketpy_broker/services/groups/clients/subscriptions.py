@@ -1,4 +1,4 @@
-"""What a consumer group subscribes to, and how a heartbeat changes it. Holds no state.
+"""Subscriptions of a consumer group, and their changes by a heartbeat.
 
 Source: ConsumerGroupInfo, docs/design/broker_behaviour.md section 4.3.
 """
@@ -14,13 +14,13 @@ from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTE
 
 TAG, SQL92 = "TAG", "SQL92"
 EVERYTHING = "*"
-# About what a subscription takes in memory beside its texts.
+# Approximate memory of a subscription without its texts.
 OVERHEAD_BYTES = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A topic, and which of its messages; the greatest `sub_version` is the newest one."""
+    """A topic and the filter of its messages; the greatest `sub_version` is the newest."""
 
     topic: str
     expression_type: str
@@ -29,22 +29,23 @@ class Subscription:
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory."""
+        """The memory of the subscription."""
         return OVERHEAD_BYTES + len(self.topic) + len(self.expression.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """Subscriptions after a heartbeat; `is_changed`: topics have come or gone."""
+    """Subscriptions after a heartbeat; `is_changed`: topics were added or removed."""
 
     table: dict[str, Subscription]
     is_changed: bool
 
 
 def merge(old: Mapping[str, Subscription], new: Sequence[Subscription]) -> Merged:
-    """Returns the new ones, but the old where that is not older. Topics not named are dropped.
+    """Returns the new subscriptions; an old one replaces a new one that is not newer.
 
-    A newer text for a topic is no change: which member reads which queue is not touched by it.
+    Topics not in `new` are dropped. A newer expression of a topic is no change: it does not affect
+    the assignment of queues to members.
     """
     table = {subscription.topic: subscription for subscription in new}
     for topic, subscription in table.items():
@@ -55,7 +56,7 @@ def merge(old: Mapping[str, Subscription], new: Sequence[Subscription]) -> Merge
 
 
 def check_subscriptions(subscriptions: Sequence[Subscription], limits: ClientLimits) -> None:
-    """The subscriptions of one group. Raises ParameterIllegalError."""
+    """Checks the subscriptions of one group. Raises ParameterIllegalError."""
     if len(subscriptions) > limits.subscriptions_per_group_max:
         accepted = f"{limits.subscriptions_per_group_max} or fewer"
         raise ParameterIllegalError("number of subscriptions", len(subscriptions), accepted)
@@ -68,7 +69,7 @@ def check_subscriptions(subscriptions: Sequence[Subscription], limits: ClientLim
 
 
 def check_topic(topic: str) -> None:
-    """Raises ParameterIllegalError for a name that no topic may have."""
+    """Raises ParameterIllegalError for an illegal topic name."""
     if len(topic) > TOPIC_BYTES_MAX or not TOPIC_PATTERN.fullmatch(topic):
         accepted = f"1 to {TOPIC_BYTES_MAX} of the characters a-z A-Z 0-9 _ - % |"
         raise ParameterIllegalError("topic", topic[: TOPIC_BYTES_MAX + 1], accepted)

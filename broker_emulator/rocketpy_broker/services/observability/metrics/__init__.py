@@ -1,1 +1,1 @@
-"""What the broker measures, in Prometheus's format."""
+"""Metrics of the broker in Prometheus's format."""

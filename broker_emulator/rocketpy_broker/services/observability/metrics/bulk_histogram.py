@@ -1,6 +1,6 @@
-"""A histogram that takes many values at once; prometheus_client's takes one at a time.
+"""Histogram for arrays of values; prometheus_client's takes one value per call.
 
-Lives in memory. Python's lock makes each step whole for the thread that renders.
+Lives in memory. Python's lock makes each step atomic for the rendering thread.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 
 
 class BulkHistogram(Collector):
-    """Counts by `label` and bucket. `bounds` are the buckets' upper ones, the last has none."""
+    """Counts by `label` and bucket; `bounds` are upper bounds, the last bucket has none."""
 
     def __init__(self, name: str, documentation: str, label: str, bounds: Sequence[float]) -> None:
         self._name, self._documentation, self._label = name, documentation, label
@@ -23,18 +23,18 @@ class BulkHistogram(Collector):
         self._series: dict[str, tuple[NDArray[np.int64], float]] = {}
 
     def observe(self, value: str, observed: NDArray[np.float64]) -> None:
-        """Counts these, for one value of the label."""
+        """Counts the observed values for one label value."""
         counts, total = self._series.get(value, (np.zeros(len(self._texts), np.int64), 0.0))
         places = np.searchsorted(self._bounds, observed, side="left")
         found = np.bincount(places, minlength=len(self._texts))
         self._series[value] = counts + found, total + float(observed.sum())
 
     def remove(self, *labels: str) -> None:
-        """Removes a series, if there is one."""
+        """Removes a series if it exists."""
         self._series.pop(labels[0], None)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        """Yields all series, as they are now."""
+        """Yields one family of all present series."""
         family = HistogramMetricFamily(self._name, self._documentation, labels=[self._label])
         for value, (counts, total) in [*self._series.items()]:
             buckets = zip(self._texts, np.cumsum(counts).tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Topics, groups and clients: how many there are. Holds no state.
+"""Gauges of topics, groups and clients.
 
 Source: docs/design/broker_behaviour.md section 9.6.
 """
@@ -21,7 +21,7 @@ MODES = {ConsumeType.ACTIVELY: "pull", ConsumeType.PASSIVELY: "push", ConsumeTyp
 
 
 class ClientState:
-    """The tables of one broker."""
+    """The source of client and group gauges of one broker."""
 
     def __init__(self, topics: TopicConfigManager, groups: Groups, permission: int) -> None:
         self._topics = topics
@@ -29,7 +29,7 @@ class ClientState:
         self._permission = permission
 
     async def families(self) -> AsyncGenerator[Metric, None]:
-        """Numbers of entries, and of clients; others have turns in between."""
+        """Yields the gauges; takes scheduler slots in between."""
         yield gauge(
             "rocketmq_broker_permission", "4: read, 2: write, together 6.", self._permission
         )

@@ -1,7 +1,8 @@
-"""What is counted as it happens: sizes, latencies, ends of transactions, calls, flushes.
+"""Metrics of events: message sizes, latencies, transaction ends, calls and flushes.
 
-Told by listeners of lower rooms and of the server. Lives in memory; a restart begins at zero.
-Buckets are RocketMQ's where the name is. Source: docs/design/broker_behaviour.md section 9.6.
+Lower services and the server call its listeners. Lives in memory; a restart begins at zero. Metrics
+with RocketMQ's name have RocketMQ's buckets.
+Source: docs/design/broker_behaviour.md section 9.6.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ FLUSH_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 MetricT = TypeVar("MetricT", Counter, Histogram)
 LOOP_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5)
 KNOWN_CODES, OTHER_CODE = {int(code): code.name.lower() for code in ResponseCode}, -1
-# Of methods that may wait until something arrives.
+# Methods with long polling.
 HOLDING = frozenset({"pull", "query_offsets"})
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class Events:
-    """The metrics of one broker that count events, all in `registry`."""
+    """The event metrics of one broker, all in `registry`."""
 
     def __init__(self, topics: TopicConfigManager, topic_labels: TopicLabels) -> None:
         self._topics = topics
@@ -131,7 +132,7 @@ class Events:
     # --- Messages ---
 
     def put(self, put: Put) -> None:
-        """A block was stored."""
+        """Observes the mean message size of a sent and stored block."""
         if put.cause is not PutCause.SENT:
             return
         topic = put.queue.topic
@@ -153,7 +154,7 @@ class Events:
         return series
 
     def transaction_ended(self, half: HalfMessage, operation: Operation, now_ms: int) -> None:
-        """A client has committed or rolled back."""
+        """Counts a commit or rollback; observes the latency of a commit."""
         topic = half.real_queue.topic
         self._of(self._ended[operation], topic).inc()
         if operation is Operation.COMMIT:
@@ -161,7 +162,7 @@ class Events:
             self._of(self._finish_latency, topic).observe(age_ms / 1000)
 
     def released(self, topic: str, waiting: RecordBlock, now_ms: int) -> None:
-        """Messages that have waited were delivered."""
+        """Counts delivered delayed messages and observes their delays."""
         self._of(self._dequeued, topic).inc(len(waiting))
         waited_ms = now_ms - waiting.header["store_timestamp"].astype(np.int64)
         label = self._topic_labels.of(topic)
@@ -174,15 +175,15 @@ class Events:
         return metric.labels(label)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic is no more, and takes its series along."""
+        """Removes the series of a deleted topic."""
         self._size_of_topic.pop(topic, None)
         self._topic_labels.forget(topic)
 
     # --- The broker ---
 
     def called(self, method: str, code: int, latency_ms: float) -> None:
-        """A call, or a block of a stream of appends, was answered."""
-        # Hooks may answer with any code.
+        """Observes the latency of a call, or of a block of an append stream."""
+        # Hooks may return any code.
         key = method, code if code in KNOWN_CODES else OTHER_CODE
         series = self._rpc_of.get(key)
         if series is None:
@@ -190,7 +191,7 @@ class Events:
         series.observe(latency_ms)
 
     def appended(self, code: int, latency_ms: float) -> None:
-        """A block of a stream was answered."""
+        """Observes the latency of a block of an append stream."""
         self.called("Append", code, latency_ms)
 
     def _rpc_series(self, method: str, code: int) -> Histogram:
@@ -200,20 +201,20 @@ class Events:
         return self._rpc_latency.labels("grpc", name, response, flag(name in HOLDING), result)
 
     def topic_changed(self, topic: str, latency_ms: float, is_success: bool) -> None:
-        """An operator has created or changed a topic, or tried to."""
+        """Observes the time of a topic's creation or change, successful or not."""
         status, is_system = "success" if is_success else "failure", self._topics.is_system(topic)
         self._topic_creation.labels(status, flag(is_system)).observe(latency_ms)
-        # It may be of another message type now.
+        # The message type may have changed.
         self._size_of_topic.pop(topic, None)
 
     def group_changed(self, latency_ms: float, is_success: bool) -> None:
-        """An operator has created or changed a consumer group, or tried to."""
+        """Observes the time of a group's creation or change, successful or not."""
         self._group_creation.labels("success" if is_success else "failure").observe(latency_ms)
 
     def flushed(self, latency_ms: float) -> None:
-        """The commit log was flushed."""
+        """Observes the latency of a commit log flush."""
         self._flush.observe(latency_ms / 1000)
 
     def loop_was_late(self, late_ms: float) -> None:
-        """The event loop was looked at."""
+        """Observes a delay of the event loop."""
         self._loop_lag.observe(late_ms / 1000)

@@ -1,7 +1,7 @@
-"""How families of series are put together, some series in each turn of the loop. No state.
+"""Construction of metric families, some series per scheduler slot.
 
-A large family comes in parts, that are families of its name: thousands of samples at once would
-hold everybody up not only when they are made, but also when they are freed.
+A large family is yielded in parts, which are families of the same name. Thousands of samples at
+once would block the event loop twice: when they are created, and when they are freed.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 from rocketpy_broker.runtime.scheduler import take_slot
 
-# Made in one turn, and in one part: about a millisecond.
+# Series in one scheduler slot and in one part; takes about 1 ms.
 SERIES_A_TURN = 200
 Series: TypeAlias = tuple[Sequence[str], float]
 
 
 class MetricSource(Protocol):
-    """What tells some of a broker's metrics."""
+    """A source of some of a broker's metrics."""
 
     def families(self) -> AsyncGenerator[Metric, None]:
-        """Families as they are now, or parts of them; others have turns in between."""
+        """Yields present families or parts of them; takes scheduler slots in between."""
 
 
 def gauge(
@@ -40,5 +40,5 @@ def counter(name: str, documentation: str, value: float) -> Metric:
 
 
 async def turn() -> None:
-    """Let others go on; what is told is a snapshot for each series, not of all of them."""
+    """Takes a scheduler slot; so series of one page are read at different times."""
     await take_slot("metrics")

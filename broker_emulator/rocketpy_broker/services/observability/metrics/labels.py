@@ -1,4 +1,6 @@
-"""Label values that several metrics share, and their bounds. Lives in memory.
+"""Label values that several metrics share, and the topic limit.
+
+State: the topics with own series, in memory only.
 
 Source: docs/design/broker_behaviour.md section 9.6.
 """
@@ -20,18 +22,18 @@ from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 DLQ_PREFIX = "%DLQ%"
-# Topics with histograms of their own; what comes to others is counted together.
+# Limit of topics with own series; the label `OTHERS` sums up all further topics.
 TOPICS_MAX = 1_000
 OTHERS = "_others"
 
 
 def flag(value: bool) -> str:
-    """Returns a label that is true or false."""
+    """Returns the label text of a boolean."""
     return "true" if value else "false"
 
 
 def is_retry_or_dlq(topic: str) -> bool:
-    """True if a topic holds what groups have sent back, or given up."""
+    """True if a topic is a retry topic or a dead letter topic."""
     return is_retry(topic) or topic.startswith(DLQ_PREFIX)
 
 
@@ -41,9 +43,9 @@ def is_system_group(group: str) -> bool:
 
 
 def message_type(topics: TopicConfigManager, topic: str) -> str:
-    """Returns the type of what is sent to a topic: by where it waits, or as the topic is configured.
+    """Returns the message type of a topic: by the broker's own topic, or by its configuration.
 
-    A sharding key alone does not make a message FIFO here: nobody looks for it.
+    A sharding key alone does not make a message FIFO here, since no code looks for it.
     """
     if topic in {SCHEDULE_TOPIC, TIMER_QUEUE.topic}:
         return "delay"
@@ -55,12 +57,12 @@ def message_type(topics: TopicConfigManager, topic: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Files of others may hold names that are no valid Unicode; what is none is written out."""
+    """Returns text with invalid Unicode escaped; names from foreign files may hold it."""
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
 
 
 def node_labels(config: BrokerConfig) -> dict[str, str]:
-    """What every series of a broker carries, as RocketMQ's do."""
+    """Returns the labels of every series of a broker, as in RocketMQ."""
     return {
         "node_type": "broker",
         "cluster": config.cluster_name,
@@ -69,7 +71,7 @@ def node_labels(config: BrokerConfig) -> dict[str, str]:
 
 
 def labelled(family: Metric, labels: dict[str, str]) -> Metric:
-    """Returns the family with these labels at each of its samples, and nothing of when series began."""
+    """Returns the family with added labels on each sample, without `_created` samples."""
     found = Metric(family.name, family.documentation, family.type)
     found.samples = [
         Sample(
@@ -84,23 +86,23 @@ def labelled(family: Metric, labels: dict[str, str]) -> Metric:
 
 
 class Removing(Protocol):
-    """A metric whose series can be removed."""
+    """A metric with removable series."""
 
     def remove(self, *labels: str) -> None:
-        """Removes the series with these labels, if there is one."""
+        """Removes the series with these labels if it exists."""
 
 
 class TopicLabels:
-    """Which topics have series of their own in the metrics that count events by topic."""
+    """The topics with own series in the event metrics, at most `topics_max`."""
 
     def __init__(self, topics: TopicConfigManager, topics_max: int = TOPICS_MAX) -> None:
         self._topics = topics
         self._topics_max = topics_max
-        # And what has to be removed with a topic.
+        # Topic -> series to remove with the topic.
         self._series: dict[str, set[tuple[Removing, tuple[str, ...]]]] = {}
 
     def of(self, topic: str) -> str:
-        """Returns the topic, or what stands for all that came too late, and for those that are gone."""
+        """Returns the topic, or `OTHERS` for a topic above the limit or a missing topic."""
         if topic in self._series:
             return topic
         if len(self._series) >= self._topics_max or not self._is_there(topic):
@@ -112,11 +114,11 @@ class TopicLabels:
         return self._topics.find(topic) is not None or self._topics.is_system(topic)
 
     def note(self, topic: str, metric: Removing, labels: tuple[str, ...]) -> None:
-        """A metric has a series with these labels for a topic, which is one of those in `of`."""
+        """Notes a metric's series of a topic that `of` has returned."""
         if topic != OTHERS:
             self._series[topic].add((metric, labels))
 
     def forget(self, topic: str) -> None:
-        """A topic is no more."""
+        """Removes all series of a deleted topic."""
         for metric, labels in self._series.pop(topic, ()):
             metric.remove(*labels)

@@ -1,9 +1,9 @@
-"""How far consumer groups are behind, by topic: messages, and how long the oldest one waits.
+"""Consumer lag by group and topic, in messages and ms.
 
-A message is behind as long as its group has not committed it. When it was stored is read from the
-log, once for each offset that a group stands at, and READS_MAX times at most for one snapshot: of
-groups beyond it, only messages are told. LAGS_MAX groups in topics are told of, and how many others
-there are. What was read lives in memory, up to PLACES_KEPT_MAX.
+The lag is the messages that a group has not committed, and the age of the oldest one. Its store
+time is read from the log, once for each committed or pulled offset. One snapshot reads at most
+READS_MAX times; later groups get only message counts. At most LAGS_MAX pairs of group and topic are
+reported, and the number of further pairs. State: up to PLACES_KEPT_MAX store times, in memory only.
 Source: docs/design/broker_behaviour.md section 9.6.
 """
 
@@ -29,23 +29,23 @@ LABELS = ("consumer_group", "topic", "is_retry", "is_system")
 # A read takes 30 microseconds of a log in memory, and some milliseconds of one on disk.
 READS_MAX = 20_000
 READS_A_TURN = 8
-# Of five series each, which take half a kilobyte of a page.
+# Pairs of group and topic; their five series take half a kilobyte of a page.
 LAGS_MAX = 50_000
 PLACES_KEPT_MAX = 40_000
 QUEUES_A_TURN = 200
-# A queue, the epoch of its topic, and an offset: a topic that is made again has other messages.
+# A queue, its topic's epoch, and an offset; a recreated topic has another epoch.
 Place: TypeAlias = tuple[QueueKey, int, int]
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Messages of several queues, and when the oldest of them was stored."""
+    """Messages of several queues, and the store time of the oldest one."""
 
     messages: int = 0
     oldest_ms: int | None = None
 
     def add(self, messages: int, stored_ms: int | None) -> None:
-        """Adds those of one queue, and when its first was stored, if that is known."""
+        """Adds the messages of one queue, and the store time of its first one, if known."""
         self.messages += messages
         if stored_ms is not None:
             self.oldest_ms = min(stored_ms, self.oldest_ms or stored_ms)
@@ -53,16 +53,16 @@ class Waiting:
 
 @dataclass(slots=True)
 class Lag:
-    """One group in one topic: what it has not committed, and what of that it has not pulled."""
+    """One group in one topic: messages not committed, and of these the ones not pulled."""
 
     behind: Waiting = field(default_factory=Waiting)
     ready: Waiting = field(default_factory=Waiting)
-    # Whether the time of each queue's first message was read.
+    # True if the store time of each queue's first message is known.
     is_timed: bool = True
 
 
 class _Pace:
-    """Gives way after some queues, or fewer reads."""
+    """Takes a scheduler slot every QUEUES_A_TURN queues or READS_A_TURN reads."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -83,7 +83,7 @@ class _Pace:
 
 
 class GroupLags:
-    """Lags of every group with progress."""
+    """The lags of all groups with committed offsets."""
 
     def __init__(
         self,
@@ -102,11 +102,11 @@ class GroupLags:
         self._clock = clock
         self._reads_max = reads_max
         self._lags_max = lags_max
-        # When messages at these places were stored; those of the last snapshot.
+        # Store times that the last snapshot has used.
         self._stored_ms: dict[Place, int] = {}
 
     async def families(self) -> AsyncGenerator[Metric, None]:
-        """RocketMQ's five gauges, and one of ours; others have turns in between."""
+        """Yields RocketMQ's five gauges and one own; takes scheduler slots in between."""
         families, count = _families(), 0
         known, self._stored_ms = self._stored_ms, {}
         pace = _Pace()
@@ -135,7 +135,7 @@ class GroupLags:
         yield gauge("rocketpy_untold_consumer_lags", "Groups in topics without their lag.", untold)
 
     def _is_there(self, group: str, config: TopicConfig) -> bool:
-        """True if topic and progress are there yet: either may be deleted in others' turns."""
+        """True if topic and offsets still exist; a request may delete them meanwhile."""
         now = self._topics.find(config.topic)
         return (
             now is not None
@@ -159,7 +159,7 @@ class GroupLags:
             queue = QueueKey(config.topic, queue_id)
             found = self._store.range_of(queue)
             end = found.max_offset
-            # What was removed is behind nobody any more.
+            # Removed messages are no lag.
             committed = min(max(offsets.get(queue_id, 0), found.min_offset), end)
             pulled = min(max(self._pulled.of(group, queue), committed), end)
             for waiting, offset in ((lag.behind, committed), (lag.ready, pulled)):
@@ -175,7 +175,7 @@ class GroupLags:
         known: dict[Place, int],
         pace: _Pace,
     ) -> int | None:
-        """When the message there was stored; None where nobody has looked, or it is damaged."""
+        """Returns a message's store time; None after READS_MAX reads, or if it is damaged."""
         queue, _, offset = place
         stored_ms = self._stored_ms.get(place, known.get(place))
         if stored_ms is None:

@@ -1,7 +1,8 @@
-"""How far each group has pulled each queue, which may be further than it has committed.
+"""Pulled offsets of groups, which may be after the committed offsets.
 
-Lives in memory; a group that has not pulled since the start is as far as it has committed. The
-oldest entries make room for new ones. Source: docs/design/broker_behaviour.md section 9.6, inflight.
+Lives in memory. A group that has not pulled since the start has only its committed offset. New
+entries replace the oldest ones at the limit.
+Source: docs/design/broker_behaviour.md section 9.6, inflight.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ ENTRIES_MAX = 100_000
 
 
 class PulledOffsets:
-    """Group and queue -> the offset behind the last message that was pulled."""
+    """The offset after the last pulled message, by group and queue."""
 
     def __init__(self, entries_max: int = ENTRIES_MAX) -> None:
         self._entries_max = entries_max
         self._offsets: OrderedDict[tuple[str, QueueKey], int] = OrderedDict()
 
     def pulled(self, pulled: Pulled) -> None:
-        """A pull was answered."""
+        """Notes the next offset of an answered pull."""
         if not pulled.group:
             return
         key = pulled.group, pulled.queue
@@ -33,11 +34,11 @@ class PulledOffsets:
             self._offsets.popitem(last=False)
 
     def forget_topic(self, topic: str) -> None:
-        """A topic is no more. The longest table takes about 10 ms."""
+        """Removes the offsets of a deleted topic; takes at most about 10 ms."""
         self._forget([key for key in self._offsets if key[1].topic == topic])
 
     def forget_group(self, group: str) -> None:
-        """A consumer group is no more."""
+        """Removes the offsets of a deleted consumer group."""
         self._forget([key for key in self._offsets if key[0] == group])
 
     def _forget(self, keys: list[tuple[str, QueueKey]]) -> None:
@@ -45,5 +46,5 @@ class PulledOffsets:
             del self._offsets[key]
 
     def of(self, group: str, queue: QueueKey) -> int:
-        """Returns the offset; 0 where none is known."""
+        """Returns the pulled offset; 0 if unknown."""
         return self._offsets.get((group, queue), 0)

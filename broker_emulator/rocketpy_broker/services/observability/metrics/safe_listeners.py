@@ -1,7 +1,8 @@
-"""Keeps faults of what counts away from what is counted. Lives in memory.
+"""Guard against errors of metric listeners.
 
-A listener is called in the middle of somebody's work: of a send, of a flush, of a deletion. What
-it raises would fail that, or stop the broker; here it costs no more than a number that is too low.
+A listener is called during a send, a flush or a deletion. Its error would fail that work, or stop
+the broker; with this guard only a metric is too low. State: names of failed listeners, in memory
+only.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ P = ParamSpec("P")
 
 
 class SafeListeners:
-    """Wraps listeners. Each that fails is told of once, and counted each time."""
+    """Wrappers of listeners; an error is counted each time, and logged once per listener."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._uncounted = Counter(
@@ -29,7 +30,7 @@ class SafeListeners:
         self._told: set[str] = set()
 
     def spared(self, listener: Callable[P, None]) -> Callable[P, None]:
-        """Returns one that never raises."""
+        """Returns a wrapper of the listener that never raises."""
         name = listener.__name__
 
         @wraps(listener)

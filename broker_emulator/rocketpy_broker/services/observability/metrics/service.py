@@ -1,10 +1,10 @@
-"""All metrics of a broker as a text, in Prometheus's format.
+"""Metrics page of a broker, in Prometheus's text format.
 
-A snapshot is taken in turns with everybody else's work, and written as text by a thread. Who asks
-while one is taken gets it, too, and so does who asks again soon: within a second, or within nine
-times as long as it took. One that failed is not tried again sooner. So all who look take a tenth of
-the broker's time at most. It stays in pieces: to copy tens of megabytes takes long.
-Lives in memory.
+A snapshot is taken in several scheduler slots, and a thread renders it as text. Requests during a
+snapshot share its page. The page is kept for a second, or for nine times the duration of the
+snapshot if that is longer. A failed snapshot is not tried again sooner. So all requests together
+take at most a tenth of the broker's time. The page stays in pieces, since a copy of tens of
+megabytes takes long. State: the kept page, in memory only.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ T = TypeVar("T")
 
 
 class _Given(Collector):
-    """Families that are there already, with labels at each of their samples."""
+    """A collector of given families, with labels added to each sample."""
 
     def __init__(self, families: Iterable[Metric], labels: dict[str, str]) -> None:
         self._families = families
         self._labels = labels
 
     def collect(self) -> Iterator[Metric]:
-        """Yields all of them."""
+        """Yields all families."""
         for family in self._families:
             yield labelled(family, self._labels)
 
@@ -66,15 +66,15 @@ class MetricsService:
         self._kept_until_ms = float("-inf")
 
     def watch(self, name: str, documentation: str, value: Callable[[], float]) -> None:
-        """Asks for `value` with each snapshot."""
+        """Adds a gauge; each snapshot calls `value`."""
         self._gauges.append((name, documentation, value))
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Waits for the rendering and ends the thread."""
         self._thread.shutdown(wait=True)
 
     async def text(self) -> Sequence[bytes]:
-        """Returns a snapshot in pieces, new or kept. Raises what a source does."""
+        """Returns a new or kept page in pieces. Raises the error of a source."""
         async with self._turn:
             begin_ms = self._clock.monotonic_ms()
             if begin_ms >= self._kept_until_ms:
@@ -86,14 +86,14 @@ class MetricsService:
                 kept_ms = max((end_ms - begin_ms) * KEPT_TIMES, KEPT_MS_MIN)
                 self._kept_until_ms = end_ms + kept_ms
             if isinstance(self._kept, Exception):
-                # As it was raised first: each time adds to it.
+                # The first traceback: each raise would extend it.
                 raise self._kept.with_traceback(self._trace)
             return self._kept
 
     async def _taken(self) -> Sequence[bytes]:
-        """Returns a new snapshot."""
+        """Returns the page of a new snapshot."""
         watched = [gauge(name, text, value()) for name, text, value in self._gauges]
-        # By the name of a family, which may come in parts.
+        # Texts by family name; a family may have several parts.
         texts = {"": [await self._written(watched)]}
         for source in self._sources:
             async with contextlib.aclosing(source.families()) as families:
@@ -121,10 +121,10 @@ def _text(families: Iterable[Metric], labels: dict[str, str]) -> bytes:
 
 
 def _pieces(texts: dict[str, list[bytes]]) -> Iterator[bytes]:
-    """Yields all parts in their order, joined to pieces that can be handed to the system at a time."""
+    """Yields all parts in order, joined to pieces of about PIECE_BYTES for the socket."""
     piece, size = [], 0
     for name in list(texts):
-        # Taken out, so that a large page is not there twice.
+        # Removed from the dict, so that a large page is not in memory twice.
         for part in texts.pop(name):
             piece.append(part)
             size += len(part)
@@ -135,5 +135,5 @@ def _pieces(texts: dict[str, list[bytes]]) -> Iterator[bytes]:
 
 
 def _without_head(text: bytes) -> bytes:
-    """Returns a part of a family that has its help and its type already."""
+    """Returns a further part of a family without its HELP and TYPE lines."""
     return text.split(b"\n", 2)[2]

@@ -1,4 +1,4 @@
-"""What the store holds and how it keeps up: RocketMQ's gauges, and our own. Holds no state.
+"""Metrics of the store: RocketMQ's gauges, and this broker's own metrics.
 
 Source: docs/design/broker_behaviour.md section 9.6.
 """
@@ -22,13 +22,13 @@ from rocketpy_broker.store.statistics import STEP_BOUNDS_MS
 from rocketpy_broker.store.values import QueueKey
 
 ON_DISK = {"storage_type": "local", "storage_medium": "disk"}
-# Of a put, in ms: among the steps that are counted.
+# Bucket bounds of a put in ms, a subset of STEP_BOUNDS_MS.
 PUT_BOUNDS_MS = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 10_000)
 assert set(PUT_BOUNDS_MS) <= set(STEP_BOUNDS_MS)
 
 
 class StorageState:
-    """The state of one broker's store."""
+    """The source of one store's metrics."""
 
     def __init__(
         self, store: MessageStore, delay: Delay, transactions: TransactionListing, clock: Clock
@@ -39,7 +39,7 @@ class StorageState:
         self._clock = clock
 
     async def families(self) -> AsyncGenerator[Metric, None]:
-        """Yields all of them in one turn: there are few."""
+        """Yields all families in one scheduler slot, since they are few."""
         for family in (*self._of_rocketmq(), *self._of_waiting(), *self._of_ours()):
             yield family
 
@@ -128,7 +128,7 @@ class StorageState:
         )
 
     def _put_latency(self) -> Metric:
-        """Of the store alone: what a sender waits for the disk is in the latency of its call."""
+        """Returns append latencies of the store; the wait for a flush is in the call's latency."""
         counts = list(accumulate(self._store.statistics.put_step_counts))
         below = dict(zip(STEP_BOUNDS_MS, counts, strict=False))
         buckets = [(f"{bound / 1000:g}", float(below[bound])) for bound in PUT_BOUNDS_MS]

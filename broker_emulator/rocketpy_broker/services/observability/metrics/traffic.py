@@ -1,6 +1,7 @@
-"""What went in and out, by topic and group: RocketMQ's counters, from the rows of statistics.
+"""RocketMQ's counters of sent and pulled messages and bytes.
 
-Holds no state: a row that says nothing for a day is dropped, and its counter begins again at zero.
+The values are the rows of the statistics by topic and group. A row without additions for a day is
+dropped; its counter restarts at zero.
 Source: docs/design/broker_behaviour.md section 9.6.
 """
 
@@ -25,7 +26,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 IN_LABELS = ("topic", "message_type", "is_system")
 OUT_LABELS = ("topic", "consumer_group", "is_system")
-# Names and texts of families, first of messages, then of their bytes.
+# Names and help texts of families: messages first, then bytes.
 IN = (
     ("rocketmq_messages_in", "Messages that clients have sent."),
     ("rocketmq_throughput_in", "Bytes of messages that clients have sent."),
@@ -38,14 +39,14 @@ DEAD = (("rocketmq_send_to_dlq_messages", "Messages that became dead letters."),
 
 
 class Traffic:
-    """The counters of messages and bytes."""
+    """The source of message and byte counters."""
 
     def __init__(self, statistics: StatisticsService, topics: TopicConfigManager) -> None:
         self._statistics = statistics
         self._topics = topics
 
     async def families(self) -> AsyncGenerator[Metric, None]:
-        """Yields one kind of rows after the other; others have turns in between."""
+        """Yields the families, one kind of row after the other, in several scheduler slots."""
         for kind, labels_of, labels, named in (
             (Kind.TOPIC_PUT, self._in_labels, IN_LABELS, IN),
             (Kind.GROUP_GET, self._out_labels, OUT_LABELS, OUT),
@@ -72,10 +73,10 @@ class Traffic:
         labels_of: Callable[[Key], Sequence[str] | None],
         made: Callable[[], list[CounterMetricFamily]],
     ) -> AsyncGenerator[Metric, None]:
-        """Yields a series for each row: in the first family its messages, in the second its bytes."""
+        """Yields a series for each row: its messages in the first family, bytes in the second."""
         for family in made():
             yield family
-        # A row that is dropped and begins anew meanwhile would come twice.
+        # Prevents a second series of a row that is dropped and recreated meanwhile.
         told: set[Key] = set()
         async for rows in self._statistics.sums(kind, SERIES_A_TURN):
             families = made()

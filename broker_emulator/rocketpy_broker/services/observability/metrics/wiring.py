@@ -1,4 +1,4 @@
-"""Builds the room of metrics, and lets lower rooms feed it. Holds no state."""
+"""Wiring of the metrics to lower services."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ from rocketpy_broker.services.transactions.wiring import Transactions
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """What a broker measures: the events that it is told of, and everything as a text.
+    """The metrics of a broker: event metrics, page service and listeners.
 
-    Calls, and blocks of streams of appends, are told of by the server: code and ms.
+    The server calls `on_called` after a call, and `on_appended` after a block of an append stream.
+    Arguments are the response code and the latency in ms.
     """
 
     events: Events
@@ -45,7 +46,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The rooms that are measured."""
+    """The services that the metrics read."""
 
     topics: TopicConfigManager
     groups: Groups
@@ -59,7 +60,7 @@ class Measured:
 
 
 def build(context: BrokerContext, services: Measured) -> Metrics:
-    """Returns the metrics of one broker. Only who wants them pays for them: nothing is told before."""
+    """Returns the metrics of one broker; without this call no event is counted."""
     clock, store, config = context.clock, context.store, context.config
     events = Events(services.topics, TopicLabels(services.topics))
     pulled = PulledOffsets()

@@ -1,1 +1,1 @@
-"""What topics and groups put and got, over the last minute, hour and day."""
+"""RocketMQ's statistics by topic and group: last minute, hour and day."""

@@ -1,8 +1,8 @@
-"""Values of the moment by key: how far a group is behind in a queue, as its last pull found it.
+"""Gauges of group lag by queue, as of the last pull.
 
-They are no sums, and have no windows. Each five minutes all are set to 0, as RocketMQ does; a key
-that nothing was set for in five minutes makes room then. A row takes 0.4 kB; what finds no room is
-counted in `untracked`. In memory only; a restart begins with none.
+Gauges are not summed and have no windows. All are set to 0 every five minutes, as in RocketMQ; a
+key without a new value in five minutes is dropped then. A row takes 0.4 kB; `untracked` counts
+values without a free row. In memory only; a restart begins without gauges.
 Source: MomentStatsItemSet, docs/design/broker_behaviour.md section 9.5.
 """
 
@@ -13,12 +13,12 @@ from rocketpy_broker.services.observability.statistics.windows import Window
 
 PERIOD_MS = 300_000
 MOMENTS_MAX = 100_000
-# Two samples tell what was set in between.
+# Two samples show the keys that were set in between.
 _PERIOD = Window("five minutes", PERIOD_MS, 2)
 
 
 class GaugeTable(StatisticsTable):
-    """All values of the moment, MOMENTS_MAX keys at most."""
+    """All gauges, at most MOMENTS_MAX keys."""
 
     has_windows = False
 
@@ -26,7 +26,7 @@ class GaugeTable(StatisticsTable):
         super().__init__(rows_max, (_PERIOD,))
 
     def end_period(self, number: int, now_ms: float) -> None:
-        """Five minutes are over for a slab."""
+        """Ends five minutes for a slab: drops idle rows and sets all values to 0."""
         slab = self.pages[number]
         slab.sample([0], now_ms)
         self.drop_idle(number, 0)

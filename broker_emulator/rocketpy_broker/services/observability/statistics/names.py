@@ -1,6 +1,6 @@
-"""RocketMQ's names of statistics, and in which column of which kind of row they are. No state.
+"""RocketMQ's names of statistics, with their kind of row and column.
 
-Where RocketMQ keeps latencies by queue, this broker keeps them by topic, and by topic and group.
+RocketMQ keeps latencies by queue; this broker keeps them by topic, and by topic and group.
 Source: BrokerStatsManager, docs/design/broker_behaviour.md section 9.5.
 """
 
@@ -14,7 +14,7 @@ NUMS, SIZE, LATENCY = "nums", "size", "latency_ms"
 
 
 class Kind(IntEnum):
-    """What a row counts; an integer, since it is hashed for each block."""
+    """The kind of a row; an integer, since it is hashed for each block."""
 
     BROKER_PUT = 0
     BROKER_PUT_WITHOUT_SYSTEM = 1
@@ -28,12 +28,12 @@ class Kind(IntEnum):
     QUEUE_GET = 9
     CONSUMER_REGISTER = 10
     PRODUCER_REGISTER = 11
-    # How far behind a group is; not a sum, but what the last pull has found.
+    # A group's lag as of its last pull; a gauge, not a sum.
     GROUP_GET_FALL = 12
 
 
 class Key(NamedTuple):
-    """A row. `topic` is the cluster of rows about the broker."""
+    """The key of a row; `topic` is the cluster name in rows of the whole broker."""
 
     kind: Kind
     topic: str
@@ -42,7 +42,7 @@ class Key(NamedTuple):
 
     @property
     def text(self) -> str:
-        """As RocketMQ writes it: parts between @, the queue first for how far a group is behind."""
+        """RocketMQ's text: parts joined by @; the queue is first in GROUP_GET_FALL keys."""
         queue = [] if self.queue_id < 0 else [str(self.queue_id)]
         group = [self.group] if self.group else []
         if self.kind is Kind.GROUP_GET_FALL:
@@ -52,7 +52,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """One of RocketMQ's items: a column of a kind of row."""
+    """One of RocketMQ's statistics: a column of a kind of row."""
 
     name: str
     kind: Kind

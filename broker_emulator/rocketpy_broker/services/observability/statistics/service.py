@@ -1,8 +1,8 @@
-"""Counts what topics and groups put, get and send back, and samples it.
+"""Statistics service: puts, gets and sends back of topics and groups.
 
-What is counted is told by listeners of the store and of lower rooms, once a block. A housekeeping
-task samples a slab of rows at a time, with a turn for everybody else in between. In memory only; a
-restart begins at zero. Topics and groups that are deleted take their statistics along.
+The store and lower services call its listeners once per block. A housekeeping task samples one slab
+of rows per scheduler slot. In memory only; a restart begins at zero. Deletion of a topic or group
+removes its statistics.
 Source: BrokerStatsManager, docs/design/broker_behaviour.md sections 6.3 and 9.5.
 """
 
@@ -45,17 +45,17 @@ from rocketpy_broker.store.values import PutCause, QueueKey
 
 GROUP_CHARACTERS_MAX = 255
 PAGE_ITEMS_MAX = 500
-# The group that RocketMQ counts the deliveries of delay levels for.
+# RocketMQ's group name in the statistics of delay level deliveries.
 SCHEDULE_CONSUMER = "SCHEDULE_CONSUMER"
-# Cursors: rows of sums come first, those of the moment from here on.
+# Cursors of gauge rows start here; lower cursors are rows of sums.
 _MOMENTS_CURSOR = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One of RocketMQ's statistics for one key; `value` and `times` since the row began.
+    """One of RocketMQ's statistics for one key; `value` and `times` since the row's start.
 
-    A value of the moment has no windows.
+    A gauge has no windows.
     """
 
     name: str
@@ -67,10 +67,10 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which items: by name, topic and group; nothing stands for all of them.
+    """A filter of items by name, topic and group; an empty field matches all.
 
-    `include_system` is about topics of the broker's own and of retries that nobody has named.
-    `cursor` is 0, or where the page before has ended.
+    `include_system` adds the broker's own topics and retry topics to a query without `topic`.
+    `cursor` is 0, or `next_cursor` of the previous page.
     """
 
     names: Sequence[str] = ()
@@ -83,7 +83,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class ItemPage:
-    """Items, in no order; `next_cursor` 0: there are no more."""
+    """Items in no order; `next_cursor` 0: the last page."""
 
     items: list[Item]
     next_cursor: int
@@ -112,13 +112,13 @@ class StatisticsService:
         self.speeds = StoreSpeeds(counted, now_ms)
         self._due_ms = [now_ms + window.period_ms for window in WINDOWS]
         self._moments_due_ms = now_ms + PERIOD_MS
-        # Told of a topic that is no more.
+        # Notified of a deleted topic.
         self.topic_forgotten = Listeners[[str]]()
 
-    # --- What is counted ---
+    # --- Counting ---
 
     def put(self, put: Put) -> None:
-        """A block was stored."""
+        """Counts a stored block."""
         if put.cause is PutCause.OWN:
             return
         topic = put.queue.topic
@@ -132,11 +132,11 @@ class StatisticsService:
             self._add(key, put.count, put.bytes)
 
     def pulled(self, pulled: Pulled) -> None:
-        """A pull was answered; without messages, if none of those looked at are wanted."""
+        """Counts an answer to a pull; it has no messages if the filter rejects all."""
         (topic, queue_id), group, count = pulled.queue, pulled.group, pulled.count
         if count:
             self._count_broker(Kind.BROKER_GET, Kind.BROKER_GET_WITHOUT_SYSTEM, topic, count)
-        # Any client may pull with any name.
+        # The group is any text that a client sends.
         if not group or len(group) > GROUP_CHARACTERS_MAX:
             return
         if count:
@@ -145,18 +145,18 @@ class StatisticsService:
         self.gauges.set(key, now_ms, pulled.behind_bytes, pulled.behind_ms if count else None)
 
     def delivered(self, queue: QueueKey, count: int, size_bytes: int) -> None:
-        """A delay level has delivered messages."""
+        """Counts messages that a delay level has delivered."""
         topic, queue_id = queue
         self._add(Key(Kind.QUEUE_GET, topic, SCHEDULE_CONSUMER, queue_id), count, size_bytes)
         self._add(Key(Kind.GROUP_GET, topic, SCHEDULE_CONSUMER), count, size_bytes)
 
     def registered(self, role: Role, latency_ms: float) -> None:
-        """A client was registered in a group, or has told again that it is."""
+        """Counts a client's registration in a group, or its heartbeat."""
         kind = Kind.CONSUMER_REGISTER if role is Role.CONSUMER else Kind.PRODUCER_REGISTER
         self._add(Key(kind, self._cluster), 1, latency_ms=int(latency_ms))
 
     def sent_back(self, messages: SentBackMessages) -> None:
-        """A group has sent messages back, and they are stored."""
+        """Counts stored messages that a group has sent back."""
         for topic, count in messages.topics.items():
             self._add(Key(Kind.SENT_BACK, topic, messages.group), count)
             if messages.is_dead:
@@ -172,13 +172,13 @@ class StatisticsService:
         self.table.add(key, self._clock.monotonic_ms(), nums, size, latency_ms)
 
     async def forget_topic(self, topic: str) -> None:
-        """A topic is no more."""
+        """Removes the statistics of a deleted topic."""
         self._counted.forget_topic(topic)
         self.topic_forgotten(topic)
         await self._drop(lambda key: key.topic == topic)
 
     async def forget_group(self, group: str) -> None:
-        """A consumer group is no more."""
+        """Removes the statistics of a deleted consumer group."""
         await self._drop(lambda key: key.group == group)
 
     async def _drop(self, is_gone: Callable[[Key], bool]) -> None:
@@ -190,17 +190,17 @@ class StatisticsService:
     # --- Samples ---
 
     async def run(self) -> None:
-        """Samples when it is time to, for ever."""
+        """Takes samples when they are due, until cancelled."""
         while True:
             await sleep(self._clock, max(min(self._due_ms) - self._clock.monotonic_ms(), 0))
             await self.sample()
 
     async def sample(self) -> None:
-        """Takes the samples that are due, a slab at a time."""
+        """Takes the due samples, one slab per scheduler slot."""
         now_ms = self._clock.monotonic_ms()
         due = [index for index, due_ms in enumerate(self._due_ms) if due_ms <= now_ms]
         for index in due:
-            # On time, so that the windows keep together; after a standstill, from now on.
+            # The next due time stays on schedule; a late loop restarts the schedule from now.
             next_ms = self._due_ms[index] + WINDOWS[index].period_ms
             late_ms = now_ms + WINDOWS[index].period_ms
             self._due_ms[index] = next_ms if next_ms > now_ms else late_ms
@@ -217,14 +217,15 @@ class StatisticsService:
                 self.gauges.end_period(number, now_ms)
                 await take_slot()
 
-    # --- What is told ---
+    # --- Queries ---
 
     async def sums(
         self, kind: Kind, count_max: int
     ) -> AsyncIterator[Sequence[tuple[Key, int, int]]]:
-        """Keys of a kind with their messages and bytes since the rows began, some at a time.
+        """Yields keys of a kind with their messages and bytes, up to `count_max` at a time.
 
-        Between two parts the caller gives others their turns; rows come and go meanwhile.
+        Values count from the row's start. The caller takes a scheduler slot between two parts, so
+        rows may be added and dropped meanwhile.
         """
         for slab in self.table.pages:
             wanted = [
@@ -238,7 +239,7 @@ class StatisticsService:
                 ]
 
     async def page(self, query: Query) -> ItemPage:
-        """Some items, and where to go on; others have turns in between.
+        """Returns a page of items and the next cursor; takes scheduler slots in between.
 
         Raises ParameterIllegalError.
         """
@@ -267,7 +268,7 @@ class StatisticsService:
         query: Query,
         room: int,
     ) -> tuple[list[tuple[int, Key]], int | None]:
-        """Rows whose items have room, and the first one whose items have not."""
+        """Returns the wanted rows for the page, and the first wanted row after it, if any."""
         rows: list[tuple[int, Key]] = []
         for row, key in keys:
             if key.kind not in wanted or not self._is_wanted(key, query):
@@ -311,7 +312,7 @@ def _items(
 
 
 def _names(names: Sequence[str]) -> Sequence[Name]:
-    """Raises ParameterIllegalError for a name that there is not."""
+    """Returns the queried names, or all. Raises ParameterIllegalError for an unknown name."""
     if len(names) > len(NAMES):
         raise ParameterIllegalError("number of names", len(names), f"{len(NAMES)} or fewer")
     for name in names:
@@ -321,7 +322,7 @@ def _names(names: Sequence[str]) -> Sequence[Name]:
 
 
 def _count(query: Query) -> int:
-    """Raises ParameterIllegalError for a page that cannot be."""
+    """Returns the page size. Raises ParameterIllegalError for a negative cursor or size."""
     if query.cursor < 0:
         raise ParameterIllegalError("cursor", query.cursor, "0, or next_cursor of a page")
     if query.count_max < 0:

@@ -1,7 +1,7 @@
-"""How fast the store puts and gets, over 10 s, 60 s and 600 s.
+"""Rates of the store's puts and gets.
 
-And how long the puts of the last minute took. Sampled each 10 s with the other statistics. In
-memory only; a restart begins anew.
+Rates are over 10 s, 60 s and 600 s. The put latencies of the last minute are here, too. Samples are
+taken every 10 s, with the other statistics. In memory only; a restart begins without samples.
 Source: StoreStatsService, docs/design/broker_behaviour.md section 9.5.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rocketpy_broker.store.statistics import StoreStatistics
 
-# Samples back, 10 s apart.
+# Spans in samples of 10 s.
 SPANS = (1, 6, 60)
 MINUTE_SAMPLES = 6
 
@@ -28,9 +28,9 @@ class _Sample:
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """Messages put, gets that found something and that did not, and messages got, a second.
+    """Rates per second: messages put, gets with and without messages, messages got.
 
-    Each over 10 s, 60 s and 600 s, as far as there are samples.
+    Each list has the rates over 10 s, 60 s and 600 s, as far as samples exist.
     """
 
     put: list[float]
@@ -40,7 +40,7 @@ class Speeds:
 
 
 class StoreSpeeds:
-    """Samples the counters of one store."""
+    """Samples of one store's counters."""
 
     def __init__(self, counted: StoreStatistics, now_ms: float) -> None:
         self._counted = counted
@@ -60,7 +60,7 @@ class StoreSpeeds:
         )
 
     def sample(self, now_ms: float) -> None:
-        """Takes a sample; each sixth ends a minute of latencies."""
+        """Takes a sample; every sixth one ends a minute of put latencies."""
         self._samples.append(self._sample(now_ms))
         self._count += 1
         if self._count % MINUTE_SAMPLES == 0:
@@ -70,7 +70,7 @@ class StoreSpeeds:
             self._steps_before = steps
 
     def speeds(self) -> Speeds:
-        """As the last samples tell."""
+        """Returns the rates between the last samples."""
         last = self._samples[-1]
         firsts = [self._samples[-1 - span] for span in SPANS if len(self._samples) > span]
         spans = [(first, (last.time_ms - first.time_ms) / 1000) for first in firsts]

@@ -1,9 +1,9 @@
-"""The rows of statistics: counters by key, in slabs that are sampled as a whole.
+"""Rows of statistics: counters by key, in slabs.
 
-Adding to a row is a look-up and some additions, whatever their number. A row takes 1.3 kB. One to
-which nothing was added for a day says nothing any more, and makes room for another; one that was
-idle for an hour does when three quarters of the rows are taken. What finds no room is counted in
-`untracked`. In memory only; a restart begins at zero.
+A slab is sampled as a whole. An addition is a look-up and some sums, for any number of rows. A row
+takes 1.3 kB. A row without additions for a day is dropped. If three quarters of the rows are taken,
+an hour is enough. `untracked` counts events without a free row. In memory only; a restart begins at
+zero.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ assert [window.name for window in WINDOWS] == ["minute", "hour", "day"]
 
 
 class CounterPage:
-    """Some rows: their keys, counters and samples."""
+    """A slab of rows: keys, counters and samples."""
 
     def __init__(self, now_ms: float, windows: Sequence[Window] = WINDOWS) -> None:
         self.keys: list[Key | None] = [None] * SLAB_ROWS
@@ -38,7 +38,7 @@ class CounterPage:
         self._latency_ms, self._times = self.counters["latency_ms"], self.counters["times"]
 
     def begin(self, row: int, key: Key) -> None:
-        """Gives a free row to a key."""
+        """Assigns a free row to a key."""
         self.keys[row] = key
         self.counters[row] = 0
         for ring in self.rings:
@@ -47,7 +47,7 @@ class CounterPage:
     def add(self, row: int, nums: int, size: int, latency_ms: int) -> None:
         """Counts one more event."""
         self._nums[row] += nums
-        # Numpy's numbers are slow one by one, and many events have neither.
+        # Single additions in numpy are slow, and many events have neither value.
         if size:
             self._size[row] += size
         if latency_ms:
@@ -55,29 +55,29 @@ class CounterPage:
         self._times[row] += 1
 
     def set(self, row: int, size: int, latency_ms: int | None) -> None:
-        """Puts values in the place of those before; None leaves one."""
+        """Replaces the values of a row; None leaves the latency."""
         self._size[row] = size
         if latency_ms is not None:
             self._latency_ms[row] = latency_ms
         self._times[row] += 1
 
     def clear_values(self) -> None:
-        """Sets all to 0, but for how often something was."""
+        """Sets all columns to 0, except the number of additions."""
         for column in (self._nums, self._size, self._latency_ms):
             column[:] = 0
 
     def sample(self, windows: list[int], now_ms: float) -> None:
-        """Takes samples of those windows."""
+        """Adds a sample to each of these windows."""
         for window in windows:
             self.rings[window].add(self.counters, now_ms)
 
     def idle_rows(self, window: int) -> NDArray[np.intp]:
-        """Rows to which nothing was added in the window."""
+        """Returns the rows without additions in the window."""
         return np.flatnonzero(self.rings[window].idle(self.counters))
 
 
 class StatisticsTable:
-    """All rows, ROWS_MAX at most."""
+    """All rows of one table, at most `rows_max`."""
 
     has_windows = True
 
@@ -102,13 +102,13 @@ class StatisticsTable:
             place[0].add(place[1], nums, size, latency_ms)
 
     def set(self, key: Key, now_ms: float, size: int, latency_ms: int | None) -> None:
-        """Puts the values of a key in the place of those before; None leaves one."""
+        """Replaces the values of a key; None leaves the latency."""
         place = self._place(key, now_ms)
         if place is not None:
             place[0].set(place[1], size, latency_ms)
 
     def _place(self, key: Key, now_ms: float) -> tuple[CounterPage, int] | None:
-        """Returns the slab and the row of a key; None where there is no room for it."""
+        """Returns the slab and the row of a key; None without a free row."""
         index = self._rows.get(key)
         if index is None:
             index = self._begin(key, now_ms)
@@ -145,18 +145,18 @@ class StatisticsTable:
         return len(self._rows) * 4 > self._rows_max * 3
 
     def drop_idle(self, number: int, window: int) -> None:
-        """Let rows of a slab make room that were idle for a window; after a sample of it."""
+        """Drops the rows of a slab that were idle for a window; call it after a sample."""
         for row in self.pages[number].idle_rows(window).tolist():
             self._drop(number * SLAB_ROWS + row)
 
     def drop(self, number: int, is_gone: Callable[[Key], bool]) -> None:
-        """Drops the rows of a slab that are about what is gone."""
+        """Drops the rows of a slab with a key for which `is_gone` is true."""
         for row, key in enumerate(self.pages[number].keys):
             if key is not None and is_gone(key):
                 self._drop(number * SLAB_ROWS + row)
 
     def keys_from(self, slab: int, row: int) -> Iterator[tuple[int, Key]]:
-        """Rows and keys of a slab from `row` on."""
+        """Yields rows and keys of a slab from `row` on."""
         for number, key in enumerate(self.pages[slab].keys[row:], row):
             if key is not None:
                 yield number, key

@@ -1,8 +1,9 @@
-"""Samples of counters at intervals, and what a window between the first and the last of them says.
+"""Samples of counters at intervals, and the differences over windows.
 
-A window holds the last samples of a slab of rows: 7 of the minute, one each 10 s; 7 of the hour,
-one each 10 min; 25 of the day, one each hour. A row that is new begins with a sample of zeros one
-period before its first. Sum, TPS and AVGPT are RocketMQ's. In memory only; a restart begins anew.
+A window has the last samples of a slab of rows. Minute: 7 samples, one per 10 s; hour: 7 samples,
+one per 10 min; day: 25 samples, one per hour. A new row begins with a sample of zeros one period
+before its first sample. Sum, TPS and AVGPT are defined as in RocketMQ. In memory only; a restart
+begins without samples.
 Source: StatsItem, docs/design/broker_behaviour.md section 9.5.
 """
 
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-# Messages, bytes, ms, and how often something was added.
+# Messages, bytes, ms, and the number of additions.
 COLUMNS = np.dtype([("nums", "i8"), ("size", "i8"), ("latency_ms", "i8"), ("times", "i8")])
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """How many samples are kept, one each `period_ms`."""
+    """A window: the number of samples, and the ms between two of them."""
 
     name: str
     period_ms: int
@@ -35,7 +36,7 @@ WINDOWS = (
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of one window: what was added, how much a second, and how much at a time."""
+    """Figures of one window: the sum, its rate per second, and its mean per addition."""
 
     sum: int
     tps: float
@@ -44,13 +45,13 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Of some rows: what each column has grown by, and the time that took."""
+    """The growth of each column in some rows, and the ms between the two samples."""
 
     grown: NDArray[np.void]
     ms: NDArray[np.float64]
 
     def figures(self, index: int, column: str) -> Figures:
-        """Those of one row; zeros where nothing has grown."""
+        """Returns the figures of one row; zeros without growth."""
         total, times = int(self.grown[column][index]), int(self.grown["times"][index])
         ms = float(self.ms[index])
         tps, avgpt = total * 1000 / ms if ms else 0.0, total / times if times else 0.0
@@ -68,7 +69,7 @@ class SampleRing:
         self._round = 0
 
     def add(self, counters: NDArray[np.void], now_ms: float) -> None:
-        """Takes a sample of all rows."""
+        """Adds a sample of all rows."""
         if self._round == 0:
             self._times_ms[0] = now_ms - self._window.period_ms
         self._round += 1
@@ -77,12 +78,12 @@ class SampleRing:
         self._times_ms[slot] = now_ms
 
     def begin(self, row: int) -> None:
-        """The row is new; its last sample is of zeros."""
+        """Starts a new row with a sample of zeros."""
         self._samples[self._round % self._window.samples, row] = 0
         self._begins[row] = self._round
 
     def differences(self, rows: NDArray[np.int64]) -> Differences:
-        """Between the first and the last sample of each row."""
+        """Returns the differences between the first and the last sample of each row."""
         slots = self._window.samples
         first = np.maximum(self._begins[rows], self._round - slots + 1) % slots
         last = self._round % slots
@@ -93,7 +94,7 @@ class SampleRing:
         return Differences(grown, self._times_ms[last] - self._times_ms[first])
 
     def idle(self, counters: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which rows have not been added to since a first sample as old as the window."""
+        """Returns the mask of rows without additions in a whole window."""
         oldest = self._round - self._window.samples + 1
         if oldest < 0:
             return np.zeros(len(counters), np.bool_)

@@ -1,4 +1,4 @@
-"""Builds the room of statistics, and lets the store and lower rooms feed it. Holds no state."""
+"""Wiring of the statistics to the store and lower services."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def build(
     consume: ConsumeService,
     retry: Retry,
 ) -> StatisticsService:
-    """Statistics of one broker."""
+    """Returns the statistics of one broker, and registers its listeners."""
     counted = context.store.statistics
     service = StatisticsService(topics, counted, context.clock, context.config.cluster_name)
     counted.block_put.add(service.put)

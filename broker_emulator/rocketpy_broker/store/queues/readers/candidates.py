@@ -1,7 +1,7 @@
-"""Units that a read may give: all from an offset on, or those with certain tags codes.
+"""Candidate units of a read, optionally filtered by tags codes.
 
-A filtered read looks at so many units at most, so that it takes a fraction of a millisecond
-however rare its tags are; the caller goes on behind them. Holds no state.
+A filtered read examines at most SCAN_UNITS_MAX units. So it takes a fraction of a millisecond, even
+for rare tags; the caller continues after them.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.units import BLANK_SIZE, Units
 
-# Units that one filtered read looks at.
+# Units that one filtered read examines.
 SCAN_UNITS_MAX = 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The units from queue offset `offset` on, and which of them are wanted: None stands for all.
+    """The units from queue offset `offset` on, and the wanted ones among them.
 
-    `rows` are their places in `units`, rising.
+    `rows` are the ascending positions of the wanted units in `units`; None for all.
     """
 
     offset: int
@@ -33,11 +33,11 @@ class Candidates:
         return len(self.units) if self.rows is None else len(self.rows)
 
     def first(self, count: int) -> Units:
-        """Returns the first `count` that are wanted, or fewer."""
+        """Returns the first `count` wanted units, or fewer."""
         return self.units[:count] if self.rows is None else self.units[self.rows[:count]]
 
     def offset_behind(self, count: int) -> int:
-        """Where to go on after the first `count`: passes over what is not wanted behind them."""
+        """Returns the next offset after the first `count` wanted units; skips unwanted ones."""
         if self.rows is None:
             return self.offset + count
         return self.offset + int(self.rows[count] if count < len(self.rows) else len(self.units))
@@ -46,7 +46,10 @@ class Candidates:
 def matching_units(
     queue: ConsumeQueue, offset: int, offset_end: int, tags_codes: NDArray[np.int64]
 ) -> Candidates:
-    """Those of [offset, offset_end) with one of `tags_codes`, before the first blank unit."""
+    """Returns the units of [offset, offset_end) with one of `tags_codes`.
+
+    Ends before the first blank unit.
+    """
     units = queue.units(offset, min(offset_end, offset + SCAN_UNITS_MAX))
     blank = units["size"] == BLANK_SIZE
     if blank.any():

@@ -1,8 +1,8 @@
-"""Queries of a queue that its units answer: offsets by store time, sizes of its records.
+"""Look-ups in a queue's units: offsets by store time, and record sizes.
 
-Records are read one at a time, for their times only, and each is checked before it is believed.
-Holds no state. Source: ConsumeQueueStore#getOffsetInQueueByTime with the lower boundary,
-docs/design/storage.md section 6.6.
+Records are read one at a time, for their times only, and each is checked first.
+Source: ConsumeQueueStore#getOffsetInQueueByTime with the lower boundary, docs/design/storage.md
+section 6.6.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rocketpy_broker.store.queues.units import BLANK_SIZE, blank_count
 from rocketpy_broker.store.times import StoreTimes
 from rocketpy_broker.store.values import QueueKey
 
-# Units that are looked at in one go: a fraction of a millisecond.
+# Units examined in one step: a fraction of a millisecond.
 STRETCH_UNITS_MAX = 1 << 15
-# Looked back for a message that is there: behind it are damaged ones.
+# Searched backwards for a readable message; only damaged ones follow it.
 LAST_UNITS_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
 class UnitRange:
-    """Units of a queue from offset `begin` on: bytes of their records, where they lie, and codes.
+    """Units from offset `begin` on: sizes and physical offsets of records, and tags codes.
 
-    A blank unit has no bytes. The tags code of a message that waits is when it is due.
+    A blank unit has size 0. The tags code of a waiting delayed message is its due time.
     """
 
     begin: int
@@ -40,20 +40,20 @@ class UnitRange:
 
     @property
     def end(self) -> int:
-        """Queue offset behind the last of them."""
+        """Queue offset after the last unit."""
         return self.begin + len(self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredAt:
-    """A record that can be read: its queue offset and when it was stored, in ms."""
+    """A readable record: its queue offset and store time in ms."""
 
     offset: int
     timestamp_ms: int
 
 
 class QueueLookup:
-    """Looks into the queues of one store."""
+    """Look-ups in the queues of one store."""
 
     def __init__(
         self, queues: ConsumeQueueTable, messages: MessageLookup, times: StoreTimes
@@ -65,9 +65,9 @@ class QueueLookup:
     def first_since(self, key: QueueKey, timestamp_ms: int) -> StoredAt | None:
         """Returns the first message stored at `timestamp_ms` or later; None if there is none.
 
-        Behind the last message before that time, should store times have fallen: one that a clock
-        ahead has stored counts as stored no later than those behind it.
-        Reads of the order of log2(n) records. Damaged ones are passed over.
+        If store times have fallen, the result follows the last message stored before that time. A
+        message stored while the clock was ahead counts as stored no later than the messages after
+        it. Takes reads of the order of log2(n) records. Skips damaged ones.
         """
         queue = self._queues.get(key)
         if queue is None:
@@ -83,7 +83,7 @@ class QueueLookup:
         return found
 
     def last(self, key: QueueKey) -> StoredAt | None:
-        """Returns the last message that can be read, of the last LAST_UNITS_MAX places; None: none can."""
+        """Returns the last readable message of the last LAST_UNITS_MAX offsets, or None."""
         queue = self._queues.get(key)
         if queue is None:
             return None
@@ -98,18 +98,18 @@ class QueueLookup:
         return None
 
     def first_behind(self, key: QueueKey, physical_offset: int) -> int:
-        """Returns the first message whose record lies there or behind it; where the queue ends, if none.
+        """Returns the offset of the first message at or after `physical_offset`.
 
-        Reads of the order of log2(n) units.
+        Returns the queue's end if there is none. Takes reads of the order of log2(n) units.
         """
         queue = self._queues.get(key)
         if queue is None:
             return self._queues.range_of(key).max_offset
-        # Units that are blank are of no message.
+        # Blank units belong to no message.
         return _first_real(queue, self._first_behind(queue, physical_offset), queue.max_offset)
 
     def _rises(self, queue: ConsumeQueue) -> Iterator[int]:
-        """Offsets from which on times rise up to the offset before, the last one first."""
+        """Yields the start offsets of the ranges with ascending times, the last range first."""
         for physical_offset in reversed(self._times.falls):
             offset = self._first_behind(queue, physical_offset)
             if offset <= queue.min_offset:
@@ -118,7 +118,7 @@ class QueueLookup:
         yield queue.min_offset
 
     def _first_behind(self, queue: ConsumeQueue, physical_offset: int) -> int:
-        """Returns the first offset whose record lies at `physical_offset` or behind it."""
+        """Returns the first offset with a record at or after `physical_offset`."""
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
@@ -132,7 +132,10 @@ class QueueLookup:
     def _search(
         self, queue: ConsumeQueue, low: int, high: int, timestamp_ms: int
     ) -> StoredAt | None:
-        """Returns the first message of [low, high), where times rise, stored at that time or later."""
+        """Returns the first message of [low, high) stored at `timestamp_ms` or later.
+
+        Times must ascend in this range.
+        """
         found: StoredAt | None = None
         while low < high:
             middle = (low + high) // 2
@@ -146,7 +149,7 @@ class QueueLookup:
         return found
 
     def _first_stored(self, queue: ConsumeQueue, offset: int, offset_end: int) -> StoredAt | None:
-        """Returns the first record of [offset, offset_end) that can be read."""
+        """Returns the first readable record of [offset, offset_end)."""
         while (offset := _first_real(queue, offset, offset_end)) < offset_end:
             unit = queue.units(offset, offset + 1)
             timestamp_ms = self._messages.store_timestamp_ms(int(unit["physical_offset"][0]))
@@ -156,7 +159,10 @@ class QueueLookup:
         return None
 
     def stretch(self, key: QueueKey, offset: int, offset_end: int) -> UnitRange | None:
-        """Some units of [offset, offset_end), from the first that is there; None if none is."""
+        """Returns up to STRETCH_UNITS_MAX units of [offset, offset_end); None if none exists.
+
+        Begins with the first existing unit.
+        """
         queue = self._queues.get(key)
         if queue is None:
             return None
@@ -171,7 +177,7 @@ class QueueLookup:
 
 
 def _first_real(queue: ConsumeQueue, offset: int, offset_end: int) -> int:
-    """Returns the first offset of [offset, offset_end) whose unit is not blank; `offset_end` if all are."""
+    """Returns the first offset of [offset, offset_end) with a real unit, or `offset_end`."""
     while offset < offset_end and queue.units(offset, offset + 1)["size"][0] == BLANK_SIZE:
         end = min(offset_end, offset + STRETCH_UNITS_MAX)
         offset += blank_count(queue.units(offset, end))

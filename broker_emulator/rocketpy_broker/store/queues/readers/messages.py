@@ -1,9 +1,9 @@
-"""Single messages: by physical offset, and by key or tag through the index.
+"""Look-ups of single messages: by physical offset, key or tag.
 
-Holds no state. A record is decoded and checked before it is given, so an offset that points into
-the middle of one, or a damaged one, is answered with nothing.
-Source: DefaultMessageStore#lookMessageByOffset, #queryMessage; docs/design/storage.md sections 5.1 and
-7.5.
+Keys and tags are looked up in the index. Each record is decoded and checked first. So an offset
+inside a record, or of a damaged one, returns nothing.
+Source: DefaultMessageStore#lookMessageByOffset, #queryMessage; docs/design/storage.md sections 5.1
+and 7.5.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from rocketpy_proto.record import (
 from rocketpy_proto.record.index_keys import tag_key
 from rocketpy_proto.record.properties import KEY_SEPARATOR, KEYS, TAGS, UNIQ_KEY
 
-# RocketMQ's maxMsgsNumBatch: more are not looked for.
+# RocketMQ's maxMsgsNumBatch: the limit of a query.
 QUERY_COUNT_MAX = 64
 SECOND_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a message is, in its topic."""
+    """The queue and offset of a message in its topic."""
 
     queue_id: int
     queue_offset: int
 
 
 class MessageLookup:
-    """Looks into one log."""
+    """Look-ups of messages in one log."""
 
     def __init__(
         self, log: CommitLog, index: IndexDispatch, deleted_below: Callable[[str], int]
@@ -51,7 +51,7 @@ class MessageLookup:
         self._deleted_below = deleted_below
 
     def at(self, physical_offset: int) -> memoryview | None:
-        """Returns the bytes of the message at `physical_offset`; None where none begins.
+        """Returns the bytes of the message at `physical_offset`; None if none begins there.
 
         A prepared record is no message yet.
         """
@@ -59,19 +59,19 @@ class MessageLookup:
         return None if found is None else self._log.files.view(physical_offset, found.size)
 
     def store_timestamp_ms(self, physical_offset: int) -> int | None:
-        """When the record at `physical_offset` was stored; None where no whole record begins."""
+        """Returns the store time of the message at `physical_offset`; None if none begins there."""
         found = self._decoded(physical_offset)
         return None if found is None else found.record.store_timestamp_ms
 
     def _decoded(self, physical_offset: int) -> DecodedRecord | None:
-        """Returns the message there."""
+        """Returns the message at `physical_offset`; None for a filler or a prepared record."""
         found = self._whole(physical_offset)
         if found is None or is_filler(found.record):
             return None
         return found if has_queue_offset(found.record.sys_flag) else None
 
     def _whole(self, physical_offset: int) -> DecodedRecord | None:
-        """Returns the record there, if it begins there and is as it was written."""
+        """Returns the record that begins at `physical_offset`, if it is undamaged."""
         segment = self._log.files.find(physical_offset)
         if segment is None or physical_offset >= self._log.end:
             return None
@@ -90,15 +90,15 @@ class MessageLookup:
     ) -> list[memoryview]:
         """Returns the newest records of `topic` with `key` among KEYS or as UNIQ_KEY, oldest first.
 
-        Times are store timestamps in ms, both included. At most 64, as in RocketMQ.
-        Raises StoreReadError.
+        Times are store timestamps in ms, both included. At most 64, as in RocketMQ. Raises
+        StoreReadError.
         """
         return self._found(topic, key, lambda one: _has_key(one, key), begin_ms, end_ms, count_max)
 
     def by_tag(
         self, topic: str, tag: str, begin_ms: int, end_ms: int, count_max: int
     ) -> list[memoryview]:
-        """Returns the newest records of `topic` whose TAGS are `tag`; otherwise as `by_key`.
+        """Returns the newest records of `topic` with the tag `tag` in TAGS; otherwise as `by_key`.
 
         A record that an older version stored has no entry for its tag, and is not found.
         """
@@ -123,14 +123,14 @@ class MessageLookup:
         found = []
         count_max = min(count_max, QUERY_COUNT_MAX)
         try:
-            # A committed message is entered twice: as a prepared record, which is passed over here.
+            # The index has a committed message twice: its prepared record is skipped here.
             offsets = self._index.query(topic, index_key, begin_ms, end_ms, 2 * count_max)
         except OSError as error:
             raise StoreReadError("the index", error) from error
-        # A topic that was deleted has no messages, also when there is one of its name again.
+        # A deleted topic has no messages, even if it was recreated.
         for offset in offsets[offsets >= self._deleted_below(topic)].tolist():
             decoded = self._decoded(offset)
-            # Keys of the same hash lie together in the index; it knows times by the second, or not.
+            # The index holds keys of the same hash together; it has times in seconds, or none.
             if (
                 decoded is not None
                 and decoded.record.topic == topic
@@ -141,15 +141,15 @@ class MessageLookup:
         return found[-count_max:]
 
     def offsets_by_key(self, topic: str, key: str, count_max: int) -> list[int] | None:
-        """Where in the log all messages of `topic` lie that may have `key` in KEYS or as UNIQ_KEY.
+        """Returns the physical offsets of all messages that may have `key` in KEYS or as UNIQ_KEY.
 
-        None where that is not known: there are more than `count_max`, or the index lags behind.
+        Returns None if there are more than `count_max`, or if the index is incomplete.
         """
         offsets = self._index.query_all(topic, key, count_max)
         return None if offsets is None else offsets[offsets >= self._log.begin].tolist()
 
     def places(self, topic: str, physical_offsets: Iterable[int]) -> list[Place] | None:
-        """Where the messages of `topic` at these offsets are; None if a record is damaged.
+        """Returns queue and offset of the messages of `topic`; None if a record is damaged.
 
         Takes about a tenth of a millisecond for each.
         """

@@ -1,8 +1,8 @@
-"""Records of one queue at any of its offsets, in any order.
+"""Reads of records of one queue at arbitrary offsets, in any order.
 
-What is due together was not sent together, so its records lie all over the log. Units are looked up
-for many offsets at a time, records gathered by segment, without a loop over messages. Each record
-is compared with its checksum; damaged and lost ones are left out. Holds no state.
+Messages due together were not sent together, so their records are scattered over the log. Units are
+looked up for many offsets at a time, and records are gathered by segment. There is no loop over
+messages. Each record is compared with its checksum; damaged and lost ones are left out.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
 from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import RecordBlock, has_queue_offset
 
-# Units that lie no further apart are looked up together.
+# Units at most this far apart are looked up together.
 UNIT_GAP_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class Scattered:
-    """The records of the first `count` offsets that were asked for, as far as they are there."""
+    """The existing records of the first `count` requested offsets."""
 
     count: int
     block: RecordBlock
 
 
 class RandomReader:
-    """Reads one log. `on_damage` gets to know of damaged records."""
+    """Reader of one log; damaged records are reported to `on_damage`."""
 
     def __init__(
         self, log: CommitLog, queues: ConsumeQueueTable, on_damage: Callable[[Damage], None]
@@ -48,7 +48,10 @@ class RandomReader:
         self._on_damage = on_damage
 
     def read(self, key: QueueKey, offsets: NDArray[np.int64], bytes_max: int) -> Scattered:
-        """Records in the order of `offsets`: of the first that fit `bytes_max`, at least of one."""
+        """Returns the existing records of the first `offsets` that fit `bytes_max`, in that order.
+
+        Covers at least one offset.
+        """
         queue = self._queues.get(key)
         if queue is None or len(offsets) == 0:
             return Scattered(len(offsets), RecordBlock.parse(b""))
@@ -70,7 +73,7 @@ class RandomReader:
     def _gathered(
         self, starts: NDArray[np.int64], sizes: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], list[bytes]]:
-        """Which of the records are there, by place in the log, and their bytes."""
+        """Returns the rows of existing records, by physical offset, and their bytes."""
         segment_bytes = self._log.files.segment_bytes
         rows = np.flatnonzero((sizes > 0) & (starts >= self._log.begin))
         rows = rows[np.argsort(starts[rows], kind="stable")]
@@ -96,7 +99,7 @@ class RandomReader:
         sizes: NDArray[np.int64],
         rows: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """Without the damaged ones, which are reported."""
+        """Returns the rows without damaged records, and reports the damage."""
         while len(rows):
             places = starts[rows] - segment.base
             bad = first_damaged(self._log, segment, places, sizes[rows].astype(np.int32))
@@ -110,7 +113,7 @@ class RandomReader:
 
 
 def _binary(data: bytes, sizes: NDArray[np.int64]) -> pa.BinaryArray:
-    """Returns the records that fill `data`, an element each."""
+    """Returns the records that fill `data`, one element each."""
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
@@ -118,7 +121,7 @@ def _binary(data: bytes, sizes: NDArray[np.int64]) -> pa.BinaryArray:
 
 
 def _units(queue: ConsumeQueue, offsets: NDArray[np.int64]) -> Units:
-    """Returns the unit at each offset; one of zeros where there is none."""
+    """Returns the unit at each offset; one of zeros if there is none."""
     found = np.zeros(len(offsets), UNIT)
     order = np.argsort(offsets, kind="stable")
     rising = offsets[order]
@@ -129,7 +132,7 @@ def _units(queue: ConsumeQueue, offsets: NDArray[np.int64]) -> Units:
         last = int(rising[begin + int(np.argmax(near))])
         units = queue.units(max(first, queue.min_offset), last + 1)
         low = max(first, queue.min_offset)
-        # They end with their file; the rest is of the next round.
+        # Units end with their file; the next iteration continues in the next file.
         high = low + len(units) if len(units) else last + 1
         end = begin + int(np.searchsorted(rising[begin:], high))
         some = slice(begin + int(np.searchsorted(rising[begin:end], low)), end)

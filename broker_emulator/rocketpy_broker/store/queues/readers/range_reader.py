@@ -1,13 +1,14 @@
-"""Reading records of one queue: the consume queue names byte ranges of the log, which are gathered.
+"""Reads of consecutive records of one queue.
 
-Nothing is decoded. Ranges that lie together are handed out as views of the mapped log; scattered
-ones are gathered by one Arrow `take`, without a loop over messages.
+The consume queue names byte ranges of the log, which are gathered without decoding. Adjacent ranges
+are returned as views of the mapped log. One Arrow `take` gathers scattered ranges, without a loop
+over messages.
 
-A unit is believed only where a record of its size says that it lies there; of records that this
-process has written and that lie together, only the first and the last one are asked. What this
-process has written or scanned, and what is recent enough to be in memory, is then given as it is.
-Anything else comes from a disk and is compared with its checksums first; a damaged record is
-reported and passed over, a filler that stands for one is passed over. Holds no state.
+A unit is valid only if a record with its size and physical offset is there. Among adjacent records
+that this process has written, only the first and the last are checked. Records that this process
+has written or scanned, and recent ones still in memory, are then returned unchecked. All other
+records come from a disk and are compared with their checksums first. A damaged record is reported
+and skipped; a filler is skipped.
 Source: docs/design/storage.md section 6.6 (statuses and next offsets).
 """
 
@@ -49,19 +50,19 @@ _HEAD = np.dtype(
         "itemsize": 72,
     }
 )
-# The first look at a queue is at so many units, or at a few more than the read before gave: often
-# no other is needed.
+# Units of a queue's first look-up, and units added to the number of the last read. Often no second
+# look-up is needed.
 FIRST_UNITS, UNITS_BEYOND = 64, 16
 NOTHING_WRITTEN = 1 << 62
 
 
 @dataclass(slots=True)
 class Reader:
-    """Reads one log. Offsets are physical ones, in bytes.
+    """Reader of one log. Offsets are physical ones, in bytes.
 
-    Behind `checked_from` this process has seen every record, behind `written_from` it has written
-    them and their units; `memory_bytes` is how far behind the log's end data counts as being in
-    memory. `on_damage` gets to know of damaged records.
+    From `checked_from` on this process has checked every record. From `written_from` on it has
+    written the records and their units. Data within `memory_bytes` of the log's end counts as being
+    in memory. Damaged records are reported to `on_damage`.
     """
 
     log: CommitLog
@@ -73,10 +74,10 @@ class Reader:
     def get_message(
         self, queue: ConsumeQueue, offset: int, offset_end: int, limits: ReadLimits
     ) -> GetMessageResult:
-        """Records [offset, offset_end) of `queue` within `limits`, but at least one.
+        """Returns the records [offset, offset_end) of `queue` within `limits`, but at least one.
 
-        May end early, at the end of a queue file or log segment, before a damaged record, or when
-        enough units have been looked at for their tags; `next_offset` says where to go on.
+        May end early: at the end of a queue file or log segment, or before a damaged record. With a
+        tag filter it also ends after SCAN_UNITS_MAX units. `next_offset` is the next read's start.
         """
         bounds = QueueRange(queue.min_offset, queue.max_offset)
         missed = _outside(bounds, offset)
@@ -142,11 +143,11 @@ class Reader:
 
     @property
     def _cold_end(self) -> int:
-        """What lies below may have to come from disk."""
+        """Physical offset below which data may have to be read from disk."""
         return self.log.end - self.memory_bytes
 
     def _behind_bytes(self, candidates: Candidates, next_offset: int) -> int:
-        """From the last record before `next_offset` to the log's end."""
+        """Returns the bytes from the last record before `next_offset` to the log's end."""
         last = next_offset - candidates.offset - 1
         physical_offset, _, _ = candidates.units.item(last)
         return self.log.end - int(physical_offset)
@@ -154,7 +155,7 @@ class Reader:
     def _unmatched(
         self, bounds: QueueRange, candidates: Candidates, next_offset: int
     ) -> GetMessageResult:
-        """Nothing before `next_offset` matches."""
+        """Returns the result of a read that matched nothing before `next_offset`."""
         result = _unmatched(bounds, next_offset)
         if next_offset <= candidates.offset:
             return result
@@ -171,21 +172,21 @@ class Reader:
         *,
         is_cold: bool,
     ) -> Units:
-        """Returns the leading units that are real, lie in `segment`, and fit the limits; at least one.
+        """Returns the leading real units in `segment` that fit the limits; at least one.
 
-        Offsets rise, so behind a hot unit there are only others.
+        Offsets ascend, so all units after a hot one are hot.
         """
         count_max, bytes_max = limits.count_max, limits.bytes_max
         if is_cold:
             count_max = max(count_max, limits.cold_count_max)
             bytes_max = max(bytes_max, limits.cold_bytes_max)
         units = candidates.first(min(count_max, 1 + 2 * (bytes_max // max(first_size, 1))))
-        # A negative size, which is wrong, counts as a very large one.
+        # A negative size is wrong and counts as a very large one.
         ends = units["size"].astype(np.uint32).cumsum(dtype=np.int64)
         if not is_cold:
-            # Blank units, and what lies behind the segment, are left to `_whole`.
+            # `_whole` handles blank units and units after the segment.
             return units[: max(int(ends.searchsorted(limits.bytes_max, "right")), 1)]
-        # Each unit goes by its own limits.
+        # Each unit has its own limits.
         is_unit_cold = units["physical_offset"].astype(np.int64) < self._cold_end
         counts = np.arange(len(units))
         is_full = (counts >= limits.cold_count_max) | (ends > limits.cold_bytes_max)
@@ -196,7 +197,7 @@ class Reader:
         return units[: int(np.argmax(stops))] if stops.any() else units
 
     def _whole(self, segment: Segment, units: Units, *, is_cold: bool) -> Units:
-        """Returns the units before the first damaged record; that is reported if nothing is before it."""
+        """Returns the units before the first damaged record; reports a damaged first record."""
         offsets, sizes = _fields(units)
         starts = offsets - segment.base
         inside = (sizes >= FIXED_BYTES) & (starts >= 0) & (starts <= segment.size_bytes - sizes)
@@ -222,17 +223,17 @@ class Reader:
 
 
 def _fields(units: Units) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Physical offsets and sizes."""
+    """Returns physical offsets and sizes."""
     return units["physical_offset"].astype(np.int64), units["size"].astype(np.int32)
 
 
 def _leading(good: NDArray[np.bool_]) -> int:
-    """How many of the first are true."""
+    """Returns the number of leading true values."""
     return len(good) if good.all() else int(np.argmin(good))
 
 
 def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
-    """Returns the first fields of the records at `starts`, each of which has room for them."""
+    """Returns the first fields of the records at `starts`, which must have space for them."""
     items: NDArray[np.void] = np.ndarray(
         (max(segment.size_bytes - _HEAD.itemsize + 1, 0),),
         f"V{_HEAD.itemsize}",
@@ -243,13 +244,13 @@ def _heads(segment: Segment, starts: NDArray[np.int64]) -> NDArray[np.void]:
 
 
 def _fit(limits: ReadLimits, units: Units) -> bool:
-    """True if the records of all these units may go into one read."""
+    """True if the records of all these units fit into one read."""
     size_bytes = np.add.reduce(units["size"], dtype=np.int64)
     return int(size_bytes) <= max(limits.bytes_max, limits.cold_bytes_max)
 
 
 def _units_wanted(limits: ReadLimits, first_size: int) -> int:
-    """How many units may be needed for a read, going by the size of the first record."""
+    """Returns the maximum number of units for a read, estimated from the first record's size."""
     bytes_max = max(limits.bytes_max, limits.cold_bytes_max)
     count_max = max(limits.count_max, limits.cold_count_max)
     return max(min(count_max, 1 + 2 * (bytes_max // max(first_size, 1))), 1)
@@ -258,7 +259,7 @@ def _units_wanted(limits: ReadLimits, first_size: int) -> int:
 def first_damaged(
     log: CommitLog, segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
 ) -> int | None:
-    """Index of the first of these records that is not as it was written; None for none."""
+    """Returns the index of the first damaged record; None if there is none."""
     compared = log.compare(segment, starts, sizes)
     first = int(np.argmax(compared.damaged)) if compared.damaged.any() else None
     if compared.known.all():
@@ -281,9 +282,9 @@ def first_damaged(
 def _matching(
     segment: Segment, units: Units, matches: Callable[[RecordBlock], NDArray[np.bool_]]
 ) -> NDArray[np.bool_]:
-    """Which of the first units match, up to one whose record makes no sense.
+    """Returns a mask of the matching leading units, up to a malformed record.
 
-    That one is given to its reader, who would get it without a filter, too, and finds out.
+    A malformed first record counts as a match: its reader would also get it without a filter.
     """
     sizes = units["size"].astype(np.int32)
     parts = gather(segment, units["physical_offset"].astype(np.int64) - segment.base, sizes)
@@ -297,7 +298,7 @@ def _matching(
 
 
 def _first_true(found: NDArray[np.bool_], count_max: int) -> NDArray[np.bool_]:
-    """`found` up to before the value behind the first `count_max` that are true."""
+    """Returns `found` up to the value before the match that follows the first `count_max`."""
     if count_max >= len(found):
         return found
     places = np.flatnonzero(found)
@@ -330,7 +331,10 @@ def _unmatched(bounds: QueueRange, next_offset: int) -> GetMessageResult:
 
 
 def _gone(bounds: QueueRange, candidates: Candidates) -> GetMessageResult:
-    """Returns the first candidate's record is lost, which is told only to who asks from its offset on."""
+    """Returns the result for a first candidate with a lost record.
+
+    The loss is reported only to a read from the record's own offset.
+    """
     first = candidates.offset_behind(0)
     if first > candidates.offset:
         return _unmatched(bounds, first)

@@ -1,9 +1,9 @@
-"""Gathering the bytes of records of one segment, and seeing that they are what their units say.
+"""Copies of the records of one segment, checked against their units.
 
-Records that lie together are handed out as views of the mapped log; scattered ones are copied by
-one Arrow `take`, without a loop over messages. What this process has written is looked at where it
-costs least: records that lie together in the log, and copied ones in their copy, which the
-processor has at hand by then. Holds no state.
+Adjacent records are returned as views of the mapped log. One Arrow `take` copies scattered ones,
+without a loop over messages. Records that this process has written are checked where that costs
+least. Adjacent records are checked in the log; copied ones in their copy, which is then in the
+processor's cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLACES = np.dtype(
     }
 )
 assert _PLACES.itemsize == 36 <= FIXED_BYTES
-# Below this many records per run of adjacent ones, gathering beats handing out views.
+# Below this many records per run of adjacent ones, a copy is faster than views.
 RECORDS_PER_RUN_MIN = 16
 
 
@@ -43,10 +43,10 @@ def gather(segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]
 def gather_written(
     segment: Segment, offsets: NDArray[np.int64], sizes: NDArray[np.int32]
 ) -> Parts | None:
-    """As `gather`, by physical offset; None unless records of their sizes lie there.
+    """Returns the records' bytes by physical offset; None unless records of their sizes are there.
 
-    Of records that lie together the first and the last one are looked at, which is enough for what
-    this process has written: a single wrong unit among them would not join its neighbours.
+    Of adjacent records only the first and the last one are checked. This is enough for records that
+    this process has written: one wrong unit would not be adjacent to its neighbours.
     """
     if sizes.min() < FIXED_BYTES:
         return None
@@ -77,9 +77,9 @@ def _one_run(
     ends: NDArray[np.int64],
     sizes: NDArray[np.int32],
 ) -> Parts | None:
-    """As `gather_written`, of records each of which begins where the one before it ends."""
+    """Returns what `gather_written` does, for records that are all adjacent."""
     begin, last, end = int(starts[0]), int(starts[-1]), int(ends[-1])
-    # Sizes are more than 0, so what begins and ends inside lies inside.
+    # Sizes are positive, so a range with its start and end inside is inside.
     if not 0 <= begin <= last < end <= segment.size_bytes:
         return None
     for start, size in ((begin, int(sizes[0])), (last, int(sizes[-1]))):
@@ -91,14 +91,14 @@ def _one_run(
 
 
 def _places(memory: memoryview | pa.Buffer, starts: NDArray[np.int64]) -> NDArray[np.void]:
-    """What the records at `starts` say of themselves; each has room for it."""
+    """Returns size, magic and offset fields of the records at `starts`; each has space for them."""
     count, item = len(memory) - _PLACES.itemsize + 1, f"V{_PLACES.itemsize}"
     items: NDArray[np.void] = np.ndarray((count,), item, memory, strides=(1,))
     return items[starts].view(_PLACES)
 
 
 def _breaks(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Behind which records another one begins than where they end."""
+    """Returns the indexes of records that are not followed by an adjacent one."""
     breaks: NDArray[np.intp] = (starts[1:] != ends[:-1]).nonzero()[0]
     return breaks
 
@@ -117,9 +117,9 @@ def _gathered(
         begins = starts[np.concatenate(([0], breaks + 1))].tolist()
         stops = ends[np.concatenate((breaks, [len(ends) - 1]))].tolist()
         return [segment.view[begin:stop] for begin, stop in zip(begins, stops, strict=True)]
-    # Element 2i + 1 of this array is record i, element 2i what lies between it and the one before.
-    # It has all of the segment, since Arrow looks whether an array's last end is behind its first
-    # begin, and units of a store that is wrong may go back in the log.
+    # Element 2i + 1 of this array is record i, element 2i the bytes between it and the previous
+    # one. The array covers the whole segment: Arrow checks that its last end is not before its
+    # first start. Units of a damaged store may go back in the log.
     offsets = np.empty(2 * len(starts) + 2, np.int64)
     offsets[0], offsets[1:-1:2], offsets[2:-1:2], offsets[-1] = 0, starts, ends, segment.size_bytes
     log = pa.Array.from_buffers(

@@ -1,1 +1,1 @@
-"""Blocks of messages on their way to a broker, and messages sent back."""
+"""Blocks of messages sent to a broker, and their batches."""

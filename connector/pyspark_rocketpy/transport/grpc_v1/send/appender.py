@@ -1,8 +1,8 @@
-"""Sending blocks and awaiting every acknowledgement, past broken connections and busy brokers.
+"""Stream of blocks with acknowledgements, over broken connections and busy brokers.
 
-Blocks go out while answers come back, a bounded number apart. What is not acknowledged is kept,
-and sent again in its order over a new stream. Holds no state on disk: when the process dies, blocks
-without an acknowledgement may or may not be stored.
+A bounded number of blocks is unacknowledged at a time. Unacknowledged blocks are kept, and sent
+again in order over a new stream. Blocks without an acknowledgement may or may not be stored when
+the process dies.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from grpc import _CallIterator
 
 IN_FLIGHT_MAX = 8
-# How long a cancelled call has to end. grpcio 1.75 lost one, whose connection ended as it began.
+# Time limit for a cancelled call to end. grpcio 1.75 lost a call when its connection ended at the
+# call's start.
 CANCEL_SECONDS_MAX = 5.0
 
 
@@ -37,14 +38,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class StreamForm(Generic[RequestT, AnswerT]):
-    """A method that takes blocks, and what to do with each answer."""
+    """A method that takes blocks, and a handler for each answer."""
 
     open: Callable[[BrokerClient, Iterator[RequestT]], _CallIterator[AnswerT]]
     acknowledge: Callable[[RequestT, AnswerT], None] = lambda _request, _answer: None
 
 
 class Appender(Generic[RequestT, AnswerT]):
-    """Sends blocks, and acknowledges each, in order. `close` it, whatever happened."""
+    """A sender of blocks, acknowledged in order. The caller must `close` it, also after errors."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Appender(Generic[RequestT, AnswerT]):
         self._stream: _Stream[RequestT, AnswerT] | None = None
 
     def send(self, request: RequestT) -> None:
-        """Sends a block; waits while too many are unanswered.
+        """Sends a block; waits while too many are unacknowledged.
 
         Raises BrokerError for a refused block, ConnectionFailedError.
         """
@@ -76,7 +77,7 @@ class Appender(Generic[RequestT, AnswerT]):
             self._await_one()
 
     def _open(self) -> _Stream[RequestT, AnswerT]:
-        """Returns the stream; a new one is given first what the last one left."""
+        """Returns the stream; a new one first gets the unacknowledged blocks."""
         if self._stream is None:
             self._stream = _Stream(client_for(self._config), self._form)
             for request in self._unacknowledged:
@@ -89,25 +90,25 @@ class Appender(Generic[RequestT, AnswerT]):
         self._form.acknowledge(self._unacknowledged.popleft(), response)
 
     def _retried(self, act: Callable[[_Stream[RequestT, AnswerT]], T]) -> T:
-        """What `act` returns, on as many streams as the retries allow."""
+        """Returns the result of `act`, on as many streams as the retries allow."""
         while True:
             try:
                 with leaving_other_stores(self._config):
                     return act(self._open())
             except PASSING_ERRORS as error:
-                # Blocks behind a refused one may be stored already; they go again behind it.
+                # Blocks after a refused one may be stored already; they are sent again after it.
                 self.close()
                 self._retries.pause(error)
 
     def close(self) -> None:
-        """Ends the stream, whatever state it is in."""
+        """Ends the stream, in whatever state it is."""
         if self._stream is not None:
             self._stream.close()
             self._stream = None
 
 
 class _Stream(Generic[RequestT, AnswerT]):
-    """One call, and the thread that hears its answers, so that no wait is without end."""
+    """One call, and the thread that receives its answers, so that every wait has a timeout."""
 
     def __init__(self, client: BrokerClient, form: StreamForm[RequestT, AnswerT]) -> None:
         self._client = client
@@ -131,7 +132,7 @@ class _Stream(Generic[RequestT, AnswerT]):
         self._outgoing.put(request)
 
     def answer(self, timeout_ms: int) -> AnswerT:
-        """Returns the next answer, which has succeeded. Raises ConnectionFailedError, BrokerError."""
+        """Returns the next successful answer. Raises ConnectionFailedError, BrokerError."""
         try:
             answer = self._answers.get(timeout=timeout_ms / 1000)
         except queue.Empty as error:
@@ -147,7 +148,7 @@ class _Stream(Generic[RequestT, AnswerT]):
         return answer
 
     def close(self) -> None:
-        """Cancels the call. The thread of one that gRPC has lost is left: it never ends."""
+        """Cancels the call. The thread of a call that gRPC has lost is left: it never ends."""
         self._outgoing.put(None)
         self._call.cancel()
         self._listener.join(CANCEL_SECONDS_MAX)

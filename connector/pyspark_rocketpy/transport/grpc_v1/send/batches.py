@@ -1,9 +1,8 @@
-"""Batches that are written once: the tasks' parts, and the commit of all of them together.
+"""Batches written once: the parts of the tasks, and their common commit.
 
-A staged block is kept aside by the broker, which shows the blocks of a batch when CommitBatch names
-their attempts. The broker carries a commit out by itself; the caller asks after it for as long as
-it gets on. Holds no state on disk: what a killed task or driver has staged is never named, and so
-never shows.
+The broker keeps staged blocks aside. It shows the blocks of a batch when CommitBatch names their
+attempts. The broker carries out a commit by itself; the caller polls it while it makes progress. A
+commit never names the staged blocks of a killed task or driver, so they never show.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from pyspark_rocketpy.transport.write_values import (
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 logger = logging.getLogger(__name__)
-# How long one call is held by the broker, so that progress is seen.
+# Time for which the broker holds one call, so that progress is seen.
 WAIT_MS_MAX = 10_000
 PROGRESS_MS = 30_000
 
 
 def job_of(job: BatchJob) -> broker_pb2.BatchJob:
-    """Returns the job as the broker is told of it."""
+    """Returns the job as requests name it."""
     return broker_pb2.BatchJob(
         writer_id=job.batch.writer_id,
         batch_id=job.batch.batch_id,
@@ -44,7 +43,7 @@ def job_of(job: BatchJob) -> broker_pb2.BatchJob:
 
 
 def part_of(attempt: Attempt, sent: broker_pb2.StageBlocksResponse, store_id: str = "") -> bytes:
-    """Returns a task's part of the request that commits the batch, as it travels to the driver."""
+    """Returns a task's part of the commit request, as it travels to the driver."""
     part = broker_pb2.CommitBatchRequest(job=job_of(attempt.job))
     part.job.store_id = store_id
     if sent.block_count:
@@ -59,7 +58,7 @@ def part_of(attempt: Attempt, sent: broker_pb2.StageBlocksResponse, store_id: st
 def joined(parts: Sequence[bytes], batch_id: int) -> broker_pb2.CommitBatchRequest:
     """Returns the request of all tasks, in their order.
 
-    Raises CommitError where they do not agree, or are of another batch than `batch_id`.
+    Raises CommitError if they do not agree, or are of another batch than `batch_id`.
     """
     if not parts:
         raise CommitError("no task has told what it wrote; run the batch again")
@@ -78,7 +77,7 @@ def joined(parts: Sequence[bytes], batch_id: int) -> broker_pb2.CommitBatchReque
                 f"tasks of different jobs meet in one commit: {_told(whole.job)} and "
                 f"{_told(part.job)}; run the batch again"
             )
-        # Repeated fields join behind each other.
+        # Repeated fields are concatenated.
         whole.tasks.MergeFrom(part.tasks)
     if whole.job.batch_id != batch_id:
         raise CommitError(
@@ -98,14 +97,14 @@ def _told(job: broker_pb2.BatchJob) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BatchCommitter:
-    """Commits batches."""
+    """Commits of batches, and their cancellation."""
 
     client: ClientConfig
     policy: RetryPolicy
     patience: CommitTimeouts
 
     def commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
-        """Makes the batch visible, and wait until it is; see SinkTransport.commit_batch.
+        """Shows the batch, and waits until it shows; see SinkTransport.commit_batch.
 
         Raises BrokerError, CommitError, ConnectionFailedError.
         """
@@ -123,8 +122,8 @@ class BatchCommitter:
         watch = _Watch(request, self.patience.standstill_ms_max, self.policy.backoff_ms)
         while response.outcome not in _ENDS:
             watch.look(response)
-            # The batch before it may not be stored yet; and a broker that was restarted with
-            # ASYNC_FLUSH may have lost the decision.
+            # The previous batch may not be stored yet. A broker that was restarted with ASYNC_FLUSH
+            # may have lost the decision.
             is_decided = response.batch_id == request.job.batch_id
             response = self._query(request.job) if is_decided else self._begin(request)
         return CommittedBatch(
@@ -135,9 +134,9 @@ class BatchCommitter:
         )
 
     def abort(self, job: broker_pb2.BatchJob) -> None:
-        """Removes what a job has staged. Raises BrokerError, ConnectionFailedError.
+        """Removes the staged blocks of a job. Raises BrokerError, ConnectionFailedError.
 
-        Not tried again: a failed query waits for it, and the broker removes it in time.
+        Not retried: a failed query waits for it, and the broker removes the blocks in time.
         """
         request = broker_pb2.AbortBatchRequest(job=job)
         timeout_ms = self.patience.call_ms_max
@@ -177,7 +176,7 @@ _ENDS = (broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED, broker_pb2.INCOMPLE
 
 
 class _Watch:
-    """Sees whether a commit gets on, and tells of it now and then."""
+    """The progress of a commit, and its log lines."""
 
     def __init__(
         self, request: broker_pb2.CommitBatchRequest, standstill_ms_max: int, backoff_ms: int
@@ -186,14 +185,14 @@ class _Watch:
         self._standstill_ms_max = standstill_ms_max
         self._backoff_ms = backoff_ms
         self._moved_ms = self._told_ms = self._asked_ms = clock.monotonic_ms()
-        # As far as it ever was: a broker that goes back and forth gets nowhere.
+        # The furthest progress so far: a broker that goes back and forth makes none.
         self._furthest = -1, -1
         self._standing = 0
 
     def look(self, response: broker_pb2.BatchResponse) -> None:
-        """Waits where the answer came at once and says nothing new, so that none is asked in vain.
+        """Waits after an early answer without progress, so that the broker is not polled in a loop.
 
-        Raises CommitError where it has stood still for too long.
+        Raises CommitError after too long a time without progress.
         """
         now_ms = clock.monotonic_ms()
         reached = response.batch_id, response.record_count

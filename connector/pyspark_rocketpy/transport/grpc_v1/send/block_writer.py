@@ -1,11 +1,11 @@
-"""The blocks of one task, on their way to a broker: shown at once, or staged for a batch.
+"""Block writers of one task: blocks shown at once, or staged.
 
-A staged block carries its number, so that one that is sent again counts once, and an attempt ends
-with a request of its own, whose answer is compared with what was sent. Holds no state on disk: what
-a killed task has staged is never named by a commit, and so never shows.
+A staged block carries its number, so that a repeated one counts once. An attempt ends with a
+request of its own, and its answer is compared with the sent counts. A commit never names the staged
+blocks of a killed task, so they never show.
 
-Every request names the store that has answered first, so that no block and no commit gets to
-another one when a broken connection is made again.
+Every request names the store that answered first. So no block and no commit reaches another store
+after a reconnection.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from rocketpy_proto.rocketpy.v1.broker_pb2 import (
 
 
 class _GrpcWriter:
-    """What both writers do alike."""
+    """Common part of both writers."""
 
     def __init__(self, client: ClientConfig, policy: RetryPolicy) -> None:
         self._client = client
         self._policy = policy
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         nums = retried(self._client, self._policy, lambda client: client.write_queue_nums(topics))
         return {topic: WriteQueues({"": num}) for topic, num in nums.items()}
 
 
 class GrpcBlockWriter(_GrpcWriter):
-    """Blocks that show at once. See BlockWriter."""
+    """BlockWriter of blocks that show at once."""
 
     def __init__(self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int) -> None:
         super().__init__(client, policy)
@@ -53,11 +53,11 @@ class GrpcBlockWriter(_GrpcWriter):
 
     @cached_property
     def _store_id(self) -> str:
-        """Asked with the first block: a task without rows asks nobody."""
+        """The store, queried with the first block: a task without rows makes no call."""
         return retried(self._client, self._policy, BrokerClient.store_id)
 
     def send(self, block: Block) -> None:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         self._appender.send(
             AppendRequest(
                 topic=block.topic,
@@ -69,17 +69,17 @@ class GrpcBlockWriter(_GrpcWriter):
         )
 
     def finish(self) -> bytes:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         self._appender.finish()
         return b""
 
     def close(self) -> None:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         self._appender.close()
 
 
 class GrpcStagingWriter(_GrpcWriter):
-    """Blocks of an attempt at a task of a batch. See BlockWriter."""
+    """BlockWriter of an attempt at a task of a batch."""
 
     def __init__(
         self, client: ClientConfig, policy: RetryPolicy, send_timeout_ms: int, attempt: Attempt
@@ -92,7 +92,7 @@ class GrpcStagingWriter(_GrpcWriter):
         self._job.store_id = retried(client, policy, BrokerClient.store_id)
         self._answer = StageBlocksResponse()
         self._sent = StageBlocksResponse()
-        # The broker hears of the job before it has rows, and tells whether it wants any.
+        # The broker learns of the job before it has rows, and answers if it wants any.
         self._appender.send(self._request(0))
 
     def _request(self, block_number: int) -> StageBlocksRequest:
@@ -107,7 +107,7 @@ class GrpcStagingWriter(_GrpcWriter):
         self._answer = response
 
     def send(self, block: Block) -> None:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         if self._answer.is_committed:
             return
         request = self._request(self._sent.block_count)
@@ -119,7 +119,7 @@ class GrpcStagingWriter(_GrpcWriter):
         self._sent.bytes += len(block.records)
 
     def finish(self) -> bytes:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         sent = self._sent
         last = self._request(sent.block_count)
         last.is_last = True
@@ -134,7 +134,7 @@ class GrpcStagingWriter(_GrpcWriter):
         return part_of(self._attempt, sent, self._job.store_id)
 
     def close(self) -> None:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         self._appender.close()
 
 

@@ -1,4 +1,4 @@
-"""Bounds of queues from the answers of brokers, and their comparison. No state."""
+"""Bounds of queues from the answers of brokers, and their comparison."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ask_each(
     queues: Sequence[MessageQueue],
     broker_id: int,
 ) -> list[Call[int]]:
-    """Asks a broker one question about each of its queues."""
+    """Sends a broker one request about each of its queues."""
     return [question(cluster, queue, broker_id) for queue in queues]
 
 
@@ -29,7 +29,7 @@ def joined_bounds(
     begins: Mapping[MessageQueue, BrokerAnswer[int]],
     committed: Mapping[MessageQueue, int],
 ) -> Bounds:
-    """Returns the bounds of the queues of which all three were answered."""
+    """Returns the bounds of the queues with all three answers."""
     found: Bounds = {}
     for queue, end in ends.items():
         if queue in begins and queue in committed:
@@ -44,7 +44,7 @@ def joined_bounds(
 
 
 def no_broker_error(subscription: Subscription) -> ConnectionFailedError:
-    """Returns the error where no broker of the topics has an address."""
+    """Returns the error for topics of which no broker has an address."""
     topics = ", ".join(subscription.named) or str(subscription.topic_pattern)
     return ConnectionFailedError(
         f"no broker that has queues of {topics} has an address at the name servers of option "
@@ -53,7 +53,10 @@ def no_broker_error(subscription: Subscription) -> ConnectionFailedError:
 
 
 def has_news(known: Bounds, found: Bounds) -> bool:
-    """True if queues came, went, or have other messages; a broker that is away changes nothing."""
+    """True if queues were added or removed, or have other messages.
+
+    A broker that is away is no news.
+    """
     for topic, queues in found.items():
         told = known.get(topic, {})
         for queue, each in queues.items():

@@ -1,9 +1,8 @@
-"""A cluster as one: its topics, its routes, and requests to the broker that has a queue.
+"""Client of a cluster: topics, routes, and requests to a queue's broker.
 
-One object for each configuration in a process (`cluster_for`). Where a broker does not answer,
-or says that a queue is not its own, the topic's route is asked for again before the next request;
-where an address takes no connection, for this request.
-Nothing is kept that a crash could lose.
+A process has one object for each configuration (`cluster_for`). A topic's route is queried again
+before the next request if a broker does not answer, or lacks the queue. The route is queried again
+at once if an address accepts no connection. Nothing is kept that a crash could lose.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 
 T = TypeVar("T")
 
-# By these a broker says that the queue is not, or no longer, here.
+# A broker answers with these codes if it does not have the queue, or no longer.
 _WRONG_ROUTE = frozenset(
     {
         ResponseCode.TOPIC_NOT_EXIST,
@@ -35,7 +34,7 @@ _WRONG_ROUTE = frozenset(
 
 
 class Cluster:
-    """Asks name servers where, and brokers what; for all threads."""
+    """Requests to name servers and to brokers; for all threads."""
 
     def __init__(self, config: ClusterConfig, connections: Connections = SHARED) -> None:
         self._caller = Caller(config, connections)
@@ -43,22 +42,25 @@ class Cluster:
         self._routes = Routes(self._name_servers.route)
 
     def topics(self) -> tuple[str, ...]:
-        """Returns every topic, those of RocketMQ itself among them.
+        """Returns every topic, including RocketMQ's own.
 
         Raises ConnectionFailedError, BrokerError.
         """
         return self._name_servers.topics()
 
     def route(self, topic: str) -> TopicRoute:
-        """Raises TopicNotExistError, ConnectionFailedError, BrokerError."""
+        """Returns a topic's route.
+
+        Raises TopicNotExistError, ConnectionFailedError, BrokerError.
+        """
         return self._routes.route(topic)
 
     def prepare(self, topics: Sequence[str]) -> None:
-        """Asks for the routes of many topics at a time, which `route` would ask for one by one."""
+        """Queries the routes of many topics together; `route` would query them one by one."""
         self._routes.prepare(topics, self._name_servers.routes)
 
     def doubt(self, topic: str) -> None:
-        """Asks for the topic's route when it is wanted next."""
+        """Marks the topic's route to be queried again at its next use."""
         self._routes.doubt(topic)
 
     def masters(self) -> dict[str, Peer]:
@@ -69,7 +71,7 @@ class Cluster:
         return masters(self._name_servers.cluster_info().broker_addr_table)
 
     def names(self) -> frozenset[str]:
-        """Of clusters and brokers, each of which has a topic of its own name.
+        """Returns the names of clusters and brokers, each of which has a topic of its own name.
 
         Raises ConnectionFailedError, BrokerError.
         """
@@ -78,16 +80,16 @@ class Cluster:
         return frozenset({*brokers, *(name for name in clusters if name)})
 
     def ask(self, peer: Peer, request: Request[T]) -> Call[T]:
-        """Asks a broker about itself. Raises ConnectionFailedError."""
+        """Sends a broker a request about itself. Raises ConnectionFailedError."""
         return self._caller.ask(peer, request)
 
     def ask_owner(
         self, topic: str, broker_name: str, request: Request[T], broker_id: int = MASTER_ID
     ) -> Call[T]:
-        """Asks a broker that has queues of a topic.
+        """Sends a request to a broker that has queues of a topic.
 
-        Raises ConnectionFailedError, also where the route has no such broker just now,
-        TopicNotExistError, BrokerError.
+        Raises ConnectionFailedError, also if the route has no such broker now, TopicNotExistError,
+        BrokerError.
         """
         return self.ask_owner_all(topic, broker_name, [request], broker_id)[0]
 
@@ -98,10 +100,10 @@ class Cluster:
         requests: Sequence[Request[T]],
         broker_id: int = MASTER_ID,
     ) -> list[Call[T]]:
-        """Returns the same for many requests, which leave in one go.
+        """Sends many requests as `ask_owner` does, in one write.
 
-        Where no connection is made, a name server is asked again, and a new address is tried: a
-        broker may have moved since the route was kept. Nothing was sent then.
+        A failed connection leads to a query of the route, and a new address is tried: a broker may
+        have moved since the route was kept. Nothing was sent before that.
         """
         peer = self.route(topic).peer(broker_name, broker_id)
         if peer is None:
@@ -125,7 +127,7 @@ class Cluster:
         return self._caller.ask_all(moved_to, requests, heard)
 
     def _new_address(self, topic: str, broker_name: str, broker_id: int) -> Peer | None:
-        """Returns a broker's address by a new route; None where there is none just now."""
+        """Returns a broker's address by a new route; None if there is none now."""
         self._routes.doubt(topic)
         try:
             return self.route(topic).peer(broker_name, broker_id)
@@ -134,10 +136,10 @@ class Cluster:
 
 
 _clusters: dict[ClusterConfig, Cluster] = {}
-# A lock of one may be held by a thread that a forked process does not have.
+# A forked process lacks the threads that may hold their locks.
 os.register_at_fork(after_in_child=_clusters.clear)
 
 
 def cluster_for(config: ClusterConfig) -> Cluster:
-    """This process's cluster for `config`. It connects when it is first asked."""
+    """Returns this process's cluster for `config`. It connects at its first request."""
     return _clusters.setdefault(config, Cluster(config))

@@ -1,11 +1,13 @@
-"""Looks at the offsets of many queues: all at once, at every broker that has them.
+"""Fan-out of offset queries to all queues and all their brokers.
 
-    look   for each broker its master, or else a slave: the ends of all queues, chunk by chunk
-    chunk  requests for queues of one topic at one broker, which leave in one go
+    look    for each broker its master, or else a slave: the ends of all queues, chunk by chunk
+    chunk   requests for queues of one topic at one broker, which leave in one write
 
-So many chunks are on their way; while one is worked on the others are waited for. A broker that
-does not answer is left out of the look, and for a time of others where that took long. Nothing is
-kept that a crash could lose. Source: docs/design/cluster.md 2.2 item 4, 2.4 and 2.5.
+At most CHUNKS_MAX chunks are under way: the oldest is processed while the rest wait. A broker that
+does not answer is left out of the look. It is also left out of later looks for LEFT_MS if its
+failure took SLOW_MS. Nothing is kept that a crash could lose.
+
+Source: docs/design/cluster.md sections 2.4, 2.5 and 2.2, item 4.
 """
 
 from __future__ import annotations
@@ -24,10 +26,10 @@ from pyspark_rocketpy.transport.remoting.net.calls import Call
 from rocketpy_proto.remoting import MessageQueue
 
 T = TypeVar("T")
-# Queues of a chunk, and chunks on their way: bounds what brokers hold for us, and we of them.
+# Queues of a chunk, and chunks under way: limits for what brokers hold for us, and we of them.
 CHUNK_QUEUES_MAX = 128
 CHUNKS_MAX = 8
-# A broker that took so long not to answer is not asked again for a time.
+# A broker that failed after SLOW_MS is not asked again for LEFT_MS.
 SLOW_MS = 1_000
 LEFT_MS = 10_000
 # Broker ids of one name that are tried in one look.
@@ -36,7 +38,7 @@ _TRIES_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class BrokerAnswer(Generic[T]):
-    """What was answered of a queue, and by which of its broker's."""
+    """A broker's answer for a queue, and the id of that broker."""
 
     value: T
     broker_id: int
@@ -58,20 +60,20 @@ class _Chunk(Generic[T]):
 
 
 class FanOut:
-    """Looks at a cluster; knows which brokers were slow not to answer."""
+    """Looks at a cluster. State is the brokers that were slow to fail."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._left_until_ms: dict[tuple[str, int], int] = {}
-        # Why brokers are missing in the last look, by name.
+        # The reasons for brokers missing in the last look, by name.
         self.failures: dict[str, ConnectionFailedError | BrokerError] = {}
 
     def look(
         self, queues: Sequence[MessageQueue], ask: Ask[T]
     ) -> dict[MessageQueue, BrokerAnswer[T]]:
-        """What is answered of each queue; brokers that do not answer are missing as a whole.
+        """Returns the answers for each queue; a broker that does not answer is missing as a whole.
 
-        `ask` sends requests about queues of one topic at one broker id. Raises BrokerError for a
+        `ask` sends requests for queues of one topic at one broker id. Raises BrokerError for a
         refusal that does not pass.
         """
         self.failures = {}
@@ -90,7 +92,7 @@ class FanOut:
         return seen
 
     def broker_id(self, queue: MessageQueue) -> int | None:
-        """Whom to ask first of a queue's broker; None where nobody has an address."""
+        """Returns the broker id to ask first about a queue; None if there is none now."""
         return self._broker_id(queue, 0)
 
     def _broker_id(self, queue: MessageQueue, number: int) -> int | None:
@@ -109,7 +111,7 @@ class FanOut:
         ids: Mapping[str, int | None],
         ask: Ask[T],
     ) -> dict[MessageQueue, BrokerAnswer[T]]:
-        """Returns each broker answers for all of its queues, or for none."""
+        """Returns the answers of brokers that answered for all of their queues."""
         seen: dict[str, dict[MessageQueue, BrokerAnswer[T]]] = {name: {} for name in queues}
         under_way: deque[_Chunk[T]] = deque()
         for chunk in _interleaved(queues):
@@ -152,7 +154,7 @@ class FanOut:
         since_ms: int,
         error: ConnectionFailedError | BrokerError,
     ) -> None:
-        """Goes on without a broker. Raises what does not pass."""
+        """Leaves a broker out of the look. Raises an error that does not pass."""
         if not is_passing(error, is_slave=broker_id != 0) or getattr(error, "is_lasting", False):
             raise error
         self.failures.setdefault(name, error)
@@ -170,7 +172,7 @@ def _by_broker(queues: Sequence[MessageQueue]) -> dict[str, list[MessageQueue]]:
 
 
 def _interleaved(queues: Mapping[str, list[MessageQueue]]) -> Iterator[list[MessageQueue]]:
-    """Chunks, one of each broker in turn."""
+    """Yields chunks, one of each broker in turn."""
     chunks = [list(_chunks(its)) for its in queues.values()]
     for turn in itertools.zip_longest(*chunks):
         yield from (chunk for chunk in turn if chunk is not None)

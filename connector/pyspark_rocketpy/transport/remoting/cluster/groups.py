@@ -1,4 +1,4 @@
-"""What brokers are told and asked of groups and their filters. Holds no state.
+"""Requests to brokers about groups and their filters.
 
 Source: docs/design/remoting.md sections 2.8 and 4.4, docs/design/cluster.md section 2.6.
 """
@@ -26,9 +26,10 @@ _PARSE_FAILED = frozenset({ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_PARSE
 
 
 def make_group(cluster: Cluster, topic: str, broker_name: str, group: str) -> None:
-    """Makes a group and its retry topic at a topic's master, by joining and leaving at once.
+    """Creates a group and its retry topic at a topic's master, by joining and leaving at once.
 
-    Where brokers make no groups, nothing happens. Raises ConnectionFailedError, BrokerError.
+    Nothing happens at a broker that does not create groups. Raises ConnectionFailedError,
+    BrokerError.
     """
     client_id = f"rocketpy@{uuid.uuid4().hex}"
     joining = HeartbeatData(
@@ -47,9 +48,9 @@ def make_group(cluster: Cluster, topic: str, broker_name: str, group: str) -> No
 
 
 def check_expression(cluster: Cluster, peer: Peer, group: str, expression: str) -> Call[str | None]:
-    """What a broker finds wrong with an SQL92 expression.
+    """Returns a broker's check of an SQL92 expression: the fault found, or None.
 
-    Its answer raises BrokerError 1 where the broker does not filter by properties.
+    The call's answer raises BrokerError 1 if the broker does not filter by properties.
     """
     checked = CheckClientRequestBody(
         "rocketpy", group, SubscriptionData(group, expression, expression_type=SQL92)
@@ -64,12 +65,13 @@ def check_expression(cluster: Cluster, peer: Peer, group: str, expression: str) 
 
 
 def _heard(_peer: Peer, _answer: RemotingCommand) -> None:
-    """4.9 answers without fields."""
+    """Reads nothing: 4.9 answers without fields."""
 
 
 def _fault(_peer: Peer, answer: RemotingCommand) -> str | None:
     if answer.code == ResponseCode.SUCCESS:
         return None
-    # The parser's words, behind its Java name, and before a list of all that it knows.
+    # The parser's message follows its Java exception name, and a list of all known tokens follows
+    # it.
     told = (answer.remark or "it cannot be parsed").partition("\n")[0]
     return told.rpartition("Exception: ")[2]

@@ -1,8 +1,8 @@
-"""A cluster's name servers: which brokers have a topic, which topics there are.
+"""A cluster's name servers: the brokers of each topic, and all topics.
 
-Each knows everything, so the one that answered last is asked, and the next where it fails, once
-round. One that was started again knows no topic until brokers register, for up to 30 s: so a topic
-is unknown when all that answer say so. Keeps only which one answered.
+Each server knows everything. So the one that answered last is asked, and the next ones if it fails,
+once round. A restarted server knows no topic until brokers register, for up to 30 s. So a topic is
+unknown if all servers that answer report so. State is the server that answered last.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from rocketpy_proto.remoting.bodies.routes import ClusterInfo, TopicList, TopicR
 from rocketpy_proto.remoting.headers.topics import GetRouteInfoRequest
 
 T = TypeVar("T")
-# Code 1 is the answer of one that is not ready.
+# A server that is not ready answers code 1.
 _ASK_NEXT = BUSY_CODES | {ResponseCode.SYSTEM_ERROR, ResponseCode.TOPIC_NOT_EXIST}
 
 
 class NameServers:
-    """The name servers, by `host:port`, in the order in which they are asked."""
+    """The name servers, by `host:port`, in the order of their requests."""
 
     def __init__(self, addresses: tuple[str, ...], caller: Caller) -> None:
         self._peers = [Peer(address, is_name_server=True) for address in addresses]
@@ -45,13 +45,16 @@ class NameServers:
         self._current = 0
 
     def route(self, topic: str) -> TopicRouteData:
-        """Raises TopicNotExistError, ConnectionFailedError, BrokerError."""
+        """Returns a topic's route.
+
+        Raises TopicNotExistError, ConnectionFailedError, BrokerError.
+        """
         return self._ask(_route(topic))
 
     def routes(self, topics: Sequence[str]) -> dict[str, TopicRouteData]:
-        """Those that the name server knows which answered last; others are asked for one by one.
+        """Returns the routes known to the last server that answered; the rest are missing.
 
-        All questions leave in one go.
+        All requests leave in one write.
         """
         found: dict[str, TopicRouteData] = {}
         try:
@@ -66,7 +69,7 @@ class NameServers:
         return found
 
     def topics(self) -> tuple[str, ...]:
-        """Returns every topic, those of RocketMQ itself among them.
+        """Returns every topic, including RocketMQ's own.
 
         Raises ConnectionFailedError, BrokerError.
         """
@@ -113,7 +116,7 @@ def _busy(error: BrokerError) -> BrokerBusyError:
 
 
 def _read_route(peer: Peer, answer: RemotingCommand) -> TopicRouteData:
-    """Reads a route without what nobody asks it for, as it is kept."""
+    """Reads a route without its unused fields, as it is kept."""
     route = body_of(peer, answer, TopicRouteData)
     return replace(route, filter_server_table={}, topic_queue_mapping_by_broker=None)
 
@@ -123,7 +126,7 @@ def _json(code: RequestCode, kind: type[BodyT]) -> Request[BodyT]:
 
 
 def _together(failures: list[ConnectionFailedError | BrokerError]) -> Exception:
-    """What an answer says counts for more than that others gave none."""
+    """Returns one error for all failures; an answered refusal counts before a missing answer."""
     for kind in (TopicNotExistError, BrokerError):
         for failure in failures:
             if isinstance(failure, kind):

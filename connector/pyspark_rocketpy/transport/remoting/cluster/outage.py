@@ -1,6 +1,6 @@
-"""How long a broker is waited for that is away, busy, or behind. State: since when.
+"""Time limit for a broker that is away, busy or lags.
 
-Source: docs/design/cluster.md sections 2.4 and 2.5.
+State is its start. Source: docs/design/cluster.md sections 2.4 and 2.5.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ ABSENCE_OPTION = "brokerAbsenceTimeout"
 
 
 class Outage:
-    """The failures in a row of one pull; the time for them begins with the first."""
+    """Failures in a row of one pull; their time limit starts with the first."""
 
     def __init__(self, timeout_ms: int, backoff_ms: int) -> None:
         self._timeout_ms = timeout_ms
@@ -24,7 +24,7 @@ class Outage:
     def pause(self, place: str, error: ConnectionFailedError | BrokerError) -> None:
         """Waits before the next try.
 
-        Raises `error` where no other try helps; ConnectionFailedError when the time is over.
+        Raises `error` if no retry helps; ConnectionFailedError after the time limit.
         """
         if isinstance(error, ConnectionFailedError) and error.is_lasting:
             raise error
@@ -42,6 +42,6 @@ class Outage:
         clock.sleep_ms(min(wait_ms, left_ms))
 
     def is_over(self) -> None:
-        """The broker is back."""
+        """Resets the failures: the broker is back."""
         self._since_ms = None
         self._failures = 0

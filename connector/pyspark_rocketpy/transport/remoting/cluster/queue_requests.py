@@ -1,8 +1,9 @@
-"""What a reader asks of brokers: offsets of queues, and their records. Holds no state.
+"""Requests of a reader to brokers: offsets and records of queues.
 
-Each function sends a request and returns at once: many may be under way. A queue that is not there
-has the offset 0, without an error: whether it is there, the route says. Source: docs/design/remoting.md
-sections 2.5 and 2.6.
+Each function sends a request and returns at once: many may be under way. A queue that does not
+exist has the offset 0, without an error; the route shows if it exists.
+
+Source: docs/design/remoting.md sections 2.5 and 2.6.
 """
 
 from __future__ import annotations
@@ -42,24 +43,24 @@ from rocketpy_proto.remoting.headers.pulls import (
     PullMessageResponse,
 )
 
-# Brokers look only every 5 s whether a held pull is over.
+# Brokers check only every 5 s if a held pull is over.
 HELD_LONGER_MS_MAX = 10_000
-# What brokers answer at most, unless their limits were raised.
+# Messages that brokers answer at most, unless their limits were raised.
 PULLED_MESSAGES_MAX = 32
 TAG, SQL92 = "TAG", "SQL92"
 ALL = "*"
 
 
 class PullStatus(IntEnum):
-    """What became of a pull, by its response code."""
+    """The outcome of a pull, by its response code."""
 
     FOUND = ResponseCode.SUCCESS
-    # Nothing yet, or not in this file of the queue: go on at the next offset.
+    # Nothing yet, or nothing in this file of the queue: the next offset follows.
     NO_NEW_MESSAGE = ResponseCode.PULL_NOT_FOUND
-    # Nothing that matches. A slave also says so of offsets that it does not have: then the next
-    # offset is the one that was asked for.
+    # Nothing that matches. A slave also answers so for offsets that it lacks. The next offset is
+    # then the requested one.
     NO_MATCHED_MESSAGE = ResponseCode.PULL_RETRY_IMMEDIATELY
-    # Below the queue's begin or above its end: messages are lost, or the offset is wrong.
+    # Below the queue's start or above its end: messages are lost, or the offset is wrong.
     OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
 
 
@@ -67,10 +68,10 @@ _PULL_CODES = frozenset(ResponseCode(status) for status in PullStatus)
 
 
 class PullResult(msgspec.Struct, frozen=True):
-    """The records from an offset on, back to back, as they are stored; [min, max) is the queue's.
+    """Records from an offset on, back to back, as stored; [min, max) are the queue's bounds.
 
-    Records of offsets below the one that was asked for, or beyond what is wanted, may be among
-    them. `remark` has the store's own word for the status.
+    Records below the requested offset, or beyond the wanted ones, may be among them. `remark` is
+    the store's own name of the status.
     """
 
     status: PullStatus
@@ -83,7 +84,10 @@ class PullResult(msgspec.Struct, frozen=True):
 
 
 class Pull(msgspec.Struct, frozen=True):
-    """What is to be pulled; without an expression all. `suspend_ms` > 0 waits for a message."""
+    """Parameters of a pull; `suspend_ms` > 0 waits for a message.
+
+    The default expression matches all messages.
+    """
 
     consumer_group: str
     queue: MessageQueue
@@ -110,16 +114,17 @@ def min_offset(cluster: Cluster, queue: MessageQueue, broker_id: int = MASTER_ID
 def search_offset(
     cluster: Cluster, queue: MessageQueue, store_ms: int, broker_id: int = MASTER_ID
 ) -> Call[int]:
-    """Returns the first offset stored at that time (ms since 1970) or later; the end where there is none.
+    """Returns the first offset stored at `store_ms` (since 1970) or later, or else the queue's end.
 
-    4.9 and the first of 5.x answer the nearest in time, which may be older: look at the record.
+    4.9 and the first 5.x answer the offset nearest in time, which may be older. The caller must
+    check the record.
     """
     header = SearchOffsetRequest(queue.topic, queue.queue_id, store_ms, LOWER, queue.broker_name)
     return _ask_offset(cluster, queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header, broker_id)
 
 
 def consumer_offset(cluster: Cluster, group: str, queue: MessageQueue) -> Call[int | None]:
-    """What a group has committed; None for nothing, which is 0 at 4.9."""
+    """Returns a group's committed offset; None for nothing, which is 0 at 4.9."""
     header = QueryConsumerOffsetRequest(
         group,
         queue.topic,
@@ -139,9 +144,9 @@ def consumer_offset(cluster: Cluster, group: str, queue: MessageQueue) -> Call[i
 def update_consumer_offset(
     cluster: Cluster, group: str, queue: MessageQueue, offset: int
 ) -> Call[None]:
-    """Commits a group's offset, at the master, which keeps it without looking at the range.
+    """Commits a group's offset at the master, which keeps it without a check of the range.
 
-    Its answer raises BrokerError 26 where 5.3 does not know the group.
+    The call's answer raises BrokerError 26 if 5.3 does not know the group.
     """
     header = UpdateConsumerOffsetRequest(
         group, queue.topic, queue.queue_id, offset, queue.broker_name
@@ -151,9 +156,9 @@ def update_consumer_offset(
 
 
 def pull(cluster: Cluster, wanted: Pull, patience: Timeouts) -> Call[PullResult]:
-    """Records of a queue, for nobody: no offset is committed, no group joined.
+    """Pulls records of a queue without joining the group; no offset is committed.
 
-    `patience` is for the broker's work; where it may hold the pull, that comes on top.
+    `patience` covers the broker's work; the time for which it may hold the pull is added.
     """
     return pull_all(cluster, [wanted], patience)[0]
 
@@ -161,7 +166,7 @@ def pull(cluster: Cluster, wanted: Pull, patience: Timeouts) -> Call[PullResult]
 def pull_all(
     cluster: Cluster, wanted: Sequence[Pull], patience: Timeouts
 ) -> list[Call[PullResult]]:
-    """Pulls from one broker, for one queue, which leave in one go.
+    """Sends pulls of one queue to one broker, in one write.
 
     They differ by offset and count alone, so the rest is encoded once.
     """
@@ -224,12 +229,12 @@ def _committed(peer: Peer, answer: RemotingCommand) -> int | None:
     if answer.code == ResponseCode.QUERY_NOT_FOUND:
         return None
     offset = _offset(RequestCode.QUERY_CONSUMER_OFFSET, peer, answer)
-    # What a client has committed as -1 reads as nothing, too.
+    # An offset committed as -1 also reads as nothing.
     return offset if offset >= 0 else None
 
 
 def _nothing(_peer: Peer, _answer: RemotingCommand) -> None:
-    """An answer whose code says all."""
+    """Reads nothing: the response code is the whole answer."""
 
 
 def _pulled(wanted: Pull, peer: Peer, answer: RemotingCommand) -> PullResult:
@@ -251,7 +256,7 @@ def _pulled(wanted: Pull, peer: Peer, answer: RemotingCommand) -> PullResult:
 def _require_progress(
     wanted: Pull, peer: Peer, header: PullMessageResponse, answer: RemotingCommand
 ) -> None:
-    """Raises ConnectionFailedError for messages that lead nowhere, or that are none.
+    """Raises ConnectionFailedError for an answer without messages or without progress.
 
     A client that followed such an answer would pull the same again, or miss messages.
     """

@@ -1,6 +1,6 @@
-"""What a reader makes of a broker's refusal: wait, give up, or name a hidden queue.
+"""Refusals of brokers, for readers: pass, fail, or hidden queue.
 
-Holds no state. Source: docs/design/remoting.md 2.5, docs/design/cluster.md 2.4 and 2.5.
+Source: docs/design/remoting.md section 2.5, docs/design/cluster.md sections 2.4 and 2.5.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pyspark_rocketpy.errors import (
 )
 from rocketpy_proto.remoting import ResponseCode
 
-# 4.9 says it as a system error.
+# 4.9 answers with a system error.
 _QUEUE_CODES = frozenset({ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR})
 _QUEUE_REMARK = "queueId["
-# What a slave says of its topics and groups for a moment, once a minute.
+# A slave answers so for its topics and groups for a moment, once a minute.
 _PASSING_AT_SLAVES = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
 
 
 def is_passing(error: ConnectionFailedError | BrokerError, *, is_slave: bool = False) -> bool:
-    """True if the same may be asked again.
+    """True if the request may be repeated.
 
-    Also of a topic that is unknown: so is one whose only broker is away.
+    An unknown topic may pass, too: its only broker may be away.
     """
     if isinstance(error, ConnectionFailedError | BrokerBusyError | TopicNotExistError):
         return True
@@ -31,7 +31,7 @@ def is_passing(error: ConnectionFailedError | BrokerError, *, is_slave: bool = F
 
 
 def is_hidden_queue(error: ConnectionFailedError | BrokerError) -> bool:
-    """True if a broker says that its topic has fewer queues for reading."""
+    """True if a broker answers that its topic has fewer queues for reading."""
     is_code = isinstance(error, BrokerError) and error.response_code in _QUEUE_CODES
     return is_code and _QUEUE_REMARK in str(error)
 
@@ -39,7 +39,7 @@ def is_hidden_queue(error: ConnectionFailedError | BrokerError) -> bool:
 def with_advice(
     error: ConnectionFailedError | BrokerError, *, is_sql: bool
 ) -> ConnectionFailedError | BrokerError:
-    """Returns the error, with what is to be done where that is known."""
+    """Returns the error, with advice if there is any."""
     if is_sql and isinstance(error, BrokerError) and "SQL92" in str(error):
         return BrokerError(
             f"{error}; option filter needs enablePropertyFilter=true in the configuration of "

@@ -1,8 +1,10 @@
-"""Routes: which brokers have a topic's queues, and at which addresses.
+"""Routes: the brokers of a topic's queues, and their addresses.
 
-Kept for 30 s, as RocketMQ's clients do, and asked for anew once a broker has said otherwise or not
-answered. While no name server answers, the last route goes on to count: it may be right. Nothing is
-kept that a crash could lose. Source: docs/design/remoting.md 4.2, docs/design/cluster.md sections 2 and 3.
+A route is kept for 30 s, as in RocketMQ's clients. It is queried again after a broker has
+contradicted it or has not answered. The last route stays valid while no name server answers: it may
+be right. Nothing is kept that a crash could lose.
+
+Source: docs/design/remoting.md section 4.2, docs/design/cluster.md sections 2 and 3.
 """
 
 from __future__ import annotations
@@ -20,21 +22,24 @@ from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 from rocketpy_proto.remoting.headers.topics import PERM_READ, PERM_WRITE
 
 ROUTE_MS_MAX = 30_000
-# After name servers have not answered, until they are asked again.
+# Pause before the next query, after name servers have not answered.
 _UNANSWERED_MS_MAX = 5_000
 _ROUTES_MAX = 10_000
-# Of all routes that are kept: queues and addresses, each of some 300 bytes.
+# Limit for all kept routes: queues and addresses, each of some 300 bytes.
 _ENTRIES_MAX = 500_000
-# Questions that are on their way together.
+# Requests that are under way together.
 _ROUTES_TOGETHER = 128
-# More than any topic has at all of its brokers; a plan would have an entry for each.
+# More than any topic has at all of its brokers; a plan has an entry for each.
 QUEUES_MAX = 65_536
 _COUNT_DIGITS_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRoute:
-    """Where one topic lies. Raises BrokerError for brokers without a name, or of the same name."""
+    """The route of one topic.
+
+    Raises BrokerError for brokers without a name, or with the same name.
+    """
 
     topic: str
     data: TopicRouteData
@@ -53,14 +58,14 @@ class TopicRoute:
 
     @property
     def entry_count(self) -> int:
-        """How many queues' and brokers' entries it has in memory."""
+        """The number of entries of queues and brokers that it holds in memory."""
         addresses = sum(1 + len(each) for each in self._addresses.values())
         return len(self.data.queue_datas) + addresses
 
     def read_queue_nums(self) -> dict[str, int]:
-        """How many queues may be read at each broker, by its name; their ids begin with 0.
+        """Returns the number of queues for reading at each broker, by name; their ids start at 0.
 
-        A broker may be away. Raises BrokerError for a route that cannot be meant.
+        A broker may be away. Raises BrokerError for a senseless route.
         """
         return self._checked(
             {
@@ -71,9 +76,9 @@ class TopicRoute:
         )
 
     def write_queue_nums(self) -> dict[str, int]:
-        """How many queues can be written at each broker that has a master, by its name.
+        """Returns the number of queues for writing at each broker that has a master, by name.
 
-        Raises BrokerError for a route that cannot be meant.
+        Raises BrokerError for a senseless route.
         """
         ordered = self._ordered()
         return self._checked(
@@ -87,12 +92,12 @@ class TopicRoute:
         )
 
     def peer(self, broker_name: str, broker_id: int = MASTER_ID) -> Peer | None:
-        """Returns the address of a broker; None where it has none just now."""
+        """Returns the address of a broker; None if it has none now."""
         address = self._addresses.get(broker_name, {}).get(broker_id)
         return None if address is None else Peer(address)
 
     def broker_ids(self, broker_name: str) -> list[int]:
-        """Who of a broker has an address just now: its master, then its slaves."""
+        """Returns the ids of a broker that have an address now: its master, then its slaves."""
         return sorted(self._addresses.get(broker_name, {}))
 
     def _is_written(self, queues: QueueData) -> bool:
@@ -100,7 +105,10 @@ class TopicRoute:
         return bool(queues.perm & PERM_WRITE) and has_master
 
     def _ordered(self) -> dict[str, int] | None:
-        """Returns the queues of a topic whose order was configured, like `broker-a:4;broker-b:2`."""
+        """Returns the queues of a topic with a configured order, like `broker-a:4;broker-b:2`.
+
+        None for a topic without one.
+        """
         if not self.data.order_topic_conf:
             return None
         ordered = {}
@@ -113,7 +121,7 @@ class TopicRoute:
         return ordered
 
     def _checked(self, counts: dict[str, int]) -> dict[str, int]:
-        """Returns the numbers of queues by broker. Raises BrokerError for those that cannot be meant."""
+        """Returns the numbers of queues by broker. Raises BrokerError for senseless numbers."""
         for count in counts.values():
             if not 0 <= count <= QUEUES_MAX:
                 raise self._senseless(f"{count} queues at one broker, limit {QUEUES_MAX}")
@@ -136,7 +144,7 @@ class _Kept:
 
 
 class Routes:
-    """The routes of the topics that were asked for, by topic; for all threads."""
+    """The routes of the queried topics, by topic; for all threads."""
 
     def __init__(self, look_up: Callable[[str], TopicRouteData]) -> None:
         self._look_up = look_up
@@ -145,7 +153,10 @@ class Routes:
         self._entry_count = 0
 
     def route(self, topic: str) -> TopicRoute:
-        """Raises TopicNotExistError, ConnectionFailedError, BrokerError."""
+        """Returns a topic's route.
+
+        Raises TopicNotExistError, ConnectionFailedError, BrokerError.
+        """
         kept = self._kept.get(topic)
         if kept is not None and clock.monotonic_ms() < kept.asked_again_ms:
             return kept.route
@@ -167,7 +178,10 @@ class Routes:
         topics: Sequence[str],
         look_up: Callable[[Sequence[str]], Mapping[str, TopicRouteData]],
     ) -> None:
-        """Asks for many at a time, of those that `route` would ask for; it does where that fails."""
+        """Queries the due routes together, if they are more than one.
+
+        `route` queries a route that is missing after that.
+        """
         now_ms, kept = clock.monotonic_ms(), self._kept
         due = [
             topic for topic in topics if topic not in kept or kept[topic].asked_again_ms <= now_ms
@@ -178,7 +192,7 @@ class Routes:
                     self._keep(TopicRoute(topic, data))
 
     def doubt(self, topic: str) -> None:
-        """Asks for the route when it is wanted next: a broker was not what it says."""
+        """Marks the route to be queried again at its next use: a broker has contradicted it."""
         kept = self._kept.get(topic)
         if kept is not None:
             kept.asked_again_ms = clock.monotonic_ms()
@@ -196,7 +210,7 @@ class Routes:
             self._leave(topic)
 
     def _leave(self, topic: str) -> None:
-        """Keeps a route no longer. With the lock."""
+        """Removes a route. The caller holds the lock."""
         kept = self._kept.pop(topic, None)
         if kept is not None:
             self._entry_count -= kept.route.entry_count

@@ -1,8 +1,9 @@
-"""RocketMQ's own topics, which a pattern never means. Holds no state.
+"""RocketMQ's own topics, which a pattern never matches.
 
-Left out is what brokers keep for themselves, and what is named after a group: a `%RETRY%` topic
-comes with option withRetries, dead letters (`%DLQ%`) by the topic's own name in option topic.
-Source: TopicValidator of RocketMQ 5.3.3, docs/design/cluster.md 3.3.
+These are the topics of brokers themselves, and topics named after a group. Option withRetries adds
+a `%RETRY%` topic. Dead letters (`%DLQ%`) are read by the topic's own name in option topic.
+
+Source: TopicValidator of RocketMQ 5.3.3, docs/design/cluster.md section 3.3.
 """
 
 from __future__ import annotations
@@ -23,5 +24,5 @@ _SUFFIXES = ("_REPLY_TOPIC",)
 
 
 def is_system_topic(topic: str) -> bool:
-    """True if it is RocketMQ's own, by its name; `%RETRY%` and `%DLQ%` topics are."""
+    """True if a topic is RocketMQ's own, by its name; `%RETRY%` and `%DLQ%` topics are."""
     return topic in _SYSTEM_TOPICS or topic.startswith(_PREFIXES) or topic.endswith(_SUFFIXES)

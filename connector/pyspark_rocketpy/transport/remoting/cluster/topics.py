@@ -1,4 +1,4 @@
-"""What is asked of brokers about topics and about themselves. Holds no state.
+"""Requests to brokers about topics and about themselves.
 
 Source: docs/design/remoting.md section 2.8, docs/design/cluster.md section 5.
 """
@@ -17,7 +17,7 @@ from rocketpy_proto.remoting.headers.topics import TopicRequest
 
 
 def topic_config(cluster: Cluster, topic: str, broker_name: str) -> Call[TopicConfig]:
-    """Returns a topic as one broker has it. 4.9 does not know this request: code 3."""
+    """Returns a topic's configuration at one broker. 4.9 does not know this request: code 3."""
     request = Request(
         RequestCode.GET_TOPIC_CONFIG,
         json_reader(TopicConfig),
@@ -28,9 +28,9 @@ def topic_config(cluster: Cluster, topic: str, broker_name: str) -> Call[TopicCo
 
 
 def broker_version(cluster: Cluster, topic: str, broker_name: str) -> Call[int]:
-    """Returns the number of a master's RocketMQ version, 413 for 5.0.0, as each of its answers tells it.
+    """Returns the number of a master's RocketMQ version, 413 for 5.0.0, which every answer has.
 
-    What is asked is a queue's end: who may write a topic may know that.
+    The request is for a queue's end: a client with permission to write a topic may make it.
     """
     header = GetMaxOffsetRequest(topic, 0, broker_name=broker_name)
     request = Request(RequestCode.GET_MAX_OFFSET, _version, header)
@@ -42,7 +42,7 @@ def _version(_peer: Peer, answer: RemotingCommand) -> int:
 
 
 def broker_info(cluster: Cluster, peer: Peer) -> Call[TextTable]:
-    """Returns a broker's figures about itself, by name: version, offsets of its log, disk, load."""
+    """Returns a broker's figures about itself, by name: version, log offsets, disk, load."""
     request = Request(
         RequestCode.GET_BROKER_RUNTIME_INFO,
         json_reader(TextTable),

@@ -1,6 +1,7 @@
-"""Who asks: a user and what proves it, which signs every request. Secrets show nowhere.
+"""Access keys that sign every request. Secrets show nowhere.
 
-The same for RocketMQ's access control 1.0 and 2.0. Holds no state.
+They are the same for RocketMQ's access control 1.0 and 2.0.
+
 Source: docs/design/remoting.md section 5.
 """
 
@@ -20,7 +21,7 @@ class AccessKeys:
     security_token: str | None = field(default=None, repr=False)
 
     def sign(self, request: RemotingCommand) -> RemotingCommand:
-        """Returns the request with its signature, which no field may be added to.
+        """Returns the signed request; the caller must not add fields to it.
 
         Raises UnencodableRemotingError.
         """

@@ -1,7 +1,7 @@
-"""Calls: a typed request to a peer, signed, over the process's connection; its checked answer.
+"""Calls to a peer: a typed, signed request and its checked answer.
 
-Nothing is repeated here: who calls knows whether that does harm. Holds no state but what it is
-given; connections belong to the process.
+No call is repeated here: only its caller knows if a repetition does harm. Connections belong to the
+process.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from rocketpy_proto.remoting import (
 
 T = TypeVar("T")
 
-# What the body of an answer may have. JSON is as good as none: a list of 10,000 topics with the
-# longest names has 1.3 MB. A hostile text of this size keeps the parser busy for a second.
+# Limits of answer bodies. The JSON limit is loose: a list of 10,000 topics with the longest names
+# has 1.3 MB. A hostile text of this size keeps the parser busy for a second.
 NO_BODY_BYTES_MAX = 64 << 10
 JSON_BODY_BYTES_MAX = 2 << 20
 RECORDS_BYTES_MAX = FRAME_BYTES_MAX
@@ -41,7 +41,7 @@ _SUCCESS = frozenset({ResponseCode.SUCCESS})
 
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
-    """Whom to ask first, how patiently, and as whom. A plain value, which travels to tasks."""
+    """Name servers, timeouts, TLS and access keys. A plain value, which travels to tasks."""
 
     name_servers: tuple[str, ...]
     connect: Timeouts
@@ -51,7 +51,7 @@ class ClusterConfig:
 
 
 class Request(msgspec.Struct, Generic[T], frozen=True):
-    """What is asked, and how an answer with one of the accepted codes is read."""
+    """A request, and the reader of an answer with one of the accepted codes."""
 
     code: RequestCode
     read: Callable[[Peer, RemotingCommand], T]
@@ -59,31 +59,31 @@ class Request(msgspec.Struct, Generic[T], frozen=True):
     body: bytes | memoryview = b""
     body_bytes_max: int = NO_BODY_BYTES_MAX
     accepted: frozenset[ResponseCode] = _SUCCESS
-    # In place of the usual one.
+    # Timeouts in place of the cluster's.
     patience: Timeouts | None = None
-    # The header, where who asks has it encoded already.
+    # The header, if the caller has encoded it already.
     ext_fields: Mapping[str, str] | None = None
 
 
 def _ignore(_error: ConnectionFailedError | BrokerError) -> None:
-    """What nobody wants to know of."""
+    """Ignores an error."""
 
 
 class Call(msgspec.Struct, Generic[T], frozen=True):
-    """A request that is on its way; others may be sent before it is answered."""
+    """A request on its way; the connection takes further requests before the answer."""
 
     peer: Peer
     request: Request[T]
     pending: Pending
-    # Hears of an error before it is raised.
+    # Is called with an error before the error is raised.
     on_failure: Callable[[ConnectionFailedError | BrokerError], None] = _ignore
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Without the request, which may hold secrets."""
+        """Returns the fields without the request, which may hold secrets."""
         return [("pending", self.pending)]
 
     def __repr__(self) -> str:
-        """Returns the same."""
+        """Returns the same fields as text."""
         return f"Call({self.pending})"
 
     @property
@@ -92,11 +92,11 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
         return self.pending.is_over
 
     def leave(self) -> None:
-        """Nobody wants the answer any more."""
+        """Discards the answer."""
         self.pending.leave()
 
     def answer(self) -> T:
-        """Waits for it. Raises ConnectionFailedError, BrokerError."""
+        """Returns the answer once it is here. Raises ConnectionFailedError, BrokerError."""
         try:
             answer = self.pending.answer()
             if answer.code not in self.request.accepted:
@@ -108,7 +108,7 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Caller:
-    """Asks whomever the configuration lets it."""
+    """A sender of requests to any peer, with one configuration."""
 
     def __init__(self, config: ClusterConfig, connections: Connections = SHARED) -> None:
         self._config = config
@@ -120,10 +120,10 @@ class Caller:
         request: Request[T],
         on_failure: Callable[[ConnectionFailedError | BrokerError], None] = _ignore,
     ) -> Call[T]:
-        """Sends a request; a connection is opened where there is none.
+        """Sends a request; opens a connection if there is none.
 
-        Raises ConnectionFailedError, OptionError, and UnencodableRemotingError for values that no
-        request holds.
+        Raises ConnectionFailedError, OptionError. Raises UnencodableRemotingError for values that
+        no request can hold.
         """
         return self.ask_all(peer, [request], on_failure)[0]
 
@@ -133,7 +133,7 @@ class Caller:
         requests: Sequence[Request[T]],
         on_failure: Callable[[ConnectionFailedError | BrokerError], None] = _ignore,
     ) -> list[Call[T]]:
-        """Sends requests in one go, which costs less than one by one. Raises as `ask`."""
+        """Sends requests in one write, which costs less than one by one. Raises as `ask`."""
         config = self._config
         questions = [self._question(request) for request in requests]
         try:

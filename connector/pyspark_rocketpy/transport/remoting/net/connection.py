@@ -1,9 +1,10 @@
-"""One connection: many requests under way, their answers in any order, matched by `opaque`.
+"""A connection with many requests under way, matched to answers by `opaque`.
 
-The thread that asks writes its request itself; a thread of the connection reads all answers, and
-wakes who waits once for all that came together. A request that a peer sends is refused: nobody here
-serves one. Whatever breaks the protocol ends the connection, and with it every request that waits.
-Nothing is kept that a crash could lose; a request whose answer did not come may have been done.
+The thread that sends a request writes it itself. A thread of the connection reads all answers, and
+wakes waiters once for all answers that came together. A peer's request is refused: no service runs
+here. A breach of the protocol ends the connection, and fails every waiting request. Nothing is kept
+that a crash could lose; a request without an answer may have been done.
+
 Source: docs/design/remoting.md sections 1.4 and 6.1.
 """
 
@@ -38,45 +39,45 @@ from rocketpy_proto.remoting import (
 
 # The answer to a batch names an id of up to 57 characters for each of 10,000 messages.
 HEADER_BYTES_MAX = 1 << 20
-# Requests of one connection whose answers nobody waits for any longer.
+# Limit of a connection's requests with discarded answers.
 _ABANDONED_MAX = 1_000
 _OPAQUE_MASK = (1 << 31) - 1
 _REFUSAL_TIMEOUT_MS = 3_000
 
 
 class OutgoingRequest(msgspec.Struct, frozen=True):
-    """A request, and what of an answer is accepted; `opaque` is the connection's to give."""
+    """A request, and the limits of its answer; the connection assigns `opaque`."""
 
     request: RemotingCommand
     patience: Timeouts
     body_bytes_max: int
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Without the request, which may hold secrets."""
+        """Returns the fields without the request, which may hold secrets."""
         return [("patience", self.patience)]
 
     def __repr__(self) -> str:
-        """Returns the same."""
+        """Returns the same fields as text."""
         return f"Question({self.patience})"
 
 
 class Pending(msgspec.Struct, eq=False):
-    """A request that was sent. The time for its answer began then."""
+    """A sent request. The time for its answer starts with the send."""
 
     connection: Connection
     question: OutgoingRequest
     opaque: int
     deadline_ms: int
-    # How often something had come before.
+    # The connection's receipts before the send.
     receipts: int
     # Set once, by the connection.
     outcome: RemotingCommand | ConnectionFailedError | None = None
-    # Made for who waits for several.
+    # Created for a caller that waits for several requests.
     told: futures.Future[None] | None = None
 
     @property
     def future(self) -> futures.Future[None]:
-        """Done when the request is over."""
+        """A future that is done when the request is over."""
         return self.connection.future_of(self)
 
     @property
@@ -94,34 +95,34 @@ class Pending(msgspec.Struct, eq=False):
         raise self.outcome
 
     def end(self, outcome: RemotingCommand | ConnectionFailedError) -> None:
-        """What became of it; for the connection, under its lock."""
+        """Sets the outcome; for the connection, under its lock."""
         self.outcome = outcome
         if self.told is not None:
             self.told.set_result(None)
 
     def leave(self) -> None:
-        """Nobody wants the answer any more: it is read over when it comes."""
+        """Discards the answer: the connection skips it when it comes."""
         self.connection.leave(self)
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Without what was asked and answered, which may hold secrets."""
+        """Returns the fields without request and answer, which may hold secrets."""
         return [("peer", self.connection.peer), ("opaque", self.opaque)]
 
     def __repr__(self) -> str:
-        """Returns the same."""
+        """Returns the same fields as text."""
         return f"Pending({self.connection.peer}, {self.opaque})"
 
 
 class Connection:
-    """A connection to a peer, for all threads of the process. `close` it."""
+    """A connection to a peer, for all threads of the process. The caller must `close` it."""
 
     def __init__(self, peer: Peer, stream: Stream) -> None:
         self.peer = peer
         self._stream = stream
-        # Around the fields below. The same thread may have it already where the garbage collector
-        # ends a range that nobody reads, and what that has asked for is left.
+        # Guards the fields below. It is reentrant: a thread that holds it may run the garbage
+        # collector. That may end an unread range, and discard its requests.
         self._lock = threading.RLock()
-        # For who waits for an answer.
+        # Notifies waiters for an answer.
         self._arrival = threading.Condition(self._lock)
         self._opaques = itertools.count()
         self._waiting: dict[int, Pending] = {}
@@ -136,7 +137,7 @@ class Connection:
 
     @classmethod
     def open(cls, peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Connection:
-        """Raises ConnectionFailedError, OptionError."""
+        """Returns a new connection. Raises ConnectionFailedError, OptionError."""
         return cls(peer, connect(peer, patience, tls))
 
     @property
@@ -146,18 +147,18 @@ class Connection:
 
     @property
     def is_awaited(self) -> bool:
-        """True if somebody waits for an answer."""
+        """True if a caller waits for an answer."""
         return bool(self._waiting)
 
     @property
     def idle_ms(self) -> int:
-        """For how long nothing has gone either way; 0 while an answer is waited for."""
+        """Time without traffic either way; 0 while a caller waits for an answer."""
         with self._lock:
             return 0 if self._waiting else clock.monotonic_ms() - self._used_ms
 
     @property
     def _doubt(self) -> str:
-        """What a peer may be that has not said anything yet."""
+        """Possible causes, for an error text, while the peer has not sent anything yet."""
         return "" if self._receipts else "; it may be no RocketMQ server, or want TLS (option tls)"
 
     def ask(self, question: OutgoingRequest) -> Pending:
@@ -165,9 +166,9 @@ class Connection:
         return self.ask_all([question])[0]
 
     def ask_all(self, questions: Sequence[OutgoingRequest]) -> list[Pending]:
-        """Sends requests, all in one go. What fails on the way is raised by `Pending.answer`.
+        """Sends requests in one write; `Pending.answer` raises failures of the write.
 
-        Raises UnencodableRemotingError for a request that no frame holds; then none is sent.
+        Raises UnencodableRemotingError for a request that no frame can hold; then none is sent.
         """
         opaques = [next(self._opaques) & _OPAQUE_MASK for _ in questions]
         frames: list[bytes | memoryview] = []
@@ -191,7 +192,7 @@ class Connection:
         return asked
 
     def wait_for(self, pending: Pending) -> None:
-        """Until it is over; by its deadline it is."""
+        """Waits until the request is over, at most until its deadline."""
         left_ms = max(pending.deadline_ms - clock.monotonic_ms(), 0)
         with self._arrival:
             self._arrival.wait_for(lambda: pending.is_over, left_ms / 1000)
@@ -199,7 +200,7 @@ class Connection:
             self._give_up(pending)
 
     def future_of(self, pending: Pending) -> futures.Future[None]:
-        """Done when it is over."""
+        """Returns a future that is done when the request is over."""
         with self._lock:
             if pending.told is None:
                 pending.told = futures.Future()
@@ -208,9 +209,10 @@ class Connection:
             return pending.told
 
     def _give_up(self, pending: Pending) -> None:
-        """Waits no longer. A peer that has sent nothing is given up.
+        """Ends the wait for an answer.
 
-        What others wait for goes on, where anything has come since this was asked.
+        Fails the connection if the peer has sent nothing since the request. Otherwise other
+        requests continue.
         """
         patience = pending.question.patience
         problem = (
@@ -226,27 +228,30 @@ class Connection:
             self._fail(problem)
 
     def leave(self, pending: Pending) -> None:
-        """Waits no longer, without a doubt in the peer: it may still be in time."""
+        """Discards an answer without doubting the peer, which may still be in time."""
         with self._lock:
             self._abandon(pending, "was left: its answer is not wanted any more")
 
     def _abandon(self, pending: Pending, problem: str) -> bool:
-        """True if it was waited for until now; what may come is read over then. With the lock."""
+        """Discards the later answer of a request; True if a caller waited for it until now.
+
+        The caller holds the lock.
+        """
         if pending.opaque not in self._waiting:
             return False
-        # In this order: who is interrupted in between leaves no answer that nobody knows.
+        # This order leaves no unknown answer if the thread is interrupted in between.
         self._abandoned.add(pending.opaque)
         del self._waiting[pending.opaque]
         pending.end(self.peer.failed(problem))
         return True
 
     def close(self) -> None:
-        """Ends the connection; what waits for an answer fails."""
+        """Ends the connection; waiting requests fail."""
         self._fail("was left: its connection was closed here")
         self._reader.join()
 
     def abandon(self) -> None:
-        """For a forked process, whose parent goes on with it: no thread reads here."""
+        """Closes the socket in a forked process; the parent continues to use the connection."""
         self._stream.close()
 
     def _withdraw(self, pending: Pending) -> None:
@@ -258,7 +263,7 @@ class Connection:
                 pending.end(self.peer.failed(problem))
 
     def _write(self, frames: list[bytes | memoryview], deadline_ms: int) -> bool:
-        """True if it was these frames' turn in time. What fails then ends the connection."""
+        """True if the frames got the writer's lock in time. A failed write ends the connection."""
         left_ms = max(deadline_ms - clock.monotonic_ms(), 0)
         if not self._writing.acquire(timeout=left_ms / 1000):
             return False
@@ -270,7 +275,7 @@ class Connection:
         except OSError as error:
             self._fail(f"broke the connection ({error})")
         except BaseException:
-            # Of a frame a part may be out, which the next one would be taken for.
+            # Part of a frame may be sent; the peer would take the next frame for its rest.
             self._fail("was left: a request was interrupted")
             raise
         finally:
@@ -289,7 +294,7 @@ class Connection:
                         return
                 commands: list[RemotingCommand] = []
                 try:
-                    # What came before bad bytes counts.
+                    # Answers before bad bytes count.
                     commands.extend(decoder.feed(data))
                 finally:
                     self._take(commands)
@@ -301,13 +306,16 @@ class Connection:
             where = " inside of an answer" if decoder.has_begun else ""
             self._fail(f"closed the connection{where}{self._doubt}")
         finally:
-            # Nobody waits for ever, and nobody writes when the descriptor is another's.
+            # No waiter is left, and no thread writes after the descriptor is reused.
             self._fail("is not listened to any more")
             with self._writing:
                 self._stream.close()
 
     def _take(self, commands: Sequence[RemotingCommand]) -> None:
-        """What came together. Raises RemotingFormatError for an answer that nobody waits for."""
+        """Delivers the answers that came together.
+
+        Raises RemotingFormatError for an answer to no request.
+        """
         with self._lock:
             self._receipts += 1
             self._used_ms = clock.monotonic_ms()
@@ -346,7 +354,7 @@ class Connection:
             self._write(encode_frame(answer), clock.monotonic_ms() + _REFUSAL_TIMEOUT_MS)
 
     def _fail(self, problem: str, *, is_lasting: bool = False) -> None:
-        """Ends the connection, for its first problem."""
+        """Ends the connection, with its first problem."""
         with self._lock:
             if self._failure is not None:
                 return

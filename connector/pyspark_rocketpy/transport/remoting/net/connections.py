@@ -1,8 +1,8 @@
-"""This process's connections: one for each address, shared by all threads, so many at most.
+"""Connections of this process: one for each address, shared by all threads.
 
-One that has gone, or that its server is about to close for idleness, is replaced when it is used
-next. A forked process begins with none: the parent goes on with its own. Nothing is kept that a
-crash could lose.
+Their number is at most CONNECTIONS_MAX. A closed connection is replaced at its next use. So is one
+that its server is about to close as idle. A forked process starts without connections: the parent
+continues to use its own. Nothing is kept that a crash could lose.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 
 CONNECTIONS_MAX = 256
-# Servers close connections that were idle for 120 s; a request must not cross that.
+# Servers close connections after 120 idle seconds; a request must not cross that close.
 IDLE_MS_MAX = 100_000
 _Key = tuple[Peer, TlsConfig | None]
 
 
 @dataclass(slots=True)
 class _Place:
-    """Where the connection to one address is, or is being opened."""
+    """An address's entry: its connection, open or being opened."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
     connection: Connection | None = None
@@ -32,7 +32,7 @@ class _Place:
 
 
 class Connections:
-    """Connections by address, the ones used last at the end. `close` them."""
+    """Connections by address, in the order of their last use. The caller must `close` them."""
 
     def __init__(self, connections_max: int = CONNECTIONS_MAX) -> None:
         self._connections_max = connections_max
@@ -42,7 +42,7 @@ class Connections:
     def get(self, peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Connection:
         """Returns an open connection. Raises ConnectionFailedError, OptionError.
 
-        While one is opened, others to the same address wait for it, and nobody else does.
+        Only callers of the same address wait while one is being opened.
         """
         while True:
             place = self._place(peer, tls)
@@ -73,7 +73,10 @@ class Connections:
             return place
 
     def _make_room(self, peer: Peer) -> None:
-        """Leaves the address that was not used for longest. Raises ConnectionFailedError."""
+        """Removes the least recently used connection that no caller waits on.
+
+        Raises ConnectionFailedError if there is none.
+        """
         for key, place in self._places.items():
             if place.lock.acquire(blocking=False):
                 try:
@@ -89,7 +92,7 @@ class Connections:
         )
 
     def close(self) -> None:
-        """Ends all connections; others may be opened after that."""
+        """Ends all connections; new ones may be opened after that."""
         with self._lock:
             places, self._places = self._places, {}
         for place in places.values():
@@ -97,7 +100,10 @@ class Connections:
                 _leave(place)
 
     def abandon(self) -> None:
-        """In a forked process: begin anew, for the threads are not here, and locks may be held."""
+        """Drops all connections in a forked process.
+
+        Their threads do not exist here, and locks may be held.
+        """
         places, self._places = self._places, {}
         self._lock = threading.Lock()
         for place in places.values():

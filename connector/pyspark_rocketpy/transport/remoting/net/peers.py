@@ -1,6 +1,6 @@
-"""Whom a connection is to: an address, what is said when it fails, and who answers there instead.
+"""Peers of connections: their addresses, errors and foreign protocols.
 
-Holds no state. An address is an option's or, for brokers, a name server's word.
+An address comes from an option or, for brokers, from a name server.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from pyspark_rocketpy.errors import ConnectionFailedError
 
 NAME_SERVER_OPTION = "nameServer"
 _PORT_MAX, _PORT_DIGITS_MAX = 65_535, 5
-# Of an address, which a name server may give at any length.
+# Characters shown of an address, which a name server may give at any length.
 _SHOWN_MAX = 200
-# As much as `stranger` looks at.
+# Bytes that `detect_protocol` examines.
 FIRST_BYTES = 9
 
 
@@ -30,7 +30,7 @@ class Peer:
 
     @property
     def host(self) -> str:
-        """Without the brackets of an IPv6 address. Raises ConnectionFailedError."""
+        """The host, without the brackets of an IPv6 address. Raises ConnectionFailedError."""
         host = self.address.rpartition(":")[0]
         if not host:
             raise self.failed("has no host:port", is_lasting=True)
@@ -38,7 +38,7 @@ class Peer:
 
     @property
     def port(self) -> int:
-        """Raises ConnectionFailedError."""
+        """The port. Raises ConnectionFailedError."""
         port = self.address.rpartition(":")[2]
         is_number = port.isascii() and port.isdecimal() and len(port) <= _PORT_DIGITS_MAX
         if not (is_number and 0 < int(port) <= _PORT_MAX):
@@ -46,7 +46,7 @@ class Peer:
         return int(port)
 
     def failed(self, problem: str, *, is_lasting: bool = False) -> ConnectionFailedError:
-        """Returns the declared error for a problem, with what to look at."""
+        """Returns the declared error for a problem, with advice."""
         advice = (
             f"check option {NAME_SERVER_OPTION} and that the name server runs"
             if self.is_name_server
@@ -58,16 +58,17 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """How long an answer is waited for, and the option that says so."""
+    """Time limit for an answer, and the option that sets it."""
 
     ms: int
     option: str
 
 
 def detect_protocol(first: bytes) -> str | None:
-    """What speaks there instead of RocketMQ, by the first bytes that came; None if it may be it.
+    """Returns the problem with a peer that speaks another protocol, by its first bytes.
 
-    No frame of RocketMQ begins like one of these.
+    None if the peer may speak RocketMQ's protocol. No frame of RocketMQ starts like one of these
+    protocols.
     """
     if first.startswith(b"HTTP/"):
         return "speaks HTTP, not RocketMQ's remoting protocol"
@@ -77,7 +78,7 @@ def detect_protocol(first: bytes) -> str | None:
             "speaks HTTP/2, as gRPC does, not RocketMQ's remoting protocol; a broker of rocketpy "
             "is named by option endpoints"
         )
-    # An alert: what it had was no greeting.
+    # A TLS alert or handshake record: the request was no TLS handshake.
     if first.startswith((b"\x15\x03", b"\x16\x03")):
         return "speaks TLS; set option tls to true"
     return None

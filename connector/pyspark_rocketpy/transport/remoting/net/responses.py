@@ -1,6 +1,6 @@
-"""What answers mean: the error for each response code, and headers and bodies as values.
+"""Answers as values: the error for each response code, headers and bodies.
 
-Whatever a server answers ends in a value or in a declared error that names it. Holds no state.
+Any answer of a server gives a value or a declared error that names the server.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from rocketpy_proto.remoting import (
 HeaderT = TypeVar("HeaderT", bound=Header)
 BodyT = TypeVar("BodyT", bound=Body)
 
-# Refusals that pass: an overloaded broker, one that starts or stops, a slave that serves nobody.
+# Refusals that may pass: of an overloaded broker, one that starts or stops, or a slave that does
+# not serve.
 BUSY_CODES = frozenset(
     {
         ResponseCode.SYSTEM_BUSY,
@@ -38,10 +39,10 @@ BUSY_CODES = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
-# How brokers of 4.x and 5.x say in a system error that they are busy.
+# Remarks of system errors by which brokers of 4.x and 5.x report that they are busy.
 _BUSY_REMARKS = ("system busy", "flow control", "[TIMEOUT_CLEAN_QUEUE]", "[PCBUSY_CLEAN_QUEUE]")
 _NAMES = {code.value: code.name for code in ResponseCode}
-# A remark may be as long as a header.
+# Characters shown of a remark, which may be as long as a header.
 _REMARK_CHARACTERS_MAX = 500
 _ACL_1_REMARK = "AclException"
 
@@ -86,7 +87,7 @@ def body_of(peer: Peer, answer: RemotingCommand, kind: type[BodyT]) -> BodyT:
 
 
 def json_reader(kind: type[BodyT]) -> Callable[[Peer, RemotingCommand], BodyT]:
-    """Reads an answer that is such a body."""
+    """Returns a reader of answers with such a body."""
     return lambda peer, answer: body_of(peer, answer, kind)
 
 

@@ -1,7 +1,7 @@
-"""A socket to one address, plain or in TLS: one thread reads, any may write.
+"""Sockets to one address, plain or in TLS, with one reading thread.
 
-The socket does not block; who has to wait does so outside of the lock, for TLS's state must not be
-used by two at a time. Nothing is kept that a crash could lose.
+Any thread may write. The socket does not block. A thread waits outside of the lock: two threads
+must not use TLS's state at the same time. Nothing is kept that a crash could lose.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 
 _RECEIVE_BYTES = 256 << 10
-# Pieces up to this size, together, leave as one.
+# Pieces up to this total size are sent as one.
 _JOINED_BYTES_MAX = 64 << 10
 _WANTS_READ = (BlockingIOError, ssl.SSLWantReadError)
 
 
 @dataclass(frozen=True, slots=True)
 class TlsConfig:
-    """Files in PEM form. Without verification anybody can be the server, as in RocketMQ's default.
+    """TLS files in PEM form, and verification.
 
-    Without `ca_file` the system's authorities count; certificate and key are for servers that
-    ask for one.
+    Any peer can pose as the server without verification, as in RocketMQ's default. The system's
+    authorities apply without `ca_file`. Certificate and key are for servers that ask for one.
     """
 
     ca_file: str | None = None
@@ -37,7 +37,7 @@ class TlsConfig:
     is_verified: bool = True
 
     def context(self) -> ssl.SSLContext:
-        """Raises OptionError for files that cannot be used."""
+        """Returns the TLS context. Raises OptionError for files that cannot be used."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
         except (OSError, ValueError) as error:
@@ -67,7 +67,7 @@ def connect(peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Stream:
         raise peer.failed(
             f"has not accepted a connection within {patience.ms} ms (option {patience.option})"
         ) from error
-    # A name that is no name is a ValueError.
+    # An invalid host name raises ValueError.
     except (OSError, ValueError) as error:
         raise peer.failed(f"cannot be reached ({_reason(error)})") from error
     try:
@@ -97,22 +97,22 @@ def _handshake_failed(peer: Peer, error: Exception) -> ConnectionFailedError:
 
 
 def _reason(error: Exception) -> str:
-    """What an error of the system says, without its number."""
+    """Returns the text of a system error, without its number."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 class Stream:
-    """A connected socket. `end` it from any thread; the reader closes it then."""
+    """A connected socket. Any thread may `end` it; the reader then closes it."""
 
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(False)
         self._socket = connected
-        # Around each call of the socket: TLS has one state for both directions.
+        # Held around each call of the socket: TLS has one state for both directions.
         self._lock = threading.Lock()
         self._readable = _poll(connected, select.POLLIN)
 
     def receive(self) -> bytes:
-        """What has come, once something has; empty at the end. Raises OSError."""
+        """Returns the next bytes; waits for some; empty at the end. Raises OSError."""
         while True:
             try:
                 with self._lock:
@@ -123,7 +123,7 @@ class Stream:
                 _poll(self._socket, select.POLLOUT).poll()
 
     def send(self, pieces: Iterable[bytes | memoryview], deadline_ms: int) -> None:
-        """All of the pieces, before the clock says so. Raises TimeoutError, OSError."""
+        """Sends all of the pieces before the deadline. Raises TimeoutError, OSError."""
         for piece in _joined(list(pieces)):
             left = memoryview(piece)
             while left:
@@ -141,15 +141,15 @@ class Stream:
             raise TimeoutError
 
     def end(self) -> None:
-        """Let who waits here go on: there is nothing more to read or write."""
-        # Not TLS's own, which would leave the reader with bytes that are not decrypted.
+        """Wakes waiting threads: there is nothing more to read or write."""
+        # TLS's own shutdown would leave the reader with bytes that are not decrypted.
         try:
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         except OSError:
-            return  # The peer was faster, or it is closed.
+            return  # The peer was first, or the socket is closed.
 
     def close(self) -> None:
-        """Once nobody uses it any more."""
+        """Closes the socket, after its last use."""
         self._socket.close()
 
 

@@ -1,1 +1,1 @@
-"""Ranges read from a cluster, and the offsets that plan them."""
+"""Pulls of ranges from a cluster, and their offset queries."""

@@ -1,8 +1,8 @@
-"""Waiting for messages: pulls at the ends of queues that brokers hold until something comes.
+"""Pulls at queue ends, held by brokers until a message comes.
 
 A held pull costs one request in 15 s for a queue, and is answered within milliseconds. It stays
-with its broker while a batch is worked on, and counts on for the next wait. Nothing is kept that a
-crash could lose. Source: docs/design/remoting.md 2.5.3.
+with its broker while a batch is processed, and also serves the next wait. Nothing is kept that a
+crash could lose. Source: docs/design/remoting.md section 2.5.3.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from pyspark_rocketpy.transport.remoting.net.calls import Call
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from rocketpy_proto.remoting import MessageQueue
 
-# As long as RocketMQ's own clients hold.
+# The hold time of RocketMQ's own clients.
 HOLD_MS = 15_000
-# A pull that is answered sooner, and without a message, was not held.
+# A pull answered sooner without a message was not held.
 HELD_MS_MIN = 500
-# Queues at which messages are waited for; of the others looks tell.
+# Limit of queues with a held pull; looks find the messages of the remaining queues.
 HELD_MAX = 256
 
 
@@ -41,22 +41,22 @@ class _Held:
 
     @property
     def until_ms(self) -> int:
-        """Until when its answer is waited for."""
+        """Deadline for its answer."""
         return self.since_ms + HOLD_MS + HELD_LONGER_MS_MAX
 
 
 class HeldPulls:
-    """Pulls of one query, by queue."""
+    """Held pulls of one query, by queue."""
 
     def __init__(self, cluster: Cluster, patience: Timeouts) -> None:
         self._cluster = cluster
         self._patience = patience
         self._held: dict[MessageQueue, _Held] = {}
-        # Queues whose broker does not hold a pull at this offset, and until when that counts.
+        # Queues with a broker that holds no pull at this offset, and until when that counts.
         self._unheld: dict[MessageQueue, tuple[int, int]] = {}
 
     def wait(self, group: str, ends: Iterable[tuple[MessageQueue, int]], wait_ms: int) -> None:
-        """Until a message may have come behind one of these ends, or the time is over."""
+        """Waits until a message may have come after one of these ends, at most `wait_ms`."""
         wanted = {
             self._held[queue].call.pending.future
             for queue, offset in ends
@@ -70,7 +70,7 @@ class HeldPulls:
             self._end(queue)
 
     def _hold(self, group: str, queue: MessageQueue, offset: int) -> bool:
-        """True if a pull is held there."""
+        """True if a pull is held at this offset."""
         now_ms = clock.monotonic_ms()
         held = self._held.get(queue)
         if held is not None and (held.offset != offset or held.until_ms <= now_ms):
@@ -97,6 +97,6 @@ class HeldPulls:
             is_over = held.call.answer().status is PullStatus.NO_NEW_MESSAGE
         except (ConnectionFailedError, BrokerError):
             is_over = False
-        # After any other answer, a client that asked again at once would not stop asking.
+        # A new pull at once after any other answer would repeat without end.
         if not is_over or now_ms - held.since_ms < HELD_MS_MIN:
             self._unheld[queue] = held.offset, now_ms + HOLD_MS

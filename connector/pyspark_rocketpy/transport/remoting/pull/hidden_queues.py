@@ -1,6 +1,6 @@
-"""Bounds of queues that a route may not have any more: a broker still answers for them.
+"""Bounds of hidden queues, which left the route.
 
-Holds no state. Source: docs/design/cluster.md sections 2.2 and 2.4.
+Brokers still answer for them. Source: docs/design/cluster.md sections 2.2 and 2.4.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rocketpy_proto.remoting import MessageQueue
 
 
 def hidden_bounds(cluster: Cluster, fan_out: FanOut, queues: Positions) -> Bounds:
-    """Returns the bounds of the queues whose brokers answer.
+    """Returns the bounds of the queues at brokers that answer.
 
     Raises ConnectionFailedError, BrokerError.
     """
@@ -41,9 +41,9 @@ def _by_route(
     places: dict[BrokerQueue, int],
     queues: dict[BrokerQueue, QueueBounds],
 ) -> dict[BrokerQueue, QueueBounds]:
-    """Returns the queues, of which some may have come back since the route was asked for.
+    """Returns the queues, marked as hidden unless the route has them again.
 
-    Messages that are unread may have come since: then the route is asked for again.
+    The route is queried again if a queue has unread messages, which may have come meanwhile.
     """
     if any(there.max_offset > places[queue] for queue, there in queues.items()):
         cluster.doubt(topic)

@@ -1,13 +1,13 @@
-"""Offset queries of the planning process, at a cluster's name servers and brokers.
+"""Offset queries of the planning process, at name servers and brokers.
 
-Queues are those of the route; a queue that is not there has the offset 0 at a broker, without an
-error. A broker that is away is left out, and its slave is asked in its place, where it has one.
-What is only looked at now and then is kept for some seconds: least offsets, and, while no name
-server answers, the topics. The very first query is not repeated: a wrong address is told at once.
-Nothing is kept that a crash could lose. Source: docs/design/cluster.md sections 2.2 to 2.6.
+Queues come from the route. A queue that does not exist has the offset 0 at a broker, without an
+error. A broker that is away is left out, and its slave is asked instead, if it has one. Minimum
+offsets are kept for some seconds. Topics are kept while no name server answers. The very first
+query is not repeated: a wrong address is an error at once. Nothing is kept that a crash could lose.
+Source: docs/design/cluster.md sections 2.2 to 2.6.
 
-An idle query has a held pull at each of up to 256 queues, and looks at the ends of all queues every
-5 s, or every 50 ms for each queue where that is longer, and when a wait ends:
+An idle query has a held pull at each of up to 256 queues. It looks at the ends of all queues every
+5 s, or every 50 ms times their number if longer. It also looks at the end of a wait:
 
     queues      held pulls/s    looks: requests/s
     4           0.3             0.8
@@ -66,15 +66,15 @@ from rocketpy_proto.remoting import MessageQueue, ResponseCode
 
 T = TypeVar("T")
 _Progress: TypeAlias = tuple[MessageQueue, int]
-# Least offsets move when files are removed, hours apart.
+# Minimum offsets move when files are removed, hours apart.
 MIN_OFFSET_MS_MAX = 10_000
 LOOK_MS_MIN, LOOK_MS_A_QUEUE = 5_000, 50
-# Of all topics of a query; a plan has some entries of 300 bytes for each.
+# Limit for all topics of a query; a plan has some entries of 300 bytes for each queue.
 QUERY_QUEUES_MAX = 262_144
 
 
 class RemotingOffsetQueries:
-    """See OffsetQueries."""
+    """OffsetQueries of a cluster."""
 
     def __init__(
         self, cluster: Cluster, retries: RetryPolicy, group: str, patience: Timeouts
@@ -87,7 +87,7 @@ class RemotingOffsetQueries:
         self._sampler = Sampler(cluster, self._fan_out, group, patience)
         self._group = group
         self._topics: tuple[str, ...] | None = None
-        # Least offsets by queue, and until when they count.
+        # Minimum offsets by queue, and until when they count.
         self._mins: dict[MessageQueue, BrokerAnswer[int]] = {}
         self._mins_until_ms = 0
         self._made: set[tuple[str, str]] = set()
@@ -95,21 +95,24 @@ class RemotingOffsetQueries:
 
     @property
     def unanswered(self) -> ConnectionFailedError | BrokerError | None:
-        """See OffsetQueries. Not told are brokers that no name server knows just now."""
+        """The reason for missing queues; see OffsetQueries.
+
+        It leaves out brokers that no name server knows now.
+        """
         return self._unanswered
 
     @property
     def store_id(self) -> str:
-        """Brokers of RocketMQ know of no ids."""
+        """Always empty: RocketMQ's brokers have no store ids."""
         return ""
 
     @property
     def recovery_id(self) -> str:
-        """Nor of recoveries."""
+        """Always empty: RocketMQ's brokers have no recovery ids."""
         return ""
 
     def require_store(self, store_id: str) -> None:
-        """Whatever an offset says: there is nothing to compare it with."""
+        """Ignores the id: brokers have none to compare it with."""
 
     # Bounds.
 
@@ -120,7 +123,10 @@ class RemotingOffsetQueries:
         wait_ms_max: int = 0,
         recovery_id: str = "",
     ) -> Bounds:
-        """See OffsetQueries. Brokers that do not answer are missing, and their topics are not."""
+        """Implements OffsetQueries.
+
+        Brokers that do not answer are missing, but their topics are not.
+        """
         end_ms = clock.monotonic_ms() + wait_ms_max
         while True:
             found = self._retried(partial(self._look, subscription))
@@ -154,16 +160,16 @@ class RemotingOffsetQueries:
         if missing is not None:
             self._unanswered = failures.get(missing.broker_name, no_broker_error(subscription))
         if not self._answered and isinstance(self._unanswered, BrokerBusyError):
-            # A query that begins needs all queues. Later, absence has its own time.
+            # A query needs all queues at its start. Absence later has a time limit of its own.
             raise self._unanswered
         return bounds
 
     def hidden_bounds(self, queues: Positions, recovery_id: str = "") -> Bounds:
-        """See OffsetQueries. Brokers answer also for queues that no route has any more."""
+        """Implements OffsetQueries. Brokers answer also for queues that left the route."""
         return self._retried(partial(hidden_bounds, self._cluster, self._fan_out, queues))
 
     def _queues(self, subscription: Subscription) -> dict[str, list[MessageQueue]]:
-        """Returns the queues to read of each topic that is there, by the name servers."""
+        """Returns the queues to read of each existing topic, by the name servers."""
         found: dict[str, list[MessageQueue]] = {}
         left = QUERY_QUEUES_MAX
         names = self._names(subscription)
@@ -211,9 +217,9 @@ class RemotingOffsetQueries:
     def _committed(
         self, subscription: Subscription, queues: Sequence[MessageQueue]
     ) -> dict[MessageQueue, int]:
-        """What the group has committed, where that counts; else and for nothing -1.
+        """Returns the group's committed offsets if they count; -1 otherwise, and for nothing.
 
-        0 says the same as nothing: 4.9 does not tell the one from the other.
+        0 also counts as nothing: 4.9 does not distinguish the two.
         """
         if not subscription.wants_committed:
             return dict.fromkeys(queues, -1)
@@ -224,21 +230,21 @@ class RemotingOffsetQueries:
     # Single questions.
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
-        """See OffsetQueries."""
+        """Implements OffsetQueries."""
         return self._retried(lambda: self._sampler.search(times))
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
-        """See OffsetQueries; by estimate, of some records of each range."""
+        """Implements OffsetQueries, by an estimate from some records of each range."""
         return self._retried(lambda: self._sampler.limit_bytes(ranges, bytes_max))
 
     def find_keys(self, ranges: Sequence[QueueRange], keys: Sequence[str]) -> list[QueueRange]:
-        """Whole ranges: brokers find single messages by a key, not where there are none."""
+        """Returns whole ranges: brokers find messages by key, but not ranges without them."""
         return list(ranges)
 
     def expression_fault(self, expression: str) -> str | None:
-        """See OffsetQueries. Every master is asked.
+        """Implements OffsetQueries. Every master is asked.
 
-        Raises OptionError where none of them filters by SQL92.
+        Raises OptionError if none of them filters by SQL92.
         """
         return self._retried(lambda: self._fault(expression))
 
@@ -275,11 +281,11 @@ class RemotingOffsetQueries:
     # Progress.
 
     def commit(self, group: str, positions: Positions, epochs: Epochs) -> None:
-        """See OffsetQueries. Masters alone are told: what a slave is told is lost.
+        """Implements OffsetQueries. Commits at masters alone: a commit at a slave is lost.
 
-        Each is told, and the first failure raised then. One that is away is told the next time.
-        A broker that hears of a group's first two queues of a topic at once forgets one of them:
-        so it hears of one alone, and then of the others.
+        All masters get their commits before the first failure is raised. A master that is away gets
+        the next commit. A broker loses one of a group's first two queues of a topic if both commits
+        come at once. So one commit is sent alone, and the remaining ones after it.
         """
         failures: list[ConnectionFailedError | BrokerError] = []
         firsts: list[_Progress] = []
@@ -305,7 +311,10 @@ class RemotingOffsetQueries:
     def _tell(
         self, group: str, progress: Iterable[_Progress]
     ) -> list[ConnectionFailedError | BrokerError]:
-        """Commits all of it at once; what failed. What a busy broker has refused is told again."""
+        """Commits all progress at once; returns the failures.
+
+        Repeats commits that a busy broker refused.
+        """
         failures, left = list[ConnectionFailedError | BrokerError](), list(progress)
 
         def tell() -> None:
@@ -326,7 +335,7 @@ class RemotingOffsetQueries:
     def _tell_once(
         self, group: str, progress: Iterable[_Progress]
     ) -> list[tuple[_Progress, ConnectionFailedError | BrokerError]]:
-        """Commits all of it at once; what failed, and how."""
+        """Commits all progress at once; returns the failed commits and their errors."""
         failed: list[tuple[_Progress, ConnectionFailedError | BrokerError]] = []
         calls: list[tuple[_Progress, Call[None]]] = []
         for each in progress:
@@ -342,9 +351,9 @@ class RemotingOffsetQueries:
         return failed
 
     def _make_group(self, group: str, topic: str, broker_name: str) -> bool:
-        """Let a broker know the group, and its retry topic, by which tools find it.
+        """Creates the group at a broker, and its retry topic, by which tools find it.
 
-        False where the broker is away.
+        Returns False if the broker is away.
         """
         try:
             master = self._cluster.route(topic).peer(broker_name)
@@ -362,7 +371,7 @@ class RemotingOffsetQueries:
         return True
 
     def _retried(self, ask: Callable[[], T]) -> T:
-        """Returns the answer; before the first one a connection that fails is an error at once."""
+        """Returns the answer; a connection that fails before the first one is an error at once."""
         passing = PASSING_ERRORS if self._answered else (BrokerBusyError,)
         answer = retried(self._retries, ask, passing)
         self._answered = True

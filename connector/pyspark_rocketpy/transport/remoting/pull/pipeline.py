@@ -1,13 +1,13 @@
-"""Lanes: parts of a range, each pulled from its begin to its end by one pull after the other.
+"""Pull pipelines: parts of a range, each with consecutive pulls.
 
-    range   |--------------------------------------------------------|
-    lanes   |-- head --|----------|----------|----------|  to be made
-                 many of them have a pull on its way, and are delivered in their order
+    range       |--------------------------------------------------------|
+    pipelines   |-- head --|----------|----------|----------|  not created yet
+                     many of them have a pull under way, and are delivered in order
 
-Without a filter a lane is as long as one answer: the offsets of the next ones are foreseen, and an
-answer that comes short is completed by another pull of its lane. With a filter only the answer
-tells how far the broker has looked, so lanes are as long as what a broker looks at for one pull.
-Nothing is kept that a crash could lose.
+A pipeline without a filter is as long as one answer. So the offsets of the next ones are predicted,
+and a further pull of its pipeline completes a short answer. Only the answer to a filtered pull
+shows how far the broker has scanned. So a filtered pipeline is as long as the broker's scan for one
+pull. Nothing is kept that a crash could lose.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
 from pyspark_rocketpy.transport.remoting.net.calls import Call
 
 NOTHING = memoryview(b"")
-# Brokers look at 800 messages for one filtered pull (16,000 bytes of the consume queue).
+# Brokers scan 800 messages for one filtered pull (16,000 bytes of the consume queue).
 FILTERED_LANE_COUNT = 25 * PULLED_MESSAGES_MAX
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came of the offsets [begin, end): records, or why there are none to come any more."""
+    """The answer for the offsets [begin, end): records, or the reason why none will come."""
 
     begin: int
     end: int
@@ -37,7 +37,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """A pull on its way: since when, and at which of the brokers of a name."""
+    """A pull under way: its start time, and the id of its broker."""
 
     call: Call[PullResult]
     since_ms: int
@@ -51,7 +51,7 @@ class PullPipeline:
     position: int
     end: int
     asked: Asked | None = None
-    # Its answer brings nothing, or an error: that is looked at when the lane is the first one.
+    # True if its answer has nothing or is an error, which is handled once the pipeline is the head.
     is_stuck: bool = False
     answers: list[Answer] = field(default_factory=list)
 
@@ -62,22 +62,22 @@ class PullPipeline:
 
     @property
     def is_answered(self) -> bool:
-        """True if an answer is there that nobody has looked at."""
+        """True if an answer is there that was not processed."""
         return self.asked is not None and not self.is_stuck and self.asked.call.is_answered
 
     def take(self, end: int, records: memoryview, loss: str | None = None) -> None:
-        """What an answer brought up to `end`."""
+        """Stores the content of an answer up to `end`."""
         self.answers.append(Answer(self.position, end, records, loss))
         self.position = end
         self.asked = None
 
     def delivered(self) -> list[Answer]:
-        """Returns the answers, which are no more the lane's."""
+        """Returns the stored answers, and removes them."""
         answers, self.answers = self.answers, []
         return answers
 
     def stop(self) -> None:
-        """Whatever is on its way is not wanted any more."""
+        """Discards the pull that is under way."""
         if self.asked is not None:
             self.asked.call.leave()
         self.asked = None

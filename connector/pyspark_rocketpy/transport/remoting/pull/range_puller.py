@@ -1,14 +1,15 @@
-"""Pulling a range of a queue of a cluster, with many pulls on their way. State: where to go on.
+"""Pulls of one range of a cluster's queue, many at once.
 
-Brokers answer 32 messages or 256 KiB at most. So the next offsets are foreseen (`lanes`) and asked
-for before they are wanted, as far as `windows` allows; answers that are there together are joined,
-their records checked, and are one piece. What is asked for has been seen by the plan: an offset
-that the master does not have is a loss.
+State is the next offset to deliver. Brokers answer 32 messages or 256 KiB at most. So the next
+offsets are predicted (`pipeline`) and pulled ahead, as far as `congestion_window` allows. Answers
+that are there together are checked together and joined to one chunk. The plan has seen every
+requested offset: an offset that the master lacks is a loss.
 
-Master first. Where it is away, or does not answer, a slave of the route is asked, and the master
-again where that one fails; a slave that lacks an offset may be behind, and is waited for. All that
-passes is waited for up to `brokerAbsenceTimeout`. A killed task leaves nothing behind.
-Source: docs/design/remoting.md 2.5 and 6.7, docs/design/cluster.md 2.2 to 2.5.
+The master is asked first. A slave of the route is asked if the master is away or does not answer.
+The master's turn comes again after the slaves. A slave that lacks an offset may lag, and is waited
+for. Passing errors are waited out for up to `brokerAbsenceTimeout`. A killed task leaves no state.
+
+Source: docs/design/remoting.md sections 2.5 and 6.7, docs/design/cluster.md sections 2.2 to 2.5.
 """
 
 from __future__ import annotations
@@ -60,15 +61,15 @@ from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 
 logger = logging.getLogger(__name__)
-# More than brokers give: where one gives more than others, its first answer tells.
+# More than brokers give: the first answer shows the limit of this one.
 _FIRST_COUNT = 1_024
-# The log's files with these messages are gone, though the queue still has them.
+# The log files with these messages are gone, though the queue still has them.
 _BEING_REMOVED = "MESSAGE_WAS_REMOVING"
 
 
 @dataclass(frozen=True, slots=True)
 class PullLimits:
-    """How much of a queue may be on its way, and how long its broker is waited for."""
+    """Limits of pulls under way, and timeouts for the broker."""
 
     pulls_max: int
     bytes_max: int
@@ -78,7 +79,7 @@ class PullLimits:
 
 
 class RangePuller:
-    """Pulls one range."""
+    """The pull of one range."""
 
     def __init__(
         self, cluster: Cluster, limits: PullLimits, options: PullOptions, part: QueueRange
@@ -96,17 +97,17 @@ class RangePuller:
             fails_on_loss=options.fail_on_data_loss,
         )
         self._lanes: deque[PullPipeline] = deque()
-        # Where the next lane begins; the first lane finds out how long lanes are.
+        # Start of the next pipeline; the first one finds out the length of pipelines.
         self._lanes_end = part.begin
         self._is_first = True
         self._window = CongestionWindow(limits.pulls_max, limits.bytes_max)
         self._absence = Outage(limits.absence_ms_max, limits.backoff_ms)
-        # Whose turn it is of those that the route has, master first.
+        # Index of the next broker id among the route's, master first.
         self._turn = 0
         self._broker_id = MASTER_ID
 
     def pieces(self) -> Generator[RecordChunk]:
-        """What the cluster has of the range, as it comes.
+        """Yields the range's records as they come.
 
         Raises DataLossError, ConnectionFailedError, BrokerError.
         """
@@ -127,7 +128,7 @@ class RangePuller:
     # Asking.
 
     def _ask(self) -> None:
-        """As many pulls as may be on their way. Raises ConnectionFailedError, BrokerError."""
+        """Sends as many pulls as may be under way. Raises ConnectionFailedError, BrokerError."""
         pulls_max = 1 if self._is_first else self._window.pulls
         idle = [
             lane
@@ -145,7 +146,10 @@ class RangePuller:
             self._ask_for(idle)
 
     def _ask_ahead(self) -> None:
-        """While what is here is decoded. What fails now is met when it is wanted."""
+        """Sends pulls before the delivered answers are decoded.
+
+        A failure is handled when the answer is needed.
+        """
         if self._joiner.offset < self._range.end:
             try:
                 self._ask()
@@ -163,7 +167,7 @@ class RangePuller:
         return PullPipeline(begin, min(begin + count, self._range.end))
 
     def _has_room(self, lane: PullPipeline) -> bool:
-        """True if more may be kept for a lane; always for the one that is delivered next."""
+        """True if more bytes may be kept for a pipeline; always for the head."""
         if not self._is_filtered or not self._lanes or lane is self._lanes[0]:
             return True
         kept = sum(len(answer.records) for other in self._lanes for answer in other.answers)
@@ -190,7 +194,7 @@ class RangePuller:
         )
 
     def _next_broker_id(self) -> int:
-        """Returns the master, or who has its turn of those that the route has.
+        """Returns the master, or after failures the next broker id of the route.
 
         Raises ConnectionFailedError, BrokerError.
         """
@@ -200,7 +204,7 @@ class RangePuller:
     # Answers.
 
     def _next_answers(self) -> list[Answer]:
-        """What comes next, at least one answer. Raises ConnectionFailedError, BrokerError."""
+        """Returns the next answers, at least one. Raises ConnectionFailedError, BrokerError."""
         head = self._lanes[0]
         if not head.answers:
             self._wait_for(head)
@@ -221,7 +225,7 @@ class RangePuller:
         return found
 
     def _wait_for(self, head: PullPipeline) -> None:
-        """An answer for the lane that is delivered next."""
+        """Waits for an answer for the head, which is delivered next."""
         asked = head.asked
         assert asked is not None, "the first lane is always asked for"
         was_there = asked.call.is_answered
@@ -234,7 +238,10 @@ class RangePuller:
             self._settle(head, asked, result)
 
     def _look_at(self, lane: PullPipeline) -> None:
-        """An answer that is there; where it does not help, it waits for the lane's turn."""
+        """Processes an answer that is there.
+
+        An answer without progress is left until the pipeline is the head.
+        """
         assert lane.asked is not None
         try:
             result = lane.asked.call.answer()
@@ -274,9 +281,9 @@ class RangePuller:
         lane.take(end, result.records if is_found else NOTHING)
 
     def _settle(self, head: PullPipeline, asked: Asked, result: PullResult) -> None:
-        """An answer without messages that were to be there.
+        """Handles an answer without the expected messages.
 
-        Raises ConnectionFailedError where it may be another one later.
+        Raises ConnectionFailedError if a later answer may differ.
         """
         offset, end = head.position, self._range.end
         has = f"the queue now holds [{result.min_offset}, {result.max_offset})"
@@ -291,7 +298,7 @@ class RangePuller:
             next_offset=result.next_begin_offset,
             min_offset=result.min_offset,
             max_offset=result.max_offset,
-            # As when an operator has reset the group's offsets: that is not for us.
+            # For example after an operator has reset the group's offsets, which do not matter here.
             is_moved=result.status is PullStatus.OFFSET_ILLEGAL,
         )
         if lost is None:
@@ -301,7 +308,7 @@ class RangePuller:
         self._lose(head, lost, f"{has} ({result.remark or result.status.name})")
 
     def _lose(self, head: PullPipeline, end: int, reason: str) -> None:
-        """Offsets up to `end` will not come."""
+        """Marks offsets up to `end` as lost."""
         self._lanes.popleft()
         self._drop_lanes()
         head.end = end
@@ -313,7 +320,7 @@ class RangePuller:
     # Failures.
 
     def _meet(self, error: ConnectionFailedError | BrokerError) -> None:
-        """Waits, and let the next try be another one. Raises the error where none helps."""
+        """Waits, and prepares the next try. Raises the error if no retry helps."""
         head = self._lanes[0] if self._lanes else None
         if is_hidden_queue(error):
             place = self._range.rest(self._joiner.offset)

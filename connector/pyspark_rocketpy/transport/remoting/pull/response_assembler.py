@@ -1,7 +1,7 @@
-"""Answers, joined to pieces: their records checked, cut to what was asked for, and without gaps.
+"""Assembly of answers to chunks: checked, cut, and without gaps.
 
-What came together is checked together; only where something does not fit, answers are looked at one
-by one. A gap is a loss, unless a filter may have made it. State: where the next piece begins.
+Answers that came together are checked together. They are checked one by one only if something does
+not fit. A gap is a loss, unless a filter may have made it. State is the start of the next chunk.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class ResponseAssembler:
-    """Joins the answers of one range; `offset` is the next one that was not delivered."""
+    """The answers of one range; `offset` is the next one that was not delivered."""
 
     def __init__(self, part: QueueRange, *, is_filtered: bool, fails_on_loss: bool) -> None:
         self._range = part
@@ -34,7 +34,7 @@ class ResponseAssembler:
         self.offset = part.begin
 
     def pieces(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
-        """Yields the pieces that answers bring, joined where they are just what was asked for."""
+        """Yields the chunks of answers, joined if they are exactly the requested offsets."""
         joined: list[Answer] = []
         for answer in answers:
             if answer.loss is None:
@@ -63,9 +63,9 @@ class ResponseAssembler:
             yield from self._cut(begin, end, records.within(begin, end))
 
     def _records(self, bodies: list[memoryview]) -> Records | None:
-        """Returns the records of several answers; None where each is to be looked at alone.
+        """Returns the records of answers; None if each answer must be checked alone.
 
-        Raises ConnectionFailedError for what is none.
+        Raises ConnectionFailedError for a single answer that holds no valid records.
         """
         try:
             return records_of(bodies, self._range.queue_id)
@@ -79,13 +79,13 @@ class ResponseAssembler:
             ) from error
 
     def _are_all(self, records: Records, begin: int, end: int) -> bool:
-        """True if nothing is to be cut off, and nothing is missing."""
+        """True if no record must be cut off, and none is missing."""
         if self._is_filtered:
             return records.is_in(begin, end)
         return records.is_just(begin, end)
 
     def _cut(self, begin: int, end: int, records: Records) -> Iterator[RecordChunk]:
-        """What one answer has of these offsets; gaps are losses, but with a filter."""
+        """Yields one answer's records of these offsets; a gap is a loss if there is no filter."""
         if self._is_filtered:
             yield self._piece(begin, end, records)
             return
@@ -104,7 +104,10 @@ class ResponseAssembler:
         return RecordChunk(begin, end, records.data, records.sizes)
 
     def _pass_over(self, end: int, reason: str) -> None:
-        """Messages up to `end` are lost: fail, or leave them out. Raises DataLossError."""
+        """Skips lost messages up to `end`, with a warning.
+
+        Raises DataLossError if the options fail on data loss.
+        """
         place = f"{self._range.rest(self.offset)} at broker {self._range.broker_name}"
         text = f"{place}: {end - self.offset} messages are gone, {reason}"
         if self._fails_on_loss:

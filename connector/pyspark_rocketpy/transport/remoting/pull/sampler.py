@@ -1,8 +1,10 @@
-"""Looks at some records of queues: how large they are, when they were stored. Holds no state.
+"""Samples of a queue's records: their sizes and store times.
 
-Brokers of RocketMQ measure no ranges, and the older ones find times only nearly; so records are
-pulled and looked at, a bounded number of them. Planners start without what decodes records, so the
-few fields are read here. Source: docs/design/storage.md section 2, docs/design/remoting.md 2.6.
+RocketMQ's brokers measure no ranges, and older ones find times only approximately. So a bounded
+number of records is pulled and examined. Planners start without the record decoder, so the few
+fields are read here.
+
+Source: docs/design/storage.md section 2, docs/design/remoting.md section 2.6.
 """
 
 from __future__ import annotations
@@ -36,12 +38,12 @@ _STORE_TIME = struct.Struct(">q")
 _BODY_LENGTH = struct.Struct(">12xi")
 _HOST_BYTES, _HOST_V6_BYTES = 8, 20
 _BORN_HOST_V6, _STORE_HOST_V6 = 1 << 4, 1 << 5
-# Of this form, a topic's length has two bytes.
+# A topic's length has two bytes in this form.
 _MAGIC_V2 = 0xDAA320AB
-# Ranges of which records are looked at; the others are taken to be like these.
+# Ranges with sampled records; the remaining ones are assumed to be alike.
 SAMPLES_MAX = 512
 SAMPLED_MESSAGES = 8
-# What a record is taken for where none could be looked at.
+# Assumed bytes of a record if there is no sample.
 _USUAL_BYTES = 1_024
 
 
@@ -58,27 +60,30 @@ class _Stored:
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """A queue's range, and when the first message from some offset on was stored, if one is."""
+    """A queue's bounds, and the store time of the first message from an offset on, if any."""
 
     min_offset: int
     max_offset: int
     store_ms: int | None
 
     def is_at_least(self, time_ms: int) -> bool:
-        """True if there is a message that was stored then or later."""
+        """True if there is a message with this store time or a later one."""
         return self.store_ms is not None and self.store_ms >= time_ms
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A pull of one record that is on its way."""
+    """A pull of one record that is under way."""
 
     queue: MessageQueue
     offset: int
     call: Call[PullResult]
 
     def answer(self) -> _Look:
-        """Raises ConnectionFailedError, BrokerError; also for a record that was not asked for."""
+        """Returns the look of the answer.
+
+        Raises ConnectionFailedError, also for a record that was not requested, BrokerError.
+        """
         result = self.call.answer()
         if result.status is not PullStatus.FOUND:
             return _Look(result.min_offset, result.max_offset, None)
@@ -97,7 +102,7 @@ class _Asked:
 
 
 def _first(records: memoryview) -> _Stored | None:
-    """None for what is too short to be one."""
+    """Returns the first record; None if the bytes are too short for one."""
     try:
         size, magic, queue_id, queue_offset, sys_flag = _HEAD.unpack_from(records)
         place = _HEAD.size + (_HOST_V6_BYTES if sys_flag & _BORN_HOST_V6 else _HOST_BYTES)
@@ -115,7 +120,7 @@ def _first(records: memoryview) -> _Stored | None:
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """Pulls single records, for a group; `looks` says of whom."""
+    """Pulls of single records, for a group; `fan_out` chooses the brokers."""
 
     cluster: Cluster
     fan_out: FanOut
@@ -123,7 +128,7 @@ class Sampler:
     patience: Timeouts
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
-        """See OffsetQueries; by estimate: a few records at the begin and the end of each range.
+        """Implements OffsetQueries by an estimate: a few records at both ends of each range.
 
         Raises BrokerError.
         """
@@ -155,14 +160,14 @@ class Sampler:
                     int(mean * part.count),
                     part.count,
                     first_bytes=int(mean) if first is None else first.size,
-                    # Queues of several brokers are in one order by their times alone.
+                    # Store times alone order the queues of several brokers.
                     first_physical_offset=0 if first is None else first.store_ms,
                 )
             )
         return found
 
     def _pull(self, part: QueueRange, offset: int) -> Call[PullResult] | None:
-        """None where the broker is away: that is the task's matter, not the plan's."""
+        """Returns a pull; None if the broker is away: the task handles that, not the plan."""
         queue = MessageQueue(part.broker_name, part.queue_id, part.topic)
         try:
             return self._pull_at(queue, max(offset, part.begin), SAMPLED_MESSAGES)
@@ -181,7 +186,7 @@ class Sampler:
         return pull(self.cluster, wanted, self.patience)
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
-        """See OffsetQueries. Raises ConnectionFailedError, BrokerError."""
+        """Implements OffsetQueries. Raises ConnectionFailedError, BrokerError."""
         found: list[int | None] = []
         for begin in range(0, len(times), SAMPLES_MAX):
             found += self._search(times[begin : begin + SAMPLES_MAX])
@@ -196,7 +201,7 @@ class Sampler:
             for queue, time in zip(queues, times, strict=True)
         ]
         told = [search.answer() for search in searches]
-        # The one found, and the one before it.
+        # The record found, and the one before it.
         pulls = [
             (self._ask(queue, max(offset - 1, 0)), self._ask(queue, offset))
             for queue, offset in zip(queues, told, strict=True)
@@ -213,7 +218,10 @@ class Sampler:
     def _settled(
         self, queue: MessageQueue, time_ms: int, offset: int, before: _Look, there: _Look
     ) -> int | None:
-        """Returns the offset that was told, where the records agree; else what a search of ours finds."""
+        """Returns the broker's offset if the records confirm it.
+
+        Searches the queue by halves otherwise.
+        """
         low, high = there.min_offset, there.max_offset
         is_first = offset <= low or not before.is_at_least(time_ms)
         if offset == high and is_first:
@@ -230,7 +238,7 @@ class Sampler:
 
 
 def _records(call: Call[PullResult] | None) -> memoryview:
-    """What a pull brought; nothing where it failed."""
+    """Returns the records of a pull; none if it failed."""
     try:
         result = None if call is None else call.answer()
     except PASSING_ERRORS:
@@ -241,7 +249,7 @@ def _records(call: Call[PullResult] | None) -> memoryview:
 
 
 def _mean(samples: tuple[memoryview, memoryview]) -> float | None:
-    """Bytes of a record; None where there is none to look at."""
+    """Returns the mean bytes of a record; None if there is none."""
     sizes = [size for records in samples for size in _record_sizes(records)]
     return sum(sizes) / len(sizes) if sizes else None
 
@@ -259,7 +267,7 @@ def _record_sizes(records: memoryview) -> list[int]:
 
 
 def _count_within(measured: Measured, count: int, budget: int) -> int:
-    """How many messages of a range have so many bytes, by its mean."""
+    """Returns the number of a range's messages within a byte budget, by the mean size."""
     if budget <= 0:
         return 0
     mean = max(measured.bytes / max(count, 1), 1.0)

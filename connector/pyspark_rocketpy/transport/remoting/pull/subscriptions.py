@@ -1,6 +1,6 @@
-"""What a broker is told to leave out: an expression of tags or of SQL92. Pure functions, no state.
+"""Subscription expressions of pulls: tags, or SQL92.
 
-Source: docs/design/remoting.md 2.5.1.
+Source: docs/design/remoting.md section 2.5.1.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _OR = "||"
 def expression_of(options: PullOptions) -> tuple[str, str]:
     """Returns the type of the expression, and its text.
 
-    Brokers know no quotes: tags that an expression cannot name are left to the task, with all
-    others, for it compares tags anyway.
+    Brokers know no quotes. An expression that cannot name all tags matches all messages: the task
+    compares tags anyway.
     """
     if options.expression is not None:
         return SQL92, options.expression

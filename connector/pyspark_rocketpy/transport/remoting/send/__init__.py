@@ -1,1 +1,1 @@
-"""Batches written to a cluster, at least once or effectively once."""
+"""Batches written to a cluster, at-least-once or effectively-once."""

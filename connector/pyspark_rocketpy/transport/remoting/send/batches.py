@@ -1,11 +1,11 @@
-"""Parcels: what one request stores in one queue. A block's records become batches, without a loop.
+"""Send batches: records that one request stores in one queue.
 
     stored record   fixed part | body | topic length, topic | properties length, properties
     entry of a batch   its head | body |                      properties length, properties
 
-So an entry is its record with the topic left out and the fixed part's last bytes written over: all
-entries of a block are cut out of a copy of it in one step. Messages that wait go one by one, since
-brokers take no delay in a batch. Holds no state. Source: docs/design/remoting.md section 3.2.
+An entry is its record without the topic, with its head over the last bytes of the fixed part. So
+one step cuts all entries of a block out of a copy, without a loop. Delayed messages go one by one:
+brokers take no delay in a batch. Source: docs/design/remoting.md section 3.2.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ _HEAD = np.dtype(
     ]
 )
 assert _HEAD.itemsize < HEADER_BYTES, "a head has room where its record's fixed part was"
-# What a broker adds to a message: CLUSTER, MSG_REGION, TRACE_ON, the longer form of its hosts. 4.9
-# counts the records that a batch becomes, and takes as much of them as of one body.
+# Bytes that a broker adds to a message: CLUSTER, MSG_REGION, TRACE_ON, the longer form of its
+# hosts. 4.9 counts the records of a batch, and limits them as one body.
 ADDED_BYTES_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
 class SendBatch:
-    """Messages of one queue, all of which are stored, or none.
+    """Messages of one queue that are all stored, or none.
 
-    `body` is a batch's, or that of a message alone, which has `properties`. One that `is_delayed`
-    waits at its broker, in no queue of its topic.
+    `body` is a batch's body, or that of a single message, which has `properties`. One that
+    `is_delayed` waits at its broker, in no queue of its topic.
     """
 
     body: bytes | memoryview
@@ -57,7 +57,7 @@ class SendBatch:
 
 
 def first_unique_key(parcel: SendBatch) -> str:
-    """Of the first message, as the sink gives one to each."""
+    """Returns the unique key of the first message; the sink gives each message one."""
     if parcel.properties is not None:
         return decode_properties(parcel.properties.encode())[UNIQ_KEY]
     head = np.frombuffer(parcel.body, _HEAD, 1)[0]
@@ -67,9 +67,9 @@ def first_unique_key(parcel: SendBatch) -> str:
 
 
 def parcels(block: Block) -> Iterator[tuple[int, SendBatch]]:
-    """Yields the block's messages, in order, each parcel with the number of its queue.
+    """Yields the block's send batches in order, each with the number of its queue.
 
-    The loop is over parcels; single messages cost some 10 microseconds each.
+    The loop is over send batches; single messages cost some 10 microseconds each.
     """
     sizes = np.frombuffer(block.record_sizes, ">i4").astype(np.int32)
     records = RecordBlock.parse(block.records, sizes)
@@ -116,14 +116,14 @@ class _Entries:
 
 
 def _woven(first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Returns one of these, one of those, and so on."""
+    """Returns the items of both arrays in turn."""
     return np.stack((first, second), axis=1).reshape(-1)
 
 
 def _runs(
     sizes: NDArray[np.int32], queue_ids: NDArray[np.int64], count_max: int
 ) -> Iterator[slice]:
-    """Neighbours of one queue that brokers take in one request."""
+    """Yields adjacent records of one queue that fit in one request."""
     ends = np.cumsum(sizes.astype(np.int64) + ADDED_BYTES_MAX)
     changes = [*(np.flatnonzero(np.diff(queue_ids)) + 1).tolist(), len(sizes)]
     start, before = 0, 0

@@ -1,9 +1,9 @@
-"""The blocks of one task on their way to a cluster, where they show at once.
+"""Block writer of one task for a cluster; messages show at once.
 
-A topic's queues are those of all brokers that take messages, in one numbering by the brokers'
-names. It is asked for once a task and kept for its time, so that a message group keeps its queue.
-Nothing is kept that a crash could lose: what a killed task has sent stays, and comes again when the
-task is run again.
+A topic's queues span all brokers that take messages, in one numbering by the brokers' names. The
+numbering is queried once a task and kept, so that a message group keeps its queue. Nothing is kept
+that a crash could lose. The messages of a killed task stay, and come again when the task is run
+again.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import DELAY_TIMED, Block, WriteQueues
 from rocketpy_proto.remoting import MessageQueue
 
-# Who sends, by RocketMQ's books; nobody asks after this group's transactions, for it has none.
+# The producer group of all sends. It has no transactions, so brokers never check any with it.
 PRODUCER_GROUP = "rocketpy-sink"
-# From 5.0.0 on brokers deliver at a time; 4.x would store such a message as one that does not wait.
+# Brokers deliver at a time since 5.0.0; 4.x would store such a message without a delay.
 TIMER_VERSION_MIN = 413
 
 
 class RemotingBlockWriter:
-    """See BlockWriter."""
+    """BlockWriter of a cluster."""
 
     def __init__(self, cluster: Cluster, policy: RetryPolicy, patience: Timeouts) -> None:
         self._cluster = cluster
@@ -48,7 +48,7 @@ class RemotingBlockWriter:
         self._lanes = SendPipeline(self._send, self._elsewhere, self._acknowledged, policy)
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         for topic in topics:
             if topic not in self._queues:
                 self._queues[topic] = self._asked(topic)
@@ -64,7 +64,7 @@ class RemotingBlockWriter:
         return WriteQueues(dict(sorted(nums.items())))
 
     def send(self, block: Block) -> None:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         queues = self.write_queues([block.topic])[block.topic]
         for number, parcel in parcels(block):
             broker_name, queue_id = queues.place(number)
@@ -73,13 +73,13 @@ class RemotingBlockWriter:
             self._lanes.put(MessageQueue(broker_name, queue_id, block.topic), parcel)
 
     def finish(self) -> bytes:
-        """See BlockWriter. What was sent can be read then."""
+        """Implements BlockWriter. Readers see all sent messages then."""
         self._lanes.finish()
         self._showing.wait()
         return b""
 
     def close(self) -> None:
-        """See BlockWriter. Answers that nobody waits for any longer are passed over."""
+        """Implements BlockWriter. The connection skips later answers."""
 
     def _send(self, queue: MessageQueue, parcel: SendBatch) -> Call[SendResult]:
         if parcel.properties is None:
@@ -93,7 +93,7 @@ class RemotingBlockWriter:
             self._showing.stored(queue, result, parcel.count)
 
     def _elsewhere(self, queue: MessageQueue, away: frozenset[str]) -> MessageQueue | None:
-        """Returns the same queue of the next broker that is not away, counted around its queues."""
+        """Returns the same queue at the next broker that is not away, modulo its queue count."""
         nums = self._queues[queue.topic].nums
         names = [name for name in nums if nums[name] and name not in away]
         if not names:
@@ -102,7 +102,7 @@ class RemotingBlockWriter:
         return MessageQueue(name, queue.queue_id % nums[name], queue.topic)
 
     def _check_timing(self, topic: str, broker_name: str) -> None:
-        """Raises BrokerError where the broker would not wait."""
+        """Raises BrokerError if the broker cannot deliver at a time."""
         if broker_name in self._timing:
             return
         version = retried(

@@ -1,8 +1,8 @@
-"""Which rows of a task are stored already, by their unique keys and content. State: those found.
+"""Deduplication of a task's rows by their unique keys and content.
 
-A row counts as stored where its topic has its key with its body and properties, by their CRCs:
-rows that come in another order than before are sent again rather than left out. What a broker adds
-to the properties is passed over; were a broker to add something else, rows would come twice.
+A row counts as stored if its topic has its key with its body and properties, by their CRCs. So rows
+that come in another order than before are sent again, not lost. Properties that a broker adds are
+ignored; unknown additions would make rows come twice. State is the stored rows that were found.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from rocketpy_proto.record.block.properties_block import parse_properties
 from rocketpy_proto.record.properties import NOT_COPIED_NAMES, UNIQ_KEY
 
 _CRC_BITS = 32
-# Odd: products of different numbers are different.
+# An odd factor: products of different numbers are different.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
-# What brokers add, which no row has, and the key that tells the row.
+# Properties that brokers add, which no row has, and the key that identifies the row.
 _NOT_OURS = NOT_COPIED_NAMES | {UNIQ_KEY}
 
 
 class StoredRows:
-    """Of one task, whose keys begin with `digits`."""
+    """Stored rows of one task; its keys begin with `digits`."""
 
     def __init__(self, digits: str) -> None:
         self._digits = digits
@@ -38,7 +38,7 @@ class StoredRows:
         return len(self._numbers)
 
     def add(self, stored: RecordBlock, topic: str) -> None:
-        """Records that were read of a topic; those of others are passed over."""
+        """Adds the task's own rows among records that were read of a topic."""
         numbers = self._numbers_of(stored)
         own = numbers >= 0
         marks = marks_of(stored.filter(own), numbers[own], topic)
@@ -51,7 +51,7 @@ class StoredRows:
         return bool((self._numbers == number).any())
 
     def without(self, block: Block) -> Block | None:
-        """Returns the block without the rows that are stored; None where no row is left."""
+        """Returns the block without the rows that are stored; None if no row is left."""
         sizes = np.frombuffer(block.record_sizes, ">i4").astype(np.int32)
         records = RecordBlock.parse(block.records, sizes)
         marks = marks_of(records, self._numbers_of(records), block.topic)
@@ -71,14 +71,15 @@ class StoredRows:
         )
 
     def _numbers_of(self, records: RecordBlock) -> NDArray[np.int64]:
-        """Returns the number of each row; -1 for records of others."""
+        """Returns the number of each row; -1 for records of other tasks."""
         return row_numbers(property_columns(records, [UNIQ_KEY])[UNIQ_KEY], self._digits)
 
 
 def marks_of(records: RecordBlock, numbers: NDArray[np.int64], topic: str) -> NDArray[np.uint64]:
-    """64 bits for each record: of its row's number, its topic, its body and its properties.
+    """Returns 64 bits for each record, of its row number, topic, body and properties.
 
-    Entries of properties count in any order. Loops over entries, for a task that runs again alone.
+    Entries of properties count in any order. It loops over entries, only for a task that runs
+    again.
     """
     found = parse_properties(records.data, records.properties_start, records.properties_length)
     names = {code: zlib.crc32(name.encode()) for name, code in found.name_code.items()}

@@ -1,12 +1,12 @@
-"""The blocks of one attempt at a task, of whose rows none is stored twice: effectively once.
+"""Block writer of an effectively-once attempt, which stores no row twice.
 
-Before it sends to a topic an attempt leaves a marker. Where it finds markers of attempts before it,
-it reads what came into the topic's queues since then, and leaves out its rows that are there. A
-send whose fate is unknown is looked for in the same way before it is repeated.
+An attempt stores a marker before it sends to a topic. It may find markers of earlier attempts. It
+then reads the messages that came into the topic's queues since, and leaves out its rows among them.
+A send with an unknown outcome is looked up in the same way before it is repeated.
 
-What a killed attempt has sent may still wait at a broker. So such a look comes a while after the
-broker answers again: brokers drop what has waited for 200 ms. Two attempts at the same time do not
-see each other's sends. Nothing is kept that a crash could lose but for what the cluster has.
+Sends of a killed attempt may still wait at a broker. So such a look comes a while after the broker
+answers again: brokers drop requests that have waited for 200 ms. Two concurrent attempts do not see
+each other's sends. All state that survives a crash is in the cluster.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class Part(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Since:
-    """From where on a queue is read, by queue: where it ended when an attempt began."""
+    """Start offsets of a look by queue: the queue's end when an attempt started."""
 
     offsets: dict[MessageQueue, int]
 
     @classmethod
     def of(cls, markers: Iterable[Marker]) -> Since:
-        """Returns the earliest of several markers."""
+        """Returns the earliest offsets of several markers."""
         offsets: dict[MessageQueue, int] = {}
         for marker in markers:
             for name, ends in marker.offsets.items():
@@ -63,12 +63,12 @@ class Since:
 
 
 class EffectivelyOnceWriter(RemotingBlockWriter):
-    """See BlockWriter."""
+    """BlockWriter of effectively-once delivery."""
 
     def __init__(
         self, reach: Reach, control: ControlQueue, attempt: Attempt, floor: int | None
     ) -> None:
-        """`floor`: from where on markers can be; without one the writer's last note says it."""
+        """Sets the attempt; markers start at `floor`, or else at the writer's last note."""
         super().__init__(reach.cluster, reach.policy, reach.patience)
         batch = attempt.job.batch
         self._reach = reach
@@ -81,7 +81,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         self._lanes.look_before_repeating(self._is_stored)
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         unknown = [topic for topic in topics if topic not in self._queues]
         found = super().write_queues(topics)
         for topic in unknown:
@@ -89,7 +89,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         return found
 
     def send(self, block: Block) -> None:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         if block.delay:
             raise ColumnError(
                 "columns delayLevel and deliverAt are not for delivery effectively-once: what "
@@ -103,12 +103,12 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
             super().send(replace(left, is_movable=False))
 
     def finish(self) -> bytes:
-        """See BlockWriter."""
+        """Implements BlockWriter."""
         super().finish()
         return msgspec.json.encode(self._part)
 
     def _begin(self, topic: str, queues: WriteQueues) -> None:
-        """Leaves a marker, and look for what attempts with earlier ones have stored."""
+        """Stores a marker, and looks for rows that attempts with earlier ones have stored."""
         ends = self._ends_of(
             [MessageQueue(name, i, topic) for name, n in queues.nums.items() for i in range(n)]
         )
@@ -132,7 +132,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
                 self._read(queue, since[queue], end, self._stored)
 
     def _ends_of(self, queues: Sequence[MessageQueue]) -> dict[MessageQueue, int]:
-        """Where queues end; their brokers are waited for."""
+        """Returns the ends of queues, within the retries."""
 
         def ask() -> dict[MessageQueue, int]:
             calls = [max_offset(self._reach.cluster, queue) for queue in queues]
@@ -146,7 +146,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
             into.add(block, queue.topic)
 
     def _is_stored(self, queue: MessageQueue, parcel: SendBatch) -> bool:
-        """True if a parcel was stored whose answer did not come. Raises what does not pass."""
+        """True if a send batch without an answer was stored. Raises errors that do not pass."""
         begin = self._lanes.end_of(queue)
         if begin is None:
             begin = self._ends[queue]
@@ -159,5 +159,5 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
 
 
 def writer_name(writer_id: str) -> str:
-    """Returns a writer's name as groups may have it."""
+    """Returns a writer's name in a form for group names."""
     return task_digits((writer_id, 0, 0))

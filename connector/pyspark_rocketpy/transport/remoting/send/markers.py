@@ -1,12 +1,12 @@
-"""Markers: what a task leaves in the control topic before it sends, and finds when it runs again.
+"""Markers in the control topic: queue ends before a task sends.
 
     control topic, queue 0   marker | marker | marker ...   tag: the task; body: topic, offsets
 
-A marker says where a topic's queues ended when an attempt began: whatever that attempt has stored
-lies after it. The order in the one queue is the order of the attempts. The driver notes at each
-commit, as a consumer offset, where the batch's own markers begin: Spark runs a committed batch
-again when the driver ends before Spark's own commit. A broker keeps a note in memory for 5 s; a
-note that is lost makes the look longer and not wrong. Nothing else is kept.
+A marker holds the ends of a topic's queues at the start of an attempt. All messages stored by that
+attempt come after them. The order in the one queue is the order of the attempts. The driver commits
+the offset of the batch's first marker at each commit, as a consumer offset (the note). Spark runs a
+committed batch again if the driver ends before Spark's own commit. A broker keeps a note in memory
+for 5 s. A lost note makes the look longer, but not wrong. Nothing else is kept.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FETCH_BYTES_MAX = 4 << 20
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """Where the queues of a topic ended, by broker and queue id."""
+    """Ends of the queues of a topic, by broker and queue id."""
 
     topic: str
     offsets: dict[str, list[int]]
@@ -61,7 +61,7 @@ class FoundMarker:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """A cluster, and how patiently it is asked."""
+    """A cluster, with retry policy, timeouts and pull limits."""
 
     cluster: Cluster
     policy: RetryPolicy
@@ -71,7 +71,7 @@ class Reach:
     def records(
         self, part: QueueRange, group: str, tag: str | None = None
     ) -> Iterator[RecordBlock]:
-        """What a range holds, or what of it may have the tag.
+        """Yields the records of a range, or of the part that may have the tag.
 
         Raises DataLossError, OffsetError, ConnectionFailedError, BrokerError.
         """
@@ -92,13 +92,13 @@ class ControlQueue:
     """Queue 0 of the control topic, which one broker has."""
 
     def __init__(self, reach: Reach, topic: str, writer: str) -> None:
-        """`writer` is a name for whose notes they are, as groups may have them."""
+        """Sets the queue; `writer` is the notes' owner, in a form for group names."""
         self._reach = reach
         self._topic = topic
         self._group = f"rocketpy-{writer}"
 
     def queue(self) -> MessageQueue:
-        """Raises TopicNotExistError, ConnectionFailedError, BrokerError."""
+        """Returns the queue. Raises TopicNotExistError, ConnectionFailedError, BrokerError."""
         names = [*self._reach.cluster.route(self._topic).read_queue_nums()]
         if len(names) != 1:
             raise BrokerError(
@@ -109,15 +109,15 @@ class ControlQueue:
         return MessageQueue(names[0], 0, self._topic)
 
     def end(self) -> int:
-        """Where the next marker will be. Raises ConnectionFailedError, BrokerError."""
+        """Returns the offset of the next marker. Raises ConnectionFailedError, BrokerError."""
         cluster = self._reach.cluster
         return retried(self._reach.policy, lambda: max_offset(cluster, self.queue()).answer())
 
     def floor(self, own: int) -> int:
-        """Returns the offset from which on markers of the writer's present batch can be.
+        """Returns the least offset that a marker of the writer's present batch can have.
 
-        `own` is the offset of a marker that was stored just now. A note beyond it is of a control
-        topic that was deleted, and counts for nothing.
+        `own` is the offset of a marker that was stored just now. A note beyond it is of a deleted
+        control topic, and is ignored.
         """
 
         def ask() -> int:
@@ -130,7 +130,7 @@ class ControlQueue:
         return retried(self._reach.policy, ask)
 
     def leave(self, tag: str, marker: Marker) -> int:
-        """Stores a marker; its offset."""
+        """Stores a marker; returns its offset."""
         properties = encode_properties({"TAGS": tag}).decode()
         message = Message(msgspec.json.encode(marker), properties)
         cluster, patience = self._reach.cluster, self._reach.patience
@@ -161,7 +161,7 @@ class ControlQueue:
             ) from error
 
     def note(self, begin: int) -> None:
-        """Lets the writer's next batch look from `begin` on. A failure costs time only."""
+        """Notes the offset at which the writer's next batch starts its look; logs a failure."""
         cluster = self._reach.cluster
         try:
             queue = self.queue()
@@ -170,7 +170,7 @@ class ControlQueue:
             except BrokerError as error:
                 if error.response_code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                     raise
-                # A pull makes the group.
+                # A pull creates the group.
                 pull(cluster, Pull(self._group, queue, begin), self._reach.patience).answer()
                 update_consumer_offset(cluster, self._group, queue, begin).answer()
         except (ConnectionFailedError, BrokerError) as error:

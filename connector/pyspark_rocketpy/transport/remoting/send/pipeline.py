@@ -1,11 +1,14 @@
-"""Lanes: parcels on their way to queues, one at a time in each, many queues at once.
+"""Send pipeline: one send batch under way for each queue.
 
-A broker's threads store requests of one connection in any order, so a queue's next parcel leaves
-when the last one is acknowledged. A broker refuses what has waited for 200 ms: how many parcels it
-takes at once is found by trying. What fails in a way that passes is sent again after a while, to
-the same queue, or to one of another broker where the parcel is movable and its own broker does not
-answer. A parcel whose answer was lost may be stored: sent again, its messages come twice. Nothing
-is kept that a crash could lose: what is not acknowledged then was stored or not.
+Each queue has a lane. A broker's threads store requests of one connection in any order. So a
+queue's next send batch leaves when the previous one is acknowledged. A broker refuses requests that
+have waited for 200 ms. A congestion window finds by trial the number of send batches that a broker
+takes at once.
+
+A send batch with a passing error is sent again after a while, to the same queue. A movable one goes
+to another broker's queue if its own broker does not answer. A send batch without an answer may be
+stored: its messages then come twice. Nothing is kept that a crash could lose; unacknowledged
+messages may or may not be stored.
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ from rocketpy_proto.remoting import MessageQueue, ResponseCode
 
 logger = logging.getLogger(__name__)
 
-# What a task holds in all, in bytes.
+# Bytes that a task holds in all.
 WAITING_BYTES_MAX = 32 << 20
-# Parcels under way to one broker: at first, and at most. A refusal halves them, and as many
-# acknowledgements as they are allow one more.
+# Send batches under way to one broker: at first, and at most. A refusal halves the window. A full
+# window of acknowledgements adds one.
 WINDOW_FIRST, WINDOW_MAX = 2.0, 32.0
 _CallFuture = futures.Future[Any]
 SendError = ConnectionFailedError | BrokerError
@@ -39,21 +42,21 @@ SendError = ConnectionFailedError | BrokerError
 
 @dataclass(slots=True)
 class _Lane:
-    """What is for one queue; the first parcel is the one that is under way, if any is."""
+    """Send batches of one queue; the first one is the one under way, if any."""
 
     queue: MessageQueue
     retries: Retries
     parcels: deque[SendBatch] = field(default_factory=deque)
     resume_ms: int = 0
-    # Whether the first parcel may be stored although nobody said so.
+    # True if the first send batch may be stored without an acknowledgement.
     is_in_doubt: bool = False
-    # Behind the last parcel that was acknowledged.
+    # The offset after the last acknowledged send batch.
     end: int | None = None
 
 
 @dataclass(slots=True)
 class _Window:
-    """How many parcels may be under way to a broker, and are."""
+    """Congestion window of a broker: the limit and the number of send batches under way."""
 
     size: float = WINDOW_FIRST
     in_flight: int = 0
@@ -61,14 +64,14 @@ class _Window:
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """A lane's first parcel, and the request that it is in."""
+    """A lane's first send batch, and its request."""
 
     lane: _Lane
     call: Call[SendResult]
 
 
 class SendPipeline:
-    """The lanes of one task. What they raise ends it."""
+    """The lanes of one task. An error that it raises ends it."""
 
     def __init__(
         self,
@@ -77,16 +80,16 @@ class SendPipeline:
         stored: Callable[[MessageQueue, SendBatch, SendResult], None],
         policy: RetryPolicy,
     ) -> None:
-        """`elsewhere` names a queue at a broker that is none of those; None where there is none.
+        """Sets the callbacks; `stored` is called for each acknowledgement.
 
-        `stored` hears of each acknowledgement.
+        `elsewhere` returns a queue at a broker outside of the given set; None if there is none.
         """
         self._send = send
         self._elsewhere = elsewhere
         self._stored = stored
         self._policy = policy
         self._lanes: dict[MessageQueue, _Lane] = {}
-        # Each lane with parcels is in one of these three.
+        # Each lane with send batches is in one of these three: ready, flying or paused.
         self._ready: deque[_Lane] = deque()
         self._windows: dict[str, _Window] = defaultdict(_Window)
         self._flying: dict[_CallFuture, _Flight] = {}
@@ -98,16 +101,19 @@ class SendPipeline:
         self._is_stored: Callable[[MessageQueue, SendBatch], bool] | None = None
 
     def look_before_repeating(self, is_stored: Callable[[MessageQueue, SendBatch], bool]) -> None:
-        """Asks so about a parcel whose answer was lost; what is stored is not sent again."""
+        """Sets the check of send batches without an answer.
+
+        A send batch that is stored is not sent again.
+        """
         self._is_stored = is_stored
 
     def end_of(self, queue: MessageQueue) -> int | None:
-        """Returns the offset behind a queue's last acknowledged parcel; None before there is any."""
+        """Returns the offset after a queue's last acknowledged send batch, or None."""
         lane = self._lanes.get(queue)
         return None if lane is None else lane.end
 
     def put(self, queue: MessageQueue, parcel: SendBatch) -> None:
-        """Sends a parcel soon; waits while too many bytes do. Raises what `finish` raises."""
+        """Queues a send batch; waits while too many bytes are queued. Raises as `finish`."""
         if parcel.is_movable and queue.broker_name in self._away:
             queue = self._elsewhere(queue, self._away) or queue
         self._queue_up(queue, parcel)
@@ -130,7 +136,10 @@ class SendPipeline:
         lane.parcels.append(parcel)
 
     def _start_ready(self) -> None:
-        """Sends what brokers have room for. What fails at once may make other lanes ready."""
+        """Sends as much as the congestion windows allow.
+
+        A failure at once may make other lanes ready.
+        """
         held: deque[_Lane] = deque()
         while self._ready:
             lane = self._ready.popleft()
@@ -151,13 +160,13 @@ class SendPipeline:
         self._ready = held
 
     def _await_one(self) -> None:
-        """Until an answer has come, or it is time to send something again."""
+        """Waits until an answer has come, or a retry is due."""
         self._resume()
         self._start_ready()
         now_ms = clock.monotonic_ms()
         resumed = [lane.resume_ms for lane in self._paused]
         if not self._flying:
-            # What was in doubt may have been found.
+            # The check may have found the send batch in doubt.
             if not self._ready and resumed:
                 clock.sleep_ms(max(min(resumed) - now_ms, 0))
             return
@@ -174,7 +183,7 @@ class SendPipeline:
         self._paused = [lane for lane in self._paused if lane.resume_ms > now_ms]
 
     def _settle(self, flight: _Flight) -> None:
-        """The answer is here, or late."""
+        """Handles an answer, or a timeout."""
         window = self._windows[flight.lane.queue.broker_name]
         window.in_flight -= 1
         try:
@@ -208,14 +217,14 @@ class SendPipeline:
         return self._is_stored(lane.queue, lane.parcels[0])
 
     def _done(self, lane: _Lane) -> None:
-        """The first parcel is stored."""
+        """Removes the first send batch, which is stored."""
         lane.is_in_doubt = False
         self._waiting_bytes -= len(lane.parcels.popleft().body)
         if lane.parcels:
             self._ready.append(lane)
 
     def _failed(self, lane: _Lane, error: SendError) -> None:
-        """Raises what does not pass, or did not in time."""
+        """Pauses or moves a lane. Raises errors that do not pass, or did not in time."""
         if not _is_passing(error):
             raise error
         moved_to = self._other_queue(lane, error)
@@ -241,14 +250,17 @@ class SendPipeline:
         return self._elsewhere(lane.queue, self._away)
 
     def _tell(self, what: str, text: str) -> None:
-        """Once a task."""
+        """Logs a warning once a task."""
         if what not in self._told:
             self._told.add(what)
             logger.warning("%s", text)
 
 
 def _is_refused(error: SendError) -> bool:
-    """True if a broker has said that it did not store it. A system error may come from behind."""
+    """True if a broker has answered that it did not store the messages.
+
+    A system error may occur after the store.
+    """
     if isinstance(error, ConnectionFailedError):
         return False
     return error.response_code != ResponseCode.SYSTEM_ERROR
@@ -257,6 +269,7 @@ def _is_refused(error: SendError) -> bool:
 def _is_passing(error: SendError) -> bool:
     """True if the same request may succeed later.
 
-    A topic was there when the task began: name servers and slaves forget topics for moments.
+    An unknown topic may pass. It existed at the start of the task: name servers and slaves forget
+    topics for moments.
     """
     return isinstance(error, (*PASSING_ERRORS, TopicNotExistError))

@@ -1,7 +1,9 @@
-"""What a writer asks of brokers: to store one message, or a batch of one queue. Holds no state.
+"""Requests of a writer to brokers: a message, or a batch.
 
-A request whose answer is lost may have been done; sent again, it is a second message. So nothing is
-repeated here. Source: docs/design/remoting.md sections 2.4 and 3.2, docs/design/cluster.md section 2.3.
+A request without an answer may have been done; a repetition would store a second message. So
+nothing is repeated here.
+
+Source: docs/design/remoting.md sections 2.4 and 3.2, docs/design/cluster.md section 2.3.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ from rocketpy_proto.remoting import (
 )
 from rocketpy_proto.remoting.headers.sends import SendMessageRequest, SendMessageResponse
 
-# The answer names an id for each; see HEADER_BYTES_MAX of the connection.
+# The answer names an id for each message; see HEADER_BYTES_MAX of the connection.
 BATCH_MESSAGES_MAX = 10_000
-# Stored in all these cases; but for the first, not as safely as the broker's settings ask for.
+# The message is stored with all these codes. All but the first mean less safety than the broker's
+# settings require.
 _STORED = frozenset(
     {
         ResponseCode.SUCCESS,
@@ -41,7 +44,7 @@ _STORED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message to store; `properties` is RocketMQ's text of them, `sys_flag` tells compression."""
+    """A message to store; `properties` is RocketMQ's text form, `sys_flag` includes compression."""
 
     body: bytes | memoryview
     properties: str = ""
@@ -51,9 +54,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class SendResult:
-    """Where messages were stored: the offset is the first one's, and there is an id for each.
+    """Position of stored messages: the first one's offset, and an id for each.
 
-    A code other than SUCCESS tells that they are not yet as safe as the broker's settings ask for.
+    A code other than SUCCESS means that they are not yet as safe as the broker's settings require.
     """
 
     code: ResponseCode
@@ -65,7 +68,7 @@ class SendResult:
 def send(
     cluster: Cluster, group: str, queue: MessageQueue, message: Message, patience: Timeouts
 ) -> Call[SendResult]:
-    """Stores one message."""
+    """Sends one message to be stored."""
     header = SendMessageRequest(
         group,
         queue.topic,
@@ -87,10 +90,10 @@ def send_batch(
     messages: Sequence[BatchMessage],
     patience: Timeouts,
 ) -> Call[SendResult]:
-    """Stores all of the messages, at offsets that follow each other, or none.
+    """Sends messages to be stored at consecutive offsets, all or none.
 
-    At most BATCH_MESSAGES_MAX, none with an empty body; brokers take 4 MiB of them.
-    Raises UnencodableRemotingError.
+    At most BATCH_MESSAGES_MAX, none with an empty body; brokers take 4 MiB of them. Raises
+    UnencodableRemotingError.
     """
     if not 0 < len(messages) <= BATCH_MESSAGES_MAX:
         raise UnencodableRemotingError(
@@ -106,14 +109,14 @@ def send_encoded_batch(
     body: bytes | memoryview,
     patience: Timeouts,
 ) -> Call[SendResult]:
-    """Returns the same for messages that are a batch's body already."""
+    """Sends messages as `send_batch` does, already encoded as a batch's body."""
     header = SendMessageRequest(
         group,
         queue.topic,
         queue.queue_id,
         clock.now_ms(),
         is_batch=True,
-        # The broker adds these to each message, a key of the batch in place of the message's.
+        # The broker adds these to each message; a key of the batch replaces the message's.
         properties="",
         broker_name=queue.broker_name,
     )

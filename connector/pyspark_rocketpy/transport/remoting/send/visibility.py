@@ -1,8 +1,7 @@
-"""Waiting until what is stored can be read: brokers acknowledge a message before readers see it.
+"""Visibility of stored messages: brokers acknowledge a message before readers see it.
 
-A broker puts messages into their queues in the order of its log, so that all of them show when the
-one that is last in the log does: one question a broker is enough. Nothing is kept that a crash
-could lose.
+A broker adds messages to their queues in the order of its log. So all of them show when the last
+one in the log does: one request to a broker is enough. Nothing is kept that a crash could lose.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from rocketpy_proto.remoting import MessageQueue
 
 logger = logging.getLogger(__name__)
 
-# Most show after a few milliseconds; who waits longer than this is told.
+# Most messages show after a few milliseconds; a longer wait than this is logged.
 SHOW_MS_MAX = 10_000
 PAUSE_MS_FIRST, PAUSE_MS_MAX = 1, 64
-# The place in the log, in hexadecimal digits at the end of a message's offset id.
+# Hexadecimal digits of the log offset, at the end of a message's offset id.
 _PLACE_DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class _Last:
-    """Of a broker's messages the last one in its log, and the offset behind it in its queue."""
+    """A broker's last message in its log, and the offset after it in its queue."""
 
     place: int
     queue: MessageQueue
@@ -36,18 +35,18 @@ class _Last:
 
 
 class Visibility:
-    """What one task has stored."""
+    """The messages that one task has stored."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._lasts: dict[str, _Last] = {}
 
     def stored(self, queue: MessageQueue, result: SendResult, count: int) -> None:
-        """These messages were acknowledged; not for those that wait at the broker."""
+        """Records acknowledged messages; not for messages that are delayed at the broker."""
         try:
             place = int(result.msg_ids[-1][-_PLACE_DIGITS:], 16)
         except ValueError:
-            # No broker's own id: what lies between gave it another one.
+            # Not a broker's own id: an intermediary has replaced it.
             return
         last = self._lasts.get(queue.broker_name)
         if last is None or place > last.place:
@@ -55,7 +54,10 @@ class Visibility:
             self._lasts[queue.broker_name] = _Last(place, queue, end)
 
     def wait(self) -> None:
-        """Until everything can be read, SHOW_MS_MAX at most. It is stored: nothing is raised."""
+        """Waits until everything can be read, SHOW_MS_MAX at most.
+
+        Raises nothing: the messages are stored.
+        """
         until_ms = clock.monotonic_ms() + SHOW_MS_MAX
         hidden = [last.queue for last in self._lasts.values() if not self._shows(last, until_ms)]
         if hidden:
@@ -67,7 +69,7 @@ class Visibility:
             )
 
     def _shows(self, last: _Last, until_ms: int) -> bool:
-        """True if it does before then. A broker that does not say so is not asked again."""
+        """True if the message shows in time. A broker that does not answer is not asked again."""
         pause_ms = PAUSE_MS_FIRST
         while True:
             try:

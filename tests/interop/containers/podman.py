@@ -1,0 +1,88 @@
+"""Containers run by Podman. A container and its volumes end with the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.patience import PATIENCE_SECONDS
+
+FOLDER = Path(__file__).parent
+# No systemd runs the health checks, so tests run them; a limit of the machine stays as it is.
+RUN_OPTIONS = ("--no-healthcheck", "--ulimit=host")
+STOP_SECONDS = 30
+
+
+def podman(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Runs Podman. Raises AssertionError with its output where it fails."""
+    done = subprocess.run(
+        ["podman", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def environment() -> dict[str, str]:
+    """Returns the environment of Podman and podman-compose."""
+    return {**os.environ, "CONTAINERS_CONF": str(FOLDER / "containers.conf")}
+
+
+def inspect(name: str) -> Any:
+    """Returns what Podman knows of an image or a container."""
+    [found] = json.loads(podman("inspect", name).stdout)
+    return found
+
+
+class Container:
+    """A container of an image, from its start to its end."""
+
+    def __init__(self, image: str, *command: str, options: tuple[str, ...] = ()) -> None:
+        self.name = f"rocketpy-test-{uuid.uuid4().hex[:12]}"
+        self._words = ("run", "-d", "--name", self.name, *RUN_OPTIONS, *options, image, *command)
+        self._health: list[str] = inspect(image)["Config"]["Healthcheck"]["Test"][1:]
+
+    def __enter__(self) -> Container:
+        podman(*self._words)
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        podman("rm", "--force", "--volumes", "--time=0", self.name)
+
+    def run(self, *words: str, check: bool = True) -> str:
+        """Runs a program in the container; returns its output."""
+        return podman("exec", self.name, *words, check=check).stdout
+
+    def wait_until_healthy(self) -> None:
+        """Runs the image's health check until it succeeds."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while podman("exec", self.name, *self._health, check=False).returncode:
+            assert time.monotonic() < deadline, self.log
+            assert inspect(self.name)["State"]["Running"], self.log
+            time.sleep(0.2)
+
+    @property
+    def log(self) -> str:
+        done = podman("logs", self.name)
+        return done.stdout + done.stderr
+
+    def stop(self) -> int:
+        """Sends SIGTERM and waits; returns the exit code."""
+        podman("stop", f"--time={STOP_SECONDS}", self.name)
+        code: int = inspect(self.name)["State"]["ExitCode"]
+        return code
