@@ -50,7 +50,7 @@ class Container:
     def __init__(self, image: str, *command: str, options: tuple[str, ...] = ()) -> None:
         self.name = f"rocketpy-test-{uuid.uuid4().hex[:12]}"
         self._words = ("run", "-d", "--name", self.name, *RUN_OPTIONS, *options, image, *command)
-        self._health: list[str] = inspect(image)["Config"]["Healthcheck"]["Test"][1:]
+        self._health: list[str] = inspect(image)["Healthcheck"]["Test"][1:]
 
     def __enter__(self) -> Container:
         podman(*self._words)
@@ -79,7 +79,7 @@ class Container:
     @property
     def log(self) -> str:
         done = podman("logs", self.name)
-        return done.stdout + done.stderr
+        return done.stderr + done.stdout
 
     def stop(self) -> int:
         """Sends SIGTERM and waits; returns the exit code."""
