@@ -111,7 +111,7 @@ lint: $(INSTALLED) ## Check style, types, imports between packages, language and
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q tests/test_tidy.py
+	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_language.py
 
 # Its theme announces its successor at every build; docs/decisions.md says why we stay.
 docs: $(INSTALLED) ## Build the site of the documents into build/site; a dead link fails

@@ -1,1 +1,1 @@
-"""Where every performance figure of the README comes from: `make bench`. Holds no state."""
+"""Every performance figure of the README: `make bench`."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: run them, print the table, save the JSON. Holds no state."""
+"""Runner of the benchmarks: `python -m benchmarks` prints the table and saves the JSON."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ console = Console()
 
 
 def machine() -> str:
-    """Returns the machine in a line."""
+    """Returns a one-line description of the machine."""
     cpu = platform.processor() or platform.machine()
     for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
         if line.startswith("model name"):
@@ -68,14 +68,14 @@ def main(
         for name in only or MODULES:
             progress.update(bar, description=name)
             results += run_module(name, profile=profile)
-            # What was measured stays, whatever becomes of the rest.
+            # Saved after each module, so that a later failure loses no result.
             save(json_path, results)
             progress.advance(bar)
     console.print(terminal_table(machine(), results))
 
 
 def save(path: Path, results: list[Result]) -> None:
-    """Writes the results down."""
+    """Writes the results to the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = to_json(machine(), results)
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

@@ -1,7 +1,7 @@
-"""A bare grpc.aio server in a process of its own: what gRPC alone does. Holds no state.
+"""A bare grpc.aio server in its own process: the cost of gRPC alone.
 
-`/benchmark.Bare/Stream` answers a request `size count` with so many chunks, `/benchmark.Bare/Echo`
-each request with itself.
+`/benchmark.Bare/Stream` answers a request `size count` with `count` chunks of `size` bytes,
+`/benchmark.Bare/Echo` each request with itself.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STREAM_METHOD, ECHO_METHOD = "/benchmark.Bare/Stream", "/benchmark.Bare/Echo"
 
 
 async def stream(request: bytes, _context: object) -> AsyncIterator[bytes]:
-    """Equal chunks: one `bytes` object over and over."""
+    """Yields equal chunks: one `bytes` object repeatedly."""
     size, count = (int(part) for part in request.split())
     chunk = bytes(size)
     for _ in range(count):
@@ -26,7 +26,7 @@ async def stream(request: bytes, _context: object) -> AsyncIterator[bytes]:
 
 
 async def echo(requests: AsyncIterator[bytes], _context: object) -> AsyncIterator[bytes]:
-    """What comes goes back."""
+    """Yields each request unchanged."""
     async for request in requests:
         yield request
 

@@ -1,8 +1,8 @@
-"""Batches in process: what staging and committing cost a broker beside plain appends.
+"""Batches in process: the broker's cost of stages and commits beside plain appends.
 
-All rounds run on one broker without a server, with ASYNC_FLUSH, over fresh messages. Processor time
-counts, of all threads, since staging works on some of its own. The gap is the longest time for
-which a task that only sleeps a millisecond was kept from running while 10,000 tasks committed.
+All rounds run on one broker without a server, with ASYNC_FLUSH, over fresh messages. The figure is
+processor time of all threads, since staging uses some of its own. The gap is the longest delay of a
+task that sleeps a millisecond at a time while 10,000 tasks commit.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ GAP_MS_MAX = 20.0
 
 @dataclass
 class Bench:
-    """A broker's rooms, and the number of the next batch."""
+    """A broker's services, and the number of the next batch."""
 
     store: MessageStore
     services: BrokerServices
@@ -54,7 +54,7 @@ class Bench:
     gaps_ms: list[float] = field(default_factory=list)
 
     async def append(self, block: data.Block, count: int) -> float:
-        """Appends so many blocks; processor seconds."""
+        """Appends `count` blocks; returns processor seconds."""
         begin = time.process_time()
         for _ in range(count):
             self.services.appends.append(data.TOPIC, 0, block.records, block.record_sizes)
@@ -62,7 +62,7 @@ class Bench:
         return time.process_time() - begin
 
     async def stage(self, block: data.Block, task: int, count: int) -> StagedTask:
-        """Returns an attempt at a task with so many blocks."""
+        """Stages an attempt at a task with `count` blocks; returns the staged task."""
         attempt = TaskAttempt(BatchJob("writer", self.batch_id, 1), task, 1)
         for number in range(count):
             await self._ask(attempt, number, block)
@@ -77,7 +77,7 @@ class Bench:
         return await self.services.batches.staging.stage(command)
 
     async def commit(self, tasks: list[StagedTask]) -> float:
-        """Commits, and wait for the end; processor seconds."""
+        """Commits and waits for the end; returns processor seconds."""
         begin = time.process_time()
         batch = Batch(BatchJob("writer", self.batch_id, 1), tuple(tasks))
         state = await self.services.batches.commits.commit(batch, WAIT_MS_MAX)
@@ -86,7 +86,7 @@ class Bench:
         return time.process_time() - begin
 
     async def end_round(self) -> None:
-        """Flushes, and remove the files of what is stored."""
+        """Flushes, and removes the files of stored batches."""
         self.store.dispatch()
         plan = self.store.plan_flush()
         await asyncio.to_thread(plan.run)
@@ -94,7 +94,7 @@ class Bench:
         await self.services.batches.commits.remove_spent()
 
     async def watch(self) -> None:
-        """Notes how long others keep this task from running."""
+        """Records the delays that other tasks cause to this one."""
         while True:
             begin = time.perf_counter()
             await asyncio.sleep(0.001)
@@ -123,7 +123,7 @@ async def opened(folder: Path) -> AsyncIterator[Bench]:
 
 
 async def run_cost(bench: Bench, body_bytes: int) -> Result:
-    """Staging and committing against appending the same blocks."""
+    """Returns the cost of stages and commits against appends of the same blocks."""
     block = data.block(BLOCK_BYTES // (body_bytes + 180), body_bytes)
     count = ROUND_BYTES // len(block.records)
     messages = count * len(block.record_sizes) // 4
@@ -148,7 +148,7 @@ async def run_cost(bench: Bench, body_bytes: int) -> Result:
 
 
 async def run_tasks(bench: Bench, scope: TaskScope) -> list[Result]:
-    """10,000 tasks of one message each."""
+    """Commits 10,000 tasks of one message each."""
     block = data.block(1, 100)
     appended = await bench.append(block, TASKS)
     tasks = [await bench.stage(block, task, 1) for task in range(TASKS)]
@@ -168,7 +168,7 @@ async def run_tasks(bench: Bench, scope: TaskScope) -> list[Result]:
 
 
 async def run_all() -> list[Result]:
-    """Small and large bodies, and many tasks."""
+    """Returns the results for small and large bodies, and for many tasks."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         async with opened(Path(name)) as bench:
             results = [await run_cost(bench, body_bytes) for body_bytes in (100, 1024)]

@@ -1,6 +1,6 @@
-"""Small calls: single sends beside a bare echo, a send to a held pull, and ten thousand held pulls.
+"""Small calls: single sends beside a bare echo, one held pull, and ten thousand held pulls.
 
-Every server runs in a process of its own, with ASYNC_FLUSH; all clients are grpc.aio in this one.
+Every server runs in its own process, with ASYNC_FLUSH; all clients are grpc.aio in this one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PACED_SENDS, PACE_SECONDS = 2_500, 0.002
 PULL_P50_MS_MAX, PULL_P99_MS_MAX = 3.0, 15.0
 HELD, TOPICS, CHANNELS = 10_000, 10, 100
 IDLE_SECONDS, WAKE_UPS = 10.0, 300
-# Of a broker that takes up thousands of calls; well above what may be measured.
+# Share of a core while a broker accepts thousands of calls; well above the figures measured.
 BUSY_PERCENT = 30
 HELD_KIB_MAX, IDLE_PERCENT_MAX, WAKE_P99_MS_MAX = 64.0, 5.0, 50.0
 HOLD_MS = 30_000
@@ -39,7 +39,7 @@ Call = Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]
 
 
 def raw_request(topic: str, queue_id: int) -> bytes:
-    """Returns a send of one message."""
+    """Returns a send request with one message."""
     block = data.block(1, BODY_BYTES, topic)
     request = broker_pb2.AppendRequest(
         topic=topic, queue_id=queue_id, records=block.records, record_sizes=block.record_sizes
@@ -48,7 +48,7 @@ def raw_request(topic: str, queue_id: int) -> bytes:
 
 
 async def one_by_one(call: Call, request: bytes, count: int) -> None:
-    """Sends a request, wait for its answer, and send the next."""
+    """Sends a request, waits for its answer, and sends the next."""
     answered = asyncio.Semaphore(1)
 
     async def requests() -> AsyncIterator[bytes]:
@@ -61,14 +61,14 @@ async def one_by_one(call: Call, request: bytes, count: int) -> None:
 
 
 async def in_flight(endpoint: str, method: str, request: bytes) -> None:
-    """So many senders at once."""
+    """Runs IN_FLIGHT senders at once."""
     async with grpc.aio.insecure_channel(endpoint) as channel:
         call: Any = channel.stream_stream(method)
         await asyncio.gather(*(one_by_one(call, request, SENDS_EACH) for _ in range(IN_FLIGHT)))
 
 
 def run_sends(endpoint: str) -> Result:
-    """Single sends against an echo of the same bytes."""
+    """Returns the speed of single sends against an echo of the same bytes."""
     request = raw_request(data.TOPIC, -1)
     append = "/rocketpy.v1.Broker/Append"
     with bare_server() as bare:
@@ -86,7 +86,7 @@ def run_sends(endpoint: str) -> Result:
 
 
 class Waiter:
-    """Holds pulls of one queue, one after the other; `arrived` gets the time of each message."""
+    """A client that holds pulls of one queue; `arrived` gets the time of each message."""
 
     def __init__(self, stub: broker_pb2_grpc.BrokerStub, topic: str, queue_id: int) -> None:
         self._stub = stub
@@ -94,7 +94,7 @@ class Waiter:
         self.arrived: asyncio.Queue[float] = asyncio.Queue()
 
     async def run(self, offset: int = 0) -> None:
-        """Until it is cancelled."""
+        """Pulls until it is cancelled."""
         topic, queue_id = self._place
         while True:
             request = broker_pb2.PullRequest(
@@ -109,13 +109,13 @@ class Waiter:
 
 
 async def delays_ms(waiter: Waiter, sends: Coroutine[Any, Any, list[float]]) -> list[float]:
-    """From each send to its arrival."""
+    """Returns the delay from each send to its arrival."""
     began = await sends
     return [(await waiter.arrived.get() - begin) * 1000 for begin in began]
 
 
 async def paced(stub: broker_pb2_grpc.BrokerStub, topic: str) -> list[float]:
-    """Sends at an even pace; when each was sent."""
+    """Sends at an even pace; returns the time of each send."""
     began: list[float] = []
     request = broker_pb2.AppendRequest.FromString(raw_request(topic, 0))
 
@@ -132,7 +132,7 @@ async def paced(stub: broker_pb2_grpc.BrokerStub, topic: str) -> list[float]:
 
 
 async def run_pull(endpoint: str, topic: str) -> list[Result]:
-    """From a send to a pull that waits for it."""
+    """Returns the delay from a send to the pull that waits for it."""
     async with (
         grpc.aio.insecure_channel(endpoint) as sender,
         grpc.aio.insecure_channel(endpoint) as receiver,
@@ -151,7 +151,7 @@ async def run_pull(endpoint: str, topic: str) -> list[Result]:
 
 
 async def run_held(broker: LocalBroker, topics: list[str]) -> list[Result]:
-    """Many pulls, each held at a queue of its own."""
+    """Returns the cost of many pulls, each held at a queue of its own."""
     process = psutil.Process(broker.pid)
     async with AsyncExitStack() as stack:
         stubs = [await own_connection(stack, broker.endpoint) for _ in range(CHANNELS + 1)]
@@ -166,7 +166,7 @@ async def run_held(broker: LocalBroker, topics: list[str]) -> list[Result]:
         percent = process.cpu_percent()
         waking = asyncio.ensure_future(wake_ups(stubs[CHANNELS], waiters, queues))
         await asyncio.wait([waking, *waiting], return_when=asyncio.FIRST_COMPLETED)
-        # A waiter that has ended tells why.
+        # A waiter that has ended raises its error here.
         for one in waiting:
             assert not one.done() or one.result()
         took = sorted(await waking)
@@ -184,7 +184,7 @@ async def run_held(broker: LocalBroker, topics: list[str]) -> list[Result]:
 
 
 async def quiet(process: psutil.Process) -> None:
-    """Waits until calls that have just come are all held; a broker that is never quiet has 20 s."""
+    """Waits until new calls are all held, at most 20 s."""
     process.cpu_percent()
     for _ in range(20):
         await asyncio.sleep(1)
@@ -193,7 +193,7 @@ async def quiet(process: psutil.Process) -> None:
 
 
 async def own_connection(stack: AsyncExitStack, endpoint: str) -> broker_pb2_grpc.BrokerStub:
-    """Returns a client with a connection that it shares with nobody, until the stack is left."""
+    """Returns a client with its own connection, open until the stack is left."""
     options = [("grpc.use_local_subchannel_pool", 1)]
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(endpoint, options))
     return broker_pb2_grpc.BrokerStub(channel)
@@ -202,7 +202,7 @@ async def own_connection(stack: AsyncExitStack, endpoint: str) -> broker_pb2_grp
 async def wake_ups(
     stub: broker_pb2_grpc.BrokerStub, waiters: list[Waiter], queues: list[tuple[str, int]]
 ) -> list[float]:
-    """Sends to one queue after the other; how long its waiter took to know."""
+    """Sends to one queue after the other; returns each waiter's delay."""
     took = []
     for number in range(0, HELD, HELD // WAKE_UPS):
         request = broker_pb2.AppendRequest.FromString(raw_request(*queues[number]))

@@ -1,9 +1,9 @@
-"""Reading a topic of a real RocketMQ broker: our tasks and Spark beside RocketMQ's Java client.
+"""Reads of a real RocketMQ broker: our tasks and Spark beside RocketMQ's Java client.
 
 Name server, broker and all clients run on this machine, the broker with RocketMQ's own settings.
-The Java client pulls with a thread for each queue, one pull of 32 messages after the other, and
-decodes every message. Our tasks decode to Arrow, two at a time; Spark reads into the noop sink.
-Left out where `make interop` has not fetched RocketMQ.
+The Java client pulls with a thread for each queue, 32 messages at a time, and decodes every
+message. Our tasks decode to Arrow, two at a time; Spark reads into the noop sink. Skipped if `make
+interop` has not fetched RocketMQ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ M_ROWS_MIN = {100: 0.35, 1024: 0.0}
 
 
 def pulled(topic: FilledTopic, ours: OurClient, java: JavaClient) -> Result:
-    """Ours against the Java client's, in turns."""
+    """Returns our speed against the Java client's, in turns."""
     comparison = compare(lambda: ours.read(topic), lambda: java.read(topic))
     detail = (
         f"{topic.messages / comparison.seconds / 1e6:.2f} M msgs/s, "
@@ -49,7 +49,7 @@ def read_by_spark(cluster: Cluster) -> Iterator[Result]:
 
 
 def run() -> Iterator[Result]:
-    """Small and large bodies."""
+    """Yields the results for small and large bodies."""
     if not is_fetched():
         print("cluster is left out: RocketMQ's jars are not here; make interop fetches them")
         return

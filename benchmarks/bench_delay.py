@@ -1,8 +1,8 @@
-"""How late delayed messages come: from when they are due until they are stored in their queue.
+"""Lateness of delayed messages: from their due time to their storage in their queue.
 
-Due is when the broker stored a message and its level: so RocketMQ counts, too. The way to the
-broker is told beside it: from a message's birth and its level. The broker is a process of its own
-on the same machine; nothing else is sent meanwhile.
+The due time is the broker's store time plus the level's delay, as in RocketMQ. The detail adds the
+delay of the send: it counts from a message's birth. The broker is a separate process on the same
+machine, without other traffic.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ GOAL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """How late messages came, in milliseconds, ascending: since due, and since born and delayed."""
+    """Lateness of messages, in ms, ascending: since due, and since born and delayed."""
 
     since_due: list[float]
     since_born: list[float]
 
 
 def measured(broker: LocalBroker, topic: str, count: int, delay: timedelta) -> Lateness:
-    """Returns the lateness of `count` messages, when all of them have come."""
+    """Returns the lateness of `count` messages, after all of them have arrived."""
     deadline = time.monotonic() + 120
     while len(messages := broker.messages(topic)) < count:
         if time.monotonic() > deadline:
@@ -57,7 +57,7 @@ def _ms(time_: timedelta) -> float:
 
 
 def result(name: str, late: Lateness) -> Result:
-    """Returns the 99th percentile; nothing may be early."""
+    """Returns the 99th percentile. Raises RuntimeError if a message is early."""
     if late.since_due[0] < 0:
         raise RuntimeError(f"a message came {-late.since_due[0]:.0f} ms early")
     at = int(len(late.since_due) * 0.99)
@@ -69,7 +69,7 @@ def result(name: str, late: Lateness) -> Result:
 
 
 def run_pending(broker: LocalBroker) -> Iterator[Result]:
-    """PENDING messages of each level wait at once, spread over queues, due within a moment."""
+    """Sends PENDING messages of each level, spread over queues, due at nearly the same time."""
     with BrokerConnection(broker.endpoint) as connection:
         for level in LEVELS:
             broker.create_topic(f"pending-{level}", queues=QUEUES)
@@ -83,7 +83,7 @@ def run_pending(broker: LocalBroker) -> Iterator[Result]:
 
 
 def run_steady(broker: LocalBroker) -> Result:
-    """Single messages, one after the other."""
+    """Sends single messages at a steady pace."""
     broker.create_topic("steady", queues=QUEUES)
     with BrokerConnection(broker.endpoint) as connection:
         sender = MessageSender(connection, "steady")

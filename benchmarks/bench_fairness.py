@@ -1,10 +1,10 @@
-"""How long a small send and a small pull wait beside bulk, against how long alone.
+"""Waits of a small send and a small pull beside bulk work, against waits alone.
 
-The probe sends single messages on one stream and pulls single messages, each when the one before
-is answered and a moment is over. Bulk of each kind, and all kinds together, run in processes of
-their own, one store for each phase. Alone and beside take turns, some rounds of them; what filling
-or the round before has left to write is on the disk when a round begins. What counts is the median
-of the rounds' differences: a burst of somebody else's on disk or processor spoils one round.
+The probe sends single messages on one stream and pulls single messages. Each call follows the
+answer of the one before, after a pause. Bulk work of each kind, and all kinds together, run in
+separate processes, with one store for each phase. Rounds alone and beside bulk alternate; each
+round starts with a synced disk. The figure is the median of the rounds' differences: another
+program's burst on disk or processor spoils only one round.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ PHASES = {
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long small calls took, in ms."""
+    """Waits of small calls, in ms."""
 
     sends: list[float] = field(default_factory=list)
     pulls: list[float] = field(default_factory=list)
@@ -66,25 +66,25 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Alone, then beside."""
+    """Waits alone, then beside bulk."""
 
     alone: Waits
     beside: Waits
 
     def differences(self, what: str, share: float) -> tuple[float, float, float]:
-        """Returns a percentile alone, beside, and how much longer that is."""
+        """Returns a percentile alone, beside bulk, and the difference."""
         alone = percentile(getattr(self.alone, what), share)
         beside = percentile(getattr(self.beside, what), share)
         return alone, beside, beside - alone
 
 
 def percentile(waits: Sequence[float], share: float) -> float:
-    """Returns the value below which that share lies."""
+    """Returns the value at that share of the sorted waits."""
     return sorted(waits)[int(len(waits) * share)]
 
 
 def prepare(folder: Path, topics: int = LISTED_TOPICS) -> None:
-    """A table of so many topics, as a start finds it."""
+    """Writes a table of `topics` topics, as a broker start finds it."""
     table = {
         name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
         for name in (f"listed-{number:05}" for number in range(topics))
@@ -95,7 +95,7 @@ def prepare(folder: Path, topics: int = LISTED_TOPICS) -> None:
 
 
 def fill(broker: LocalBroker) -> None:
-    """Topics of the probe and of the bulk, with something to read in them."""
+    """Creates the topics of the probe and of the bulk, with messages in them."""
     broker.create_topic(SMALL_TOPIC, queues=2)
     broker.create_topic(BULK_TOPIC, queues=FULL_QUEUES)
     broker.create_topic(WIDE_TOPIC, queues=WIDE_QUEUES)
@@ -111,7 +111,7 @@ def fill(broker: LocalBroker) -> None:
 
 
 async def probe(endpoint: str, seconds: float) -> Waits:
-    """Small sends and small pulls, for some time."""
+    """Returns the waits of small sends and small pulls during `seconds`."""
     waits = Waits()
     end = time.perf_counter() + seconds
     async with grpc.aio.insecure_channel(endpoint) as channel:
@@ -154,7 +154,7 @@ async def _pull(stub: broker_pb2_grpc.BrokerStub, waits: list[float], end: float
 
 @contextmanager
 def load(kind: str, endpoint: str, done: dict[str, int]) -> Iterator[None]:
-    """Bulk of a kind, until the block ends; then how much of it was done."""
+    """Runs bulk of a kind until the block ends; adds its amount to `done`."""
     command = [sys.executable, "-m", "benchmarks.fairness_load", kind, endpoint]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
@@ -171,7 +171,7 @@ def load(kind: str, endpoint: str, done: dict[str, int]) -> Iterator[None]:
 
 
 def run_round(endpoint: str, kinds: Sequence[str], seconds: float, done: dict[str, int]) -> Round:
-    """Returns the probe alone, then beside all kinds of bulk; what was there before is on the disk."""
+    """Returns the probe's waits alone, then beside all kinds of bulk, from a synced disk."""
     os.sync()
     alone = asyncio.run(probe(endpoint, seconds / 2))
     with ExitStack() as stack:
@@ -188,7 +188,7 @@ def run_phase(
     seconds: float = SECONDS,
     rounds: int = ROUNDS,
 ) -> list[Result]:
-    """Returns one broker with a store of its own."""
+    """Returns the results of one broker with its own store."""
     done: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         store = Path(folder) / "store"
@@ -201,7 +201,7 @@ def run_phase(
 
 
 def result(name: str, what: str, rounds: Sequence[Round], done: dict[str, int]) -> Result:
-    """Returns the median over the rounds of how much longer the 99th percentile is."""
+    """Returns the median over the rounds of the 99th percentile's difference."""
 
     def median_of(share: float) -> list[float]:
         figures = zip(*(each.differences(what, share) for each in rounds), strict=True)
@@ -219,6 +219,6 @@ def result(name: str, what: str, rounds: Sequence[Round], done: dict[str, int]) 
 
 
 def run() -> Iterator[Result]:
-    """Yields each kind of bulk, and all together."""
+    """Yields the results of each kind of bulk, and of all together."""
     for name, kinds in PHASES.items():
         yield from run_phase(name, kinds, FlushDiskType.SYNC_FLUSH)

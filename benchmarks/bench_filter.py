@@ -1,9 +1,9 @@
-"""Filtered pulls in process: how fast a queue is looked through, and how long others wait for it.
+"""Filtered pulls in process: the rate of a queue scan, and the delay of other work.
 
-Messages of 100 bytes with four properties, of which about one in a hundred matches. The rate is of
-a core: Arrow has one thread, and everything else is the event loop's. The longest turn is that of
-an expression that searches as often as one may, in properties that are large; the median of some
-rounds, for the system may stop any process for longer.
+Messages of 100 bytes with four properties; about one in a hundred matches. The rate is of one core:
+Arrow has one thread, and all other work is the event loop's. The longest scheduler slot is that of
+the most expensive expression, with the most permitted searches in large properties. It is the
+median of some rounds, since the system may stop any process for longer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DEAREST = " OR ".join(f"large CONTAINS '1{number}'" for number in range(2, TERMS
 
 
 def _large_columns() -> BlockColumns:
-    """Few messages with as many bytes of properties as may be, nearly."""
+    """Returns few messages with nearly the most permitted bytes of properties."""
     columns = data.columns(100, 100)
     return replace(columns, extra={"large": pa.array([LARGE_TEXT] * 100)})
 
@@ -65,7 +65,7 @@ def _columns() -> BlockColumns:
 
 
 class Pulls:
-    """A store with one queue of such messages, and pulls from it."""
+    """A store with queues of such messages, and pulls from them."""
 
     def __init__(self, folder: Path) -> None:
         clock = SystemClock()
@@ -82,7 +82,7 @@ class Pulls:
         self.store.dispatch()
 
     async def pull(self, text: FilterText, queue_id: int) -> int:
-        """Looks through a queue; how many messages match."""
+        """Scans a queue; returns the number of matching messages."""
         queue = QueueKey(data.TOPIC, queue_id)
         wanted = self.filters.filter_of(text)
         limits = ReadLimits.of_bytes(RESPONSE_BYTES, wanted.tags_codes)
@@ -90,7 +90,7 @@ class Pulls:
         return sum([len(result.sizes) async for result in self.service.pull(command)])
 
     async def longest_turn_ms(self, text: FilterText, queue_id: int) -> float:
-        """How long somebody beside waits for a turn, who wants one as often as can be."""
+        """Returns the longest wait of a concurrent task that always wants the next slot."""
         self._turn_ms_max = 0.0
         watching = asyncio.ensure_future(self._turns())
         await asyncio.sleep(0)
@@ -110,7 +110,7 @@ class Pulls:
 
 
 def _rate(pulls: Pulls, text: FilterText) -> float:
-    """Million messages a second that are looked at."""
+    """Returns the scanned messages a second, in millions."""
     seconds = median_seconds(lambda: asyncio.run(pulls.pull(text, 0)))
     return BLOCKS * BLOCK_MESSAGES / seconds / 1e6
 

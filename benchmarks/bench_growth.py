@@ -1,8 +1,8 @@
-"""A store that grows: whether appends stay as cheap at ten million messages, and starts as quick.
+"""A growing store: the costs of appends and starts at ten million messages.
 
-One store is filled; on the way the cost of appending and of pulling a fixed number of messages is
-measured, and put into `docs/growth.png`. Then it is opened again, after a clean stop and as after
-a crash, where every record is checked and dispatched again. Costs are user time of the processor.
+One store is filled. On the way the costs of appending and of pulling a fixed number of messages are
+measured, and drawn in `docs/growth.png`. Then it is opened again, after a clean stop and as after a
+crash, where every record is checked and dispatched again. Costs are user time of the processor.
 Page cache hot; nothing is flushed.
 """
 
@@ -34,7 +34,7 @@ PULLS = 200
 ROUNDS = 7
 NO_END = 1 << 60
 PULL_BYTES = 512 << 10
-# The dearest size over the cheapest one.
+# The most expensive size over the cheapest one.
 FLATNESS_MAX = 1.5
 CLEAN_START_SECONDS_MAX = 1.0
 RECOVERED_PER_SECOND_MIN = 0.5
@@ -43,7 +43,7 @@ PLOT = Path("docs/growth.png")
 
 @dataclass(slots=True)
 class Growth:
-    """A store on its way to its size; costs in microseconds a message, by stored messages."""
+    """A growing store; costs in microseconds a message, by stored messages."""
 
     store: MessageStore
     service: AppendService
@@ -61,7 +61,7 @@ class Growth:
         self.count += blocks * BLOCK_RECORDS
 
     def pull(self) -> None:
-        """Reads the first messages of one queue, as many each time, whatever its size."""
+        """Reads the first messages of one queue, always the same number."""
         queue = QueueKey(data.TOPIC, 0)
         offset = 0
         while offset < PULLED:
@@ -75,7 +75,7 @@ class Growth:
             self.pull()
 
     def measure(self) -> None:
-        """Costs at this size; appending for it makes the store a little larger."""
+        """Measures the costs at this size; its appends make the store a little larger."""
         size = self.count
         messages = MEASURED_BLOCKS * BLOCK_RECORDS
         self.pull_us[size] = _least(self.pull_often) / PULLED / PULLS * 1e6
@@ -83,9 +83,9 @@ class Growth:
 
 
 def _least(work: Callable[[], object]) -> float:
-    """Seconds of the processor's user time, the least of some rounds.
+    """Returns the least user time of some rounds, in seconds.
 
-    Fresh pages come at two speeds on virtual machines, by chance; that is the system's time.
+    Virtual machines provide fresh pages at two speeds, at random; that is the system's time.
     """
     return min(_user_seconds(work) for _ in range(ROUNDS))
 
@@ -105,7 +105,7 @@ def run() -> Iterator[Result]:
         growth = Growth(*open_service(folder), block)
         growth.append(MEASURED_BLOCKS)
         growth.store.close()
-        # What was measured while files were made for the first time would be dearer.
+        # Costs during the first creation of files would be higher.
         growth = Growth(*open_service(Path(name) / "grown"), block)
         for size in SIZES:
             growth.append((size - growth.count) // BLOCK_RECORDS)
@@ -127,7 +127,7 @@ def _flatness(what: str, costs_us: dict[int, float]) -> Result:
 
 
 def run_starts(folder: Path, count: int) -> Iterator[Result]:
-    """Opening after a clean stop, and after a crash with nothing to believe."""
+    """Yields the start after a clean stop, and after a crash without any recovery files."""
     clean = statistics.median(_seconds_to_open(folder) for _ in range(ROUNDS))
     detail = f"{count:,} messages"
     name = "start after a clean stop"

@@ -1,7 +1,7 @@
-"""The index: what it adds to appending keyed messages, and how fast one is found by its key.
+"""The index: its cost in appends of keyed messages, and the time of a query by key.
 
 Appends with the index against the same appends without it, each message with a unique key and one
-more. Nothing is flushed. Files lie in a temporary directory.
+more. Nothing is flushed. Files are in a temporary directory.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ QUERY_MS_MAX = 5.0
 
 
 def run_added() -> Result:
-    """Time that the index adds, as a share of appending without it."""
+    """Returns the time that the index adds, as a share of appends without it."""
     count = BLOCK_BYTES // (BODY_BYTES + 180)
     block = data.block(count, BODY_BYTES)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -59,7 +59,7 @@ def run_added() -> Result:
 
 
 def run_query() -> Result:
-    """Milliseconds to find one key among many, all in memory."""
+    """Returns the milliseconds of a query of one key among many, all in memory."""
     random = np.random.default_rng(7)
     hashes = random.integers(0, 1 << 31, QUERY_ENTRIES, np.int64).astype(np.int32)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:

@@ -1,7 +1,7 @@
-"""What a message costs that comes alone: the trigger, the way to foreachBatch, and idle queries.
+"""The latency of a single message: the trigger, foreachBatch, and idle queries.
 
-local[2], the broker on the same machine. A trigger with one message, read and written by us, is
-held against one that a bare Python source and sink make of nothing.
+local[2], the broker on the same machine. A trigger with one message, read and written by our
+connector, is compared with one of a bare Python source and sink.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _numbers = itertools.count()
 
 
 class Sender:
-    """Sends single messages to one queue."""
+    """A sender of single messages to one queue."""
 
     def __init__(self, broker: LocalBroker, topic: str) -> None:
         self._channel = grpc.insecure_channel(broker.endpoint)
@@ -51,7 +51,7 @@ class Sender:
         )
 
     def send(self) -> float:
-        """Sends one; return when it was sent, in seconds of this machine's monotonic clock."""
+        """Sends one; returns its time, in seconds of this machine's monotonic clock."""
         began = time.monotonic()
         (response,) = self._stub.Append(iter([self._request]))
         if response.status.code:
@@ -64,7 +64,7 @@ class Sender:
 
 
 def new_topic(broker: LocalBroker) -> str:
-    """Returns a topic with its name."""
+    """Creates a topic and returns its name."""
     name = f"latency-{next(_numbers)}"
     broker.create_topic(name, queues=QUEUES)
     return name
@@ -77,7 +77,7 @@ def reader_of(spark: SparkSession, broker: LocalBroker, topic: str) -> DataStrea
 
 
 def trigger_ms(writer: DataStreamWriter, checkpoint: Path) -> list[int]:
-    """Milliseconds of each one-row trigger, after the first few."""
+    """Returns the milliseconds of each one-row trigger, after the first few."""
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     progress: list[Any] = list(query.recentProgress)
@@ -86,7 +86,7 @@ def trigger_ms(writer: DataStreamWriter, checkpoint: Path) -> list[int]:
 
 
 def run_triggers(spark: SparkSession, broker: LocalBroker, folder: Path) -> Result:
-    """Ours and the bare one in turns; the median over turns of the ratio of medians."""
+    """Returns the median over turns of the ratio of medians, ours against the bare one."""
     ours, bare = [], []
     for _ in range(3):
         topic, target = new_topic(broker), new_topic(broker)
@@ -108,9 +108,9 @@ def run_triggers(spark: SparkSession, broker: LocalBroker, folder: Path) -> Resu
 
 
 def run_wake_ups(broker: LocalBroker) -> Result:
-    """From sending a message to the return of the latestOffset that tells of it.
+    """Returns the delay from a send to the latestOffset call that reports it.
 
-    Spark asks again and again; only an asker that got nothing the last time is held.
+    Spark calls latestOffset repeatedly; a call is held only if the one before found nothing.
     """
     topic = new_topic(broker)
     source = DefaultSource({"endpoints": broker.endpoint, "topic": topic, "pollTimeout": "10s"})
@@ -135,7 +135,7 @@ def run_wake_ups(broker: LocalBroker) -> Result:
 
 
 def run_latency(spark: SparkSession, broker: LocalBroker, folder: Path) -> list[Result]:
-    """From sending a message to foreachBatch holding it; and what the idle query costs."""
+    """Returns the delay from a send to its foreachBatch, and the cost of an idle query."""
     topic = new_topic(broker)
     sender = Sender(broker, topic)
     arrived: list[float] = []
@@ -171,7 +171,7 @@ def run_latency(spark: SparkSession, broker: LocalBroker, folder: Path) -> list[
 
 
 def idle_percent() -> float:
-    """Processor time of this process's children but the broker, per second, while nothing comes."""
+    """Returns the processor time of the children but the broker, in % while no messages come."""
 
     def cpu_seconds() -> dict[int, float]:
         found = psutil.Process().children(recursive=True)
@@ -180,13 +180,13 @@ def idle_percent() -> float:
 
     begin = cpu_seconds()
     time.sleep(IDLE_SECONDS)
-    # Spark ends idle workers; what the last second of one took is not seen.
+    # Spark ends idle workers, and a worker's last second is lost here.
     used = sum(seconds - begin.get(pid, 0) for pid, seconds in cpu_seconds().items())
     return used / IDLE_SECONDS * 100
 
 
 def run() -> list[Result]:
-    """Triggers, wake-ups, latency, idling."""
+    """Returns triggers, wake-ups, latency and idle cost."""
     with (
         tempfile.TemporaryDirectory(prefix="bench-") as name,
         LocalBroker(flush=FlushDiskType.SYNC_FLUSH) as broker,

@@ -1,11 +1,11 @@
-"""Memory: the broker with ten million messages stored, and tasks that read and write.
+"""Memory of the broker with ten million messages, and of tasks that read and write.
 
 A reading task is measured by the length of its range, a writing one with rows over a thousand
 queues, against a task that drops the same Arrow batches.
 
 The broker's figure is RssAnon of its process: resident memory without mapped files. The task's is
-the peak resident memory (VmHWM) of a process that reads a range as an executor does; what
-`getrusage` tells of a process that was forked includes its parent's.
+the peak resident memory (VmHWM) of a process that reads a range as an executor does; the figure of
+`getrusage` for a forked process includes its parent's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOPIC = "memory"
 MESSAGES = 10_000_000
 BODY_BYTES = 100
 BROKER_MIB_MAX = 200.0
-# A range ten times as long may take as much memory, and some noise of the allocator.
+# A range ten times as long may take the same memory, plus some noise of the allocator.
 GROWTH_MAX = 1.1
 SHORT_RANGE = 400_000
 
@@ -44,8 +44,8 @@ print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1
 
 TASK_MIB_MAX = 200.0
 QUEUES = 1_000
-# Body size in bytes -> Arrow batches and rows in each: more than a task lets wait, but no more
-# than Spark hands over at once.
+# Body size in bytes -> Arrow batches and rows in each: more than a task buffers, but no more than
+# one batch of Spark.
 WRITTEN = {100: (100, 10_000), 1024: (30, 10_000), 100 << 10: (8, 500)}
 WRITE_ROWS = """
 import re, sys
@@ -73,7 +73,7 @@ print(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1
 
 
 def anonymous_mib(pid: int) -> float:
-    """Resident memory of a process without mapped files."""
+    """Returns the resident memory of a process without mapped files."""
     status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
     found = re.search(r"RssAnon:\s+(\d+) kB", status)
     assert found is not None
@@ -81,19 +81,19 @@ def anonymous_mib(pid: int) -> float:
 
 
 def peak_mib(program: str, *arguments: object) -> float:
-    """Peak memory of a process that runs the program, which prints its own in KiB."""
+    """Returns the peak memory of a process with the program, which prints its own in KiB."""
     command = [sys.executable, "-c", program, *map(str, arguments)]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ)
     return int(done.stdout) / 1024
 
 
 def run() -> list[Result]:
-    """Returns the broker and tasks that read, then tasks that write."""
+    """Returns the results of the broker and reading tasks, then of writing tasks."""
     return [*run_reading(), run_writing()]
 
 
 def run_writing() -> Result:
-    """Peak of tasks that write over many queues above that of tasks that drop the same rows."""
+    """Returns the peak of tasks that write over many queues, less that of tasks that drop."""
     above = {}
     with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(TOPIC, queues=QUEUES)
@@ -107,7 +107,7 @@ def run_writing() -> Result:
 
 
 def run_reading() -> list[Result]:
-    """Broker after ten million messages; task memory for a short and a ten times longer range."""
+    """Returns the broker's memory, and a task's for a short and a ten times longer range."""
     with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30) as broker:
         fill(broker, TOPIC, BODY_BYTES, MESSAGES)
         broker_mib = anonymous_mib(broker.pid)

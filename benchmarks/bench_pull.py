@@ -1,8 +1,8 @@
-"""Pull of hot data over gRPC against a bare grpc.aio stream of equal chunks.
+"""Pulls of hot data over gRPC, against a bare grpc.aio stream of equal chunks.
 
-Both servers run in processes of their own and both clients are plain synchronous stubs in this
-one. The bare stream sends one `bytes` object over and over, so it does nothing but gRPC. The
-client of the Pull takes the response message apart, as the connector does, and no more.
+Both servers run in their own processes; both clients are plain synchronous stubs in this one. The
+bare stream sends one `bytes` object repeatedly, so it measures gRPC alone. The Pull client takes
+the response message apart, as the connector does, and no more.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INTERLEAVED_QUEUES = 8
 
 
 def append_all(broker: LocalBroker, queues: int) -> int:
-    """Fills the topic; several queues get their records one by one in turn. Messages per queue."""
+    """Fills the topic; several queues get single records in turn. Returns messages per queue."""
     blocks = ROUND_BYTES // (BLOCK_MESSAGES * BODY_BYTES)
     together = data.block(BLOCK_MESSAGES, BODY_BYTES)
     single = data.block(1, BODY_BYTES)
@@ -56,7 +56,7 @@ def append_all(broker: LocalBroker, queues: int) -> int:
 
 
 def run_case(name: str, queues: int, bare_endpoint: str, goal: float) -> Result:
-    """Reads every queue once, and as many bytes from the bare server."""
+    """Reads every queue once, and the same number of bytes from the bare server."""
     with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(data.TOPIC, queues=queues)
         count = append_all(broker, queues)
@@ -93,7 +93,7 @@ def run_case(name: str, queues: int, bare_endpoint: str, goal: float) -> Result:
 
 
 def run() -> list[Result]:
-    """Returns one queue whose records lie together, and eight that interleave record by record."""
+    """Returns one queue with contiguous records, and eight with interleaved records."""
     with bare_server() as bare:
         return [
             run_case("1 KiB, records together", 1, bare, TOGETHER_MIN),

@@ -1,8 +1,8 @@
-"""Rows over a thousand queues against rows over eight: checked and encoded only, and through Spark.
+"""Rows over a thousand queues against rows over eight: encoded only, and through Spark.
 
 Queues are drawn row by row, so that an Arrow batch holds about ten rows of each. Encoding alone is
-`write_batches` with a transport that drops its blocks; through Spark, a batch job delivers at least
-once and exactly once, local[2], the broker on the same machine with ASYNC_FLUSH.
+`write_batches` with a transport that drops its blocks. Through Spark, a batch job delivers at least
+once and exactly once: local[2], the broker on the same machine with ASYNC_FLUSH.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from rocketpy_broker.store.config import FlushDiskType
 
 FEW, MANY = 8, 1_000
 GOAL = 0.5
-# Those that a broker of ours has.
+# The deliveries that our broker has.
 DELIVERIES = (Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE)
 BLOCK_BYTES, BATCH_ROWS = 2 << 20, 10_000
 BODY_BYTES = 100
 
 
 class DroppingTransport:
-    """Takes blocks and drops them: a SinkTransport and its own BlockWriter."""
+    """A SinkTransport and its own BlockWriter, which drops all blocks."""
 
     def limits(self) -> BrokerLimits:
         return BrokerLimits(4 << 20, 32 << 20)
@@ -67,13 +67,13 @@ class DroppingTransport:
 
 
 def encode(batches: list[pa.RecordBatch]) -> None:
-    """Everything that a task does but sending."""
+    """Encodes as a task does, without sends."""
     config = WriteConfig(DroppingTransport(), "T", ("body", "queueId"), BLOCK_BYTES)
     write_batches(config, iter(batches), BatchName("writer", 1), 0)
 
 
 def run() -> list[Result]:
-    """Encoding, then Spark with both deliveries."""
+    """Returns encoding, then Spark with both deliveries."""
     results = [run_encoding(BODY_BYTES, 1_000_000)]
     with spark_session() as spark:
         results += [
@@ -83,7 +83,7 @@ def run() -> list[Result]:
 
 
 def run_encoding(body_bytes: int, count: int) -> Result:
-    """Speed over many queues as a share of that over few."""
+    """Returns the speed over many queues as a share of that over few."""
     numbers = range(count // BATCH_ROWS)
     many, few = (
         [sink_rows(BATCH_ROWS, body_bytes, queues, number) for number in numbers]

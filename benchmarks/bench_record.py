@@ -1,4 +1,4 @@
-"""Decoding a block to Arrow, on one core: every column, and the two most wanted. Holds no state."""
+"""Decodes of a block to Arrow, on one core: every column, and the two most wanted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALL_COLUMNS_MIN = 1.0
 
 
 def run() -> list[Result]:
-    """Million messages a second; body of 100 bytes, three properties."""
+    """Returns million messages a second; body of 100 bytes, three properties."""
     block = data.block(COUNT, 100)
     columns = data.columns(COUNT, 100)
     pa.set_cpu_count(1)

@@ -1,8 +1,8 @@
-"""Single sends that wait for the disk: 64 senders at once share their flushes.
+"""Single sends that wait for the disk: 64 concurrent senders share their flushes.
 
-Each sender sends one message, waits for its acknowledgement, and sends the next, on a stream of its
-own. Beside it stands what the disk does for one writer alone: a write and an fdatasync at a time.
-The store lies in a temporary directory, on whatever disk that is.
+Each sender sends one message, waits for its acknowledgement, and sends the next, on its own stream.
+The detail is the disk's rate for one writer alone: a write and an fdatasync at a time. The store is
+in a temporary directory, on that directory's disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RAW_FLUSHES = 200
 
 
 async def send_all(endpoint: str) -> None:
-    """Every sender its messages, all at once."""
+    """Runs all senders at once."""
     block = data.block(1, BODY_BYTES)
     request = broker_pb2.AppendRequest(
         topic=data.TOPIC, queue_id=-1, records=block.records, record_sizes=block.record_sizes
@@ -40,7 +40,7 @@ async def send_all(endpoint: str) -> None:
 
 
 async def send_some(stub: broker_pb2_grpc.BrokerStub, request: broker_pb2.AppendRequest) -> None:
-    """One message after the other, each acknowledged before the next."""
+    """Sends one message after the other, each acknowledged before the next."""
     answered = asyncio.Semaphore(1)
 
     async def requests() -> AsyncIterator[broker_pb2.AppendRequest]:
@@ -54,7 +54,7 @@ async def send_some(stub: broker_pb2_grpc.BrokerStub, request: broker_pb2.Append
 
 
 def raw_flushes_per_second(folder: Path) -> float:
-    """Small writes to an allocated file, each followed by an fdatasync."""
+    """Returns the rate of small writes to an allocated file, each followed by an fdatasync."""
     descriptor = os.open(folder / "raw", os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(descriptor, 0, 1 << 20)
 
@@ -70,7 +70,7 @@ def raw_flushes_per_second(folder: Path) -> float:
 
 
 def run() -> Iterator[Result]:
-    """Acknowledged sends a second."""
+    """Yields the acknowledged sends a second."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         raw = raw_flushes_per_second(Path(name))
         with LocalBroker(Path(name) / "store", flush=FlushDiskType.SYNC_FLUSH) as broker:

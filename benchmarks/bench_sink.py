@@ -1,8 +1,8 @@
-"""The Spark sink against a Python writer that discards what it gets, and its two ways to deliver.
+"""The Spark sink against a Python writer that discards its rows, and its two deliveries.
 
 A batch job writes rows that the JVM makes; local[2], the broker on the same machine, once with
-ASYNC_FLUSH and once with SYNC_FLUSH. Each round writes on behind the last one. Against the
-discarding writer the sink delivers at least once; what exactly-once adds is a figure of its own.
+ASYNC_FLUSH and once with SYNC_FLUSH. Each round continues after the last one. Against the
+discarding writer the sink delivers at least once; exactly-once has a figure of its own.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ ROWS = {100: 2_000_000, 1024: 300_000}
 
 
 def rows_of(spark: SparkSession, body_bytes: int, count: int) -> DataFrame:
-    """Rows with a body, made by the JVM as they are asked for."""
+    """Returns rows with a body, made by the JVM on demand."""
     frame = spark.range(0, count, 1, 2)
     return frame.selectExpr(f"lpad(cast(id as string), {body_bytes}, 'x') as body")
 
 
 def run() -> list[Result]:
-    """Small and large bodies, both kinds of flush."""
+    """Returns small and large bodies, with both kinds of flush."""
     results = []
     with spark_session() as spark:
         for flush in FlushDiskType:
@@ -48,7 +48,7 @@ def save(frame: DataFrame, broker: LocalBroker, delivery: Delivery) -> None:
 
 
 def run_deliveries(frame: DataFrame, flush: FlushDiskType, body_bytes: int, count: int) -> Result:
-    """Time of exactly-once as a multiple of at-least-once."""
+    """Returns the time of exactly-once as a multiple of at-least-once."""
     with LocalBroker(flush=flush, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(TOPIC, queues=QUEUES)
         comparison = compare(
@@ -62,7 +62,7 @@ def run_deliveries(frame: DataFrame, flush: FlushDiskType, body_bytes: int, coun
 
 
 def run_case(frame: DataFrame, flush: FlushDiskType, body_bytes: int, count: int) -> Result:
-    """Ratio of our rows a second to the discarding writer's."""
+    """Returns the ratio of our rows a second to the discarding writer's."""
     with LocalBroker(flush=flush, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(TOPIC, queues=QUEUES)
         comparison = compare(

@@ -40,7 +40,7 @@ CASES = [
 
 
 def fill(broker: LocalBroker, topic: str, body_bytes: int, rows: int) -> None:
-    """Puts `rows` messages into the queues of a topic, which is created."""
+    """Creates a topic and puts `rows` messages into its queues."""
     broker.create_topic(topic, queues=QUEUES)
     block_messages = BLOCK_MESSAGES if body_bytes < BLOCK_MESSAGES // 10 else BLOCK_MESSAGES // 5
     block = data.block(block_messages, body_bytes, topic)
@@ -61,7 +61,7 @@ def fill(broker: LocalBroker, topic: str, body_bytes: int, rows: int) -> None:
 
 
 def drain(frame: DataFrame, checkpoint: Path) -> int:
-    """Runs an AvailableNow query into the noop sink; return the rows it read."""
+    """Runs an AvailableNow query into the noop sink; returns the rows it read."""
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
@@ -91,7 +91,7 @@ def run_case(
     folder: Path,
     case: tuple[str, str | None, int, float],
 ) -> Result:
-    """Ratio of our rows a second to the synthetic source's."""
+    """Returns the ratio of our rows a second to the synthetic source's."""
     name, columns, body_bytes, goal = case
     topic, rows = f"source-{body_bytes}", ROWS[body_bytes]
     reader = rocketpy_reader(spark, broker, topic, columns)

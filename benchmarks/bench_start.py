@@ -1,12 +1,13 @@
-"""What our imports add to the start of Spark's Python processes, against a bare data source.
+"""The imports' share of the start of Spark's Python processes, against a bare data source.
 
 Each round starts four processes: a planner with a bare source and with ours, and a task of each
-that reads ten rows. They import what Spark's own programs import, do their work once, and end.
-Before that they do it again, which is told apart: Spark keeps a query's planner, and uses workers
-for one task after the other.
-All of them find their modules compiled, as an installation has them; the first round, which is not
-counted, compiles them. They end as those that Spark ends, which do not take the interpreter down
-first. Compared is the processor time of each process: waiting for a busy machine is not ours.
+that reads ten rows. They import what Spark's own programs import, do their work, do it again, and
+end. The second pass has a figure of its own: Spark keeps a query's planner, and uses workers for
+one task after the other.
+
+All processes find their modules compiled, as in an installation; the first round, which is not
+counted, compiles them. They end as Spark ends its processes, without the interpreter's shutdown.
+The figure is each process's processor time: waits on a busy machine do not count.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rocketpy_broker import LocalBroker
 ROUNDS = 15
 ROWS = 10
 TOPIC = "start"
-# Of the bare source's start: ours may take so much.
+# Our start as a multiple of the bare source's.
 RATIO_MAX = 1.1
 
 SPARK = """
@@ -65,7 +66,7 @@ partitions = reader.partitions(start, end)
 READ = """
 assert sum(batch.num_rows for part in partitions for batch in reader.read(part)) == 10
 """
-# A planner gets the next batch's begin, and a task its reader.
+# A planner receives the next batch's start, and a task its reader.
 AGAIN = """
 travelling, before = pickle.dumps(reader), time.process_time()
 """
@@ -84,14 +85,14 @@ PROGRAMS = {
 
 
 class Taken(NamedTuple):
-    """Seconds of processor: of a process with its first batch, and of the batch after it."""
+    """Processor seconds: of a process with its first batch, and of the batch after it."""
 
     first: float
     again: float
 
 
 def processor_seconds(environment: Mapping[str, str], program: str, *arguments: str) -> Taken:
-    """What a process takes from its start until it has done its work."""
+    """Returns a process's processor time from its start to the end of its work."""
     command = [sys.executable, "-c", program, *arguments]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     told = subprocess.run(command, check=True, env=environment, capture_output=True, text=True)
@@ -102,7 +103,7 @@ def processor_seconds(environment: Mapping[str, str], program: str, *arguments: 
 
 
 def keeping_compiled(folder: str) -> dict[str, str]:
-    """Returns an environment whose processes keep what they compile in a folder."""
+    """Returns an environment that keeps compiled modules in a folder."""
     kept = {name: text for name, text in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return {**kept, "PYTHONPYCACHEPREFIX": folder}
 
@@ -113,7 +114,7 @@ def median_ms(seconds: Iterable[float]) -> float:
 
 
 def run() -> Iterator[Result]:
-    """Planner and task."""
+    """Yields planner and task."""
     taken: dict[tuple[str, str], list[Taken]] = {key: [] for key in PROGRAMS}
     with tempfile.TemporaryDirectory() as folder, LocalBroker() as broker:
         environment = keeping_compiled(folder)

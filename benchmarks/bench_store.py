@@ -1,7 +1,7 @@
-"""Block append in process: the broker's whole path from received bytes to log and consume queue.
+"""Block appends in process: the broker's path from received bytes to log and queue.
 
-Against one raw positional write of the same bytes into an allocated file. Both write fresh
-pages; nothing is flushed. Files lie in a temporary directory.
+Against one raw positional write of the same bytes into an allocated file. Both write fresh pages;
+nothing is flushed. Files are in a temporary directory.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ MESSAGES_PER_SECOND_MIN = 1.0
 
 @dataclass
 class RawFile:
-    """An allocated file that is written from start to end, and from the start again."""
+    """An allocated file, written from start to end repeatedly."""
 
     descriptor: int
     position: int = 0
@@ -64,7 +64,7 @@ def open_store(folder: Path, *, index_enable: bool = True, is_opened: bool = Tru
 
 
 def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageStore, AppendService]:
-    """Returns a store with ASYNC_FLUSH and the service before it."""
+    """Returns a store with ASYNC_FLUSH and its append service."""
     clock = SystemClock()
     store = open_store(folder, index_enable=index_enable)
     topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
@@ -85,7 +85,7 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
 
 
 def run_case(body_bytes: int, goal: float) -> list[Result]:
-    """Ratio and, for small bodies, messages a second."""
+    """Returns the ratio and, for small bodies, messages a second."""
     count = BLOCK_BYTES // (body_bytes + 180)
     block = data.block(count, body_bytes)
     blocks = ROUND_BYTES // len(block.records)

@@ -1,7 +1,8 @@
-"""What creating a topic costs the broker among many topics, against what it costs among few.
+"""The broker's cost of a new topic among many topics, against its cost among few.
 
-Costs are processor time of the broker's process, all threads. The file is written whole, so the
-bytes of the others are handed to the disk each time; nothing else of them should be touched.
+Costs are processor time of the broker's process, all threads. The broker writes the whole file, so
+it passes the bytes of all topics to the disk each time; it should not touch the other topics
+otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ RATIO_MAX = 2.0
 
 
 def create(broker: LocalBroker, prefix: str) -> float:
-    """Creates topics one after the other; ms of processor time for each."""
+    """Creates topics one after the other; returns ms of processor time for each."""
     process = psutil.Process(broker.pid)
     before = process.cpu_times()
     for number in range(CREATED):
@@ -34,7 +35,7 @@ def create(broker: LocalBroker, prefix: str) -> float:
 
 
 def run() -> Iterator[Result]:
-    """Few and many in turns, each in a broker of its own."""
+    """Yields few and many in turns, each in its own broker."""
     costs_ms: dict[int, list[float]] = {FEW: [], MANY: []}
     with ExitStack() as stack:
         brokers = {}
@@ -45,7 +46,7 @@ def run() -> Iterator[Result]:
         for round_number in range(ROUNDS + 1):
             for count, broker in brokers.items():
                 costs_ms[count].append(create(broker, f"round-{round_number}"))
-    # The first round encodes what was loaded.
+    # The first round encodes the loaded topics.
     few, many = costs_ms[FEW][1:], costs_ms[MANY][1:]
     ratio = statistics.median(dear / cheap for cheap, dear in zip(few, many, strict=True))
     name = f"creating a topic among {MANY:,} / among {FEW}, processor time"

@@ -1,7 +1,4 @@
-"""Messages to measure with: bodies of one size, a tag, a key, and a unique key, as producers send.
-
-Holds no state.
-"""
+"""Messages for measurements: bodies of one size, a tag, a key and a unique key."""
 
 from __future__ import annotations
 
@@ -30,7 +27,7 @@ class Block:
 
 
 def columns(count: int, body_bytes: int, topic: str = TOPIC) -> BlockColumns:
-    """`count` messages with random bodies."""
+    """Returns `count` messages with random bodies."""
     random = np.random.default_rng(7)
     content = random.integers(0, 256, count * body_bytes, np.uint8).tobytes()
     offsets = np.arange(0, (count + 1) * body_bytes, body_bytes, dtype=np.int32)
@@ -52,7 +49,7 @@ def columns(count: int, body_bytes: int, topic: str = TOPIC) -> BlockColumns:
 
 
 def block(count: int, body_bytes: int, topic: str = TOPIC) -> Block:
-    """`count` messages as one block."""
+    """Returns `count` messages as one block."""
     encoded = encode_block(columns(count, body_bytes, topic))
     return Block(
         bytes(encoded.data), np.asarray(encoded.sizes), encoded.sizes.astype(">i4").tobytes()
@@ -60,7 +57,7 @@ def block(count: int, body_bytes: int, topic: str = TOPIC) -> Block:
 
 
 def sink_rows(count: int, body_bytes: int, queues: int, seed: int) -> pa.RecordBatch:
-    """Returns an Arrow batch of the sink's columns body and queueId, whose queues are drawn row by row."""
+    """Returns an Arrow batch of sink rows: body and queueId, with queues drawn row by row."""
     random = np.random.default_rng(seed)
     octets = pa.py_buffer(random.bytes(count * body_bytes))
     bodies = pa.FixedSizeBinaryArray.from_buffers(pa.binary(body_bytes), count, [None, octets])

@@ -1,7 +1,7 @@
-"""What bench_fairness runs beside its probe: bulk of one kind, in a process of its own.
+"""The bulk work of bench_fairness: one kind, in its own process.
 
-`python -m benchmarks.fairness_load KIND ENDPOINT`. Says a line once it has had its first answers,
-and ends when it is told a line.
+`python -m benchmarks.fairness_load KIND ENDPOINT`. It writes a line after its first answers, and
+ends after a line of input.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, br
 
 KIB, MIB = 1 << 10, 1 << 20
 BULK_TOPIC, WIDE_TOPIC, WIDE_QUEUES = "Bulk", "Wide", 4096
-# Queues with something to read, and what each has.
+# Queues with messages, and the size of each.
 FULL_QUEUES, BLOCKS_EACH, FULL_BLOCK_MESSAGES, BODY_BYTES = 8, 8, 1000, KIB
 READERS, ASKERS, CONNECTIONS = 8, 2, 8
 OPTIONS = [
@@ -44,7 +44,7 @@ def append_request(queue_id: int, count: int, body_bytes: int) -> broker_pb2.App
 
 
 def writer(block_bytes: int) -> Work:
-    """Sends a block, waits for its acknowledgement, and sends the next."""
+    """Returns work that sends a block, waits for its acknowledgement, and sends the next."""
     requests = {
         queue_id: append_request(queue_id, block_bytes // (16 * KIB), 16 * KIB - 512)
         for queue_id in range(FULL_QUEUES)
@@ -67,7 +67,7 @@ def writer(block_bytes: int) -> Work:
 
 
 async def reader(channel: grpc.aio.Channel, number: int) -> None:
-    """Pulls a queue from its begin to its end, again and again; looks at nothing."""
+    """Pulls a queue from start to end repeatedly; ignores the content."""
     pull: Stream = channel.unary_stream("/rocketpy.v1.Broker/Pull")
     request = broker_pb2.PullRequest(
         topic=BULK_TOPIC, queue_id=number % FULL_QUEUES, response_bytes_max=8 * MIB
@@ -96,7 +96,7 @@ async def topic_lister(channel: grpc.aio.Channel, _number: int) -> None:
 
 
 async def key_asker(channel: grpc.aio.Channel, number: int) -> None:
-    """Asks for messages by key, and where messages with a thousand keys are."""
+    """Queries messages by key, and the offsets of messages with a thousand keys."""
     admin, broker = admin_pb2_grpc.AdminStub(channel), broker_pb2_grpc.BrokerStub(channel)
     ranges = [
         broker_pb2.OffsetRange(topic=BULK_TOPIC, queue_id=queue_id, begin=0, end=1 << 40)
@@ -120,7 +120,7 @@ def _count() -> None:
 
 
 async def run(works: list[Work], endpoint: str) -> None:
-    """All at once, over a few connections, until the input ends; then say how much was done."""
+    """Runs all works over a few connections until the input ends; then writes their count."""
     channels = [grpc.aio.insecure_channel(endpoint, OPTIONS) for _ in range(CONNECTIONS)]
     running = [
         asyncio.ensure_future(work(channels[number % CONNECTIONS], number))
@@ -137,12 +137,12 @@ async def run(works: list[Work], endpoint: str) -> None:
     await asyncio.to_thread(sys.stdin.readline)
     sys.stdout.write(f"{_done - before}\n")
     sys.stdout.flush()
-    # Calls that are under way are nobody's any more.
+    # Abandons the outstanding calls.
     os._exit(0)
 
 
 def works_of(kind: str) -> list[Work]:
-    """What a kind of bulk consists of."""
+    """Returns the works of a kind of bulk."""
     if kind == "writers-1":
         return [writer(MIB)] * 4
     if kind == "writers-4":

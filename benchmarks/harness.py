@@ -1,6 +1,6 @@
-"""Measuring by ratio: ours and its baseline alternate in one run, and the median ratio counts.
+"""Measurement by ratio: ours and its baseline alternate; the median ratio counts.
 
-Machines are noisy and differ, ratios much less so. Holds no state; results are values.
+Machines are noisy and differ; ratios do much less.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ROUNDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One figure. `goal` is a lower bound, or an upper one where `at_most` is set."""
+    """One figure. `goal` is a lower bound, or an upper one if `at_most` is set."""
 
     name: str
     value: float
@@ -60,7 +60,7 @@ class Comparison:
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Wall time of one call."""
+    """Returns the wall time of one call."""
     gc.collect()
     begin = time.perf_counter()
     work()
@@ -86,6 +86,6 @@ def compare(
 
 
 def median_seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Median wall time, after one unmeasured call."""
+    """Returns the median wall time, after one unmeasured call."""
     work()
     return statistics.median(seconds_of(work) for _ in range(rounds))

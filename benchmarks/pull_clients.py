@@ -1,7 +1,7 @@
-"""Who reads whole topics of a cluster: RocketMQ's Java client, and our source's tasks.
+"""Readers of whole topics of a cluster: RocketMQ's Java client, and our source's tasks.
 
-Both are processes that are started once and have connections and compiled code ready when a
-topic is read again, as a long-lived application has. Nothing outlives a run.
+Each client's processes start once. Connections and compiled code are ready for a topic's next read,
+as in a long-lived application. Nothing outlives a run.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from benchmarks.real_cluster import FilledTopic
     from tests.interop.cluster.cluster import Cluster
 
-# As Spark's local[2] has them.
+# As in Spark's local[2].
 TASKS_AT_ONCE = 2
 
 
 class ReadTooLittleError(Exception):
-    """A client read something else than a topic holds."""
+    """A client read other content than the topic's."""
 
     def __init__(self, topic: FilledTopic, messages: int) -> None:
         super().__init__(f"read {messages:,} messages of {topic}")
@@ -42,7 +42,7 @@ class ReadTooLittleError(Exception):
 
 @dataclass(frozen=True)
 class JavaClient:
-    """`tests/interop/java/PullClient.java`, which runs."""
+    """A running `tests/interop/java/PullClient.java`."""
 
     process: subprocess.Popen[str]
 
@@ -81,13 +81,13 @@ def java_client(cluster: Cluster, folder: Path) -> Iterator[JavaClient]:
 
 @dataclass(frozen=True)
 class OurClient:
-    """Processes that read what the source planned, as tasks do."""
+    """Processes that read the source's planned ranges, as tasks do."""
 
     cluster: Cluster
     tasks: ProcessPoolExecutor
 
     def read(self, topic: FilledTopic) -> None:
-        """Plans a batch of all of a topic and read it. Raises ReadTooLittleError."""
+        """Plans a batch of all of a topic and reads it. Raises ReadTooLittleError."""
         reader = batch_reader(self.cluster.addresses, topic.name)
         read = partial(rows_of, self.cluster.addresses, topic.name)
         rows = sum(self.tasks.map(read, reader.partitions()))
@@ -97,20 +97,20 @@ class OurClient:
 
 @contextmanager
 def our_client(cluster: Cluster) -> Iterator[OurClient]:
-    """Ours, while its processes run."""
+    """Yields our client, while its processes run."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(TASKS_AT_ONCE, context) as tasks:
         yield OurClient(cluster, tasks)
 
 
 def batch_reader(name_servers: str, topic: str) -> RocketpyBatchReader:
-    """Returns the source's reader of a topic, with its defaults: all columns, from first to last."""
+    """Returns the source's reader of a topic, with its defaults: all columns, all messages."""
     options = SourceOptions.parse({"nameServer": name_servers, "topic": topic}, is_shared=True)
     schema = source_schema(options.columns)
     return RocketpyBatchReader(options, schema, RemotingSource.of_source(options))
 
 
 def rows_of(name_servers: str, topic: str, partition: InputPartition) -> int:
-    """What a task reads, decoded and dropped; runs in a process of its own."""
+    """Returns the number of rows of a task, decoded and dropped; runs in a worker process."""
     reader = batch_reader(name_servers, topic)
     return sum(batch.num_rows for batch in reader.read(partition))

@@ -1,7 +1,7 @@
-"""A name server and a broker of RocketMQ, and topics full of messages. Nothing outlives a run.
+"""A name server and a broker of RocketMQ, and topics full of messages.
 
-The broker has RocketMQ's own settings but for its place, its heap and its patience on a machine
-that is busy; unlike in tests its JVM compiles as well as it can.
+Nothing outlives a run. The broker has RocketMQ's own settings but for its place, its heap and its
+timeouts on a busy machine. Unlike in tests its JVM compiles fully.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.interop.cluster.servers import BrokerSpec
 from tests.interop.rocketmq import V5, classes_of
 
 QUEUES = 4
-# Of a send; brokers take 4 MiB.
+# Of a send; brokers accept 4 MiB.
 BATCH_BYTES = 256 << 10
 BROKER = BrokerSpec(
     A,
@@ -40,7 +40,7 @@ BROKER = BrokerSpec(
 
 @dataclass(frozen=True)
 class FilledTopic:
-    """A topic of QUEUES queues and what it holds."""
+    """A topic of QUEUES queues and its content."""
 
     name: str
     messages: int
@@ -48,7 +48,7 @@ class FilledTopic:
 
 
 def is_fetched() -> bool:
-    """True if RocketMQ's jars are here, and our programs were compiled against them."""
+    """True if RocketMQ's jars are here, with our programs compiled against them."""
     return (classes_of(V5) / "PullClient.class").exists()
 
 
@@ -64,7 +64,7 @@ def running_cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def fill(cluster: Cluster, topic: FilledTopic) -> None:
-    """Creates a topic and fill its queues, each over a connection of its own."""
+    """Creates a topic and fills its queues, each over its own connection."""
     cluster.create_topic(topic.name, QUEUES)
     batch = _batch(BATCH_BYTES // topic.body_bytes, topic.body_bytes)
     queues = [Queue(topic.name, queue_id) for queue_id in range(QUEUES)]
@@ -86,7 +86,7 @@ def _fill_queue(cluster: Cluster, queue: Queue, batch: list[BatchMessage], count
 
 
 def _batch(count: int, body_bytes: int) -> list[BatchMessage]:
-    """Messages with random bodies, and with what RocketMQ's producers write beside them."""
+    """Returns messages with random bodies and the properties that RocketMQ's producers add."""
     content = np.random.default_rng(7).bytes(count * body_bytes)
     return [
         BatchMessage(

@@ -1,4 +1,4 @@
-"""Results as text: a table for the terminal and one for the README. Holds no state."""
+"""Results as text: a table for the terminal and one for the README."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def terminal_table(machine: str, results: Iterable[Result]) -> Table:
 
 
 def to_json(machine: str, results: Iterable[Result]) -> dict[str, object]:
-    """What is saved."""
+    """Returns the content to save."""
     return {"machine": machine, "results": [result.to_json() for result in results]}
 
 

@@ -1,4 +1,4 @@
-"""The Spark session that source and sink are measured in: local[2], nothing else on. No state."""
+"""The Spark session of the source's and sink's benchmarks: local[2], nothing else on."""
 
 from __future__ import annotations
 

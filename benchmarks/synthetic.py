@@ -1,7 +1,7 @@
-"""A Python data source and sink that do nothing of their own: what Spark itself costs.
+"""A Python data source and sink without work of their own: the cost of Spark itself.
 
-The source yields Arrow batches that lie ready in a memory-mapped file; the sink drops what it
-gets. Both are registered under `synthetic`. Hold no state beyond the query.
+The source yields Arrow batches from a memory-mapped file; the sink drops its rows. Both are
+registered under `synthetic`. State lasts for a query at most.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 
 class SyntheticReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """`tasks` partitions, each of which yields every batch of the file `repeats` times."""
+    """A reader with `tasks` partitions; each yields every batch of the file `repeats` times."""
 
     def __init__(self, path: str, tasks: int, repeats: int) -> None:
         self.path, self.tasks, self.repeats = path, tasks, repeats
@@ -56,7 +56,7 @@ class SyntheticReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class SyntheticWriter(DataSourceArrowWriter):
-    """Drops every batch."""
+    """A writer that drops every batch."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for _ in iterator:
@@ -65,7 +65,7 @@ class SyntheticWriter(DataSourceArrowWriter):
 
 
 class OneByOneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One row a micro-batch, `count` in all: a batch of no work."""
+    """A reader of one row a micro-batch, `count` in all: a batch of no work."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -90,7 +90,7 @@ class OneByOneReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class SyntheticStreamWriter(DataSourceStreamArrowWriter):
-    """Drops every batch of every micro-batch."""
+    """A streaming writer that drops every batch of every micro-batch."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for _ in iterator:
@@ -105,7 +105,7 @@ class SyntheticStreamWriter(DataSourceStreamArrowWriter):
 
 
 class SyntheticSource(DataSource):
-    """Options `path`, `tasks`, `repeats`, or `oneByOne`; the schema is the user's."""
+    """A source with options `path`, `tasks`, `repeats`, or `oneByOne`; the schema is the user's."""
 
     @classmethod
     def name(cls) -> str:
@@ -125,6 +125,6 @@ class SyntheticSource(DataSource):
 
 
 def write_batches(path: Path, batch: pa.RecordBatch) -> None:
-    """Puts a batch where the source finds it."""
+    """Writes a batch to the file that the source reads."""
     with pa.ipc.new_file(path, batch.schema) as file:
         file.write_batch(batch)

@@ -1,8 +1,8 @@
-"""Turns a folder of notebooks in Databricks source format into notebooks that Jupyter opens.
+"""Converter of notebooks in Databricks source format to notebooks that Jupyter opens.
 
-Used while the image of notebooks is built. Cells of prose become Markdown. Cells that install
-packages or restart Python go: the image has the packages. Modules that are no notebooks are copied.
-Nothing is written where a notebook has a cell that Jupyter could not run. Holds no state.
+Used in the build of the notebooks' image. Cells of prose become Markdown. Cells that install
+packages or restart Python are removed: the image has the packages. Modules that are no notebooks
+are copied. Nothing is written if a notebook has a cell that Jupyter could not run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 
 
 def cell_of(text: str) -> NotebookNode | None:
-    """Returns the cell that Jupyter shows; None where it needs none. Raises ValueError."""
+    """Returns the cell that Jupyter shows; None if it needs none. Raises ValueError."""
     if not text.startswith(MAGIC):
         return NotebookNode(new_code_cell(text))
     lines = [line.removeprefix(MAGIC).removeprefix(" ") for line in text.splitlines()]
@@ -43,13 +43,13 @@ def notebook_of(text: str) -> NotebookNode:
         cells=[cell for cell in cells if cell is not None], metadata={"kernelspec": KERNEL}
     )
     for number, cell in enumerate(notebook.cells):
-        cell.id = f"cell-{number}"  # A random one would make every build another one.
+        cell.id = f"cell-{number}"  # A random id would change with every build.
     nbformat.validate(notebook)
     return notebook
 
 
 def convert(source: Path, target: Path) -> None:
-    """Fills `target` with what is in `source`. Raises ValueError."""
+    """Fills `target` with the content of `source`. Raises ValueError."""
     notebooks: dict[str, NotebookNode] = {}
     modules: list[Path] = []
     for path in sorted(source.glob("*.py")):
@@ -70,7 +70,7 @@ def convert(source: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Convert, or end with one line that says why not."""
+    """Converts the folder, or ends with a one-line error."""
     if len(sys.argv) != 3:
         sys.exit("usage: to_ipynb.py SOURCE_FOLDER TARGET_FOLDER")
     try:

@@ -97,7 +97,7 @@ folder = Path(here.enter_context(TemporaryDirectory(prefix="clusters-")))
 
 
 def follow() -> int:
-    """Reads on from the checkpoint; how many orders were seen by now, each counted once."""
+    """Read on from the checkpoint; how many orders were seen by now, each counted once."""
     stream = spark.readStream.format("rocketpy").options(**options, filter=RUN)
     rows = stream.option("startingOffsets", "earliest").load().selectExpr("string(body)")
     writer = rows.writeStream.format("parquet").trigger(availableNow=True)

@@ -67,7 +67,7 @@ spark.range(PAYMENTS).selectExpr(
 
 
 def payments_in(topic: str) -> DataFrame:
-    """Returns the payments that a topic shows."""
+    """The payments that a topic shows."""
     messages = spark.read.format("rocketpy").options(**options(topic), columns="body").load()
     body = F.from_json(F.col("body").cast("string"), "payment long, cents long, fee double")
     return messages.select(body.alias("event")).select("event.*")
@@ -138,7 +138,7 @@ assert_once("bookings", PAYMENTS)
 
 
 def forget_last_batch(checkpoint: Path) -> int:
-    """Removes Spark's note that the last batch is done, as if the driver had died before it."""
+    """Remove Spark's note that the last batch is done, as if the driver had died before it."""
     done = sorted(
         int(path.name) for path in (checkpoint / "commits").iterdir() if path.suffix == ""
     )
@@ -173,7 +173,7 @@ LARGE_CENTS = 90_000
 
 
 def write_once(frame: DataFrame, topic: str, batch_id: int) -> None:
-    """Saves a batch under its number."""
+    """Save a batch under its number."""
     writer = frame.write.format("rocketpy").options(**options(topic))
     writer = writer.option("txnAppId", f"{folder.name}-{topic}").option("txnVersion", batch_id)
     writer.mode("append").save()
@@ -187,7 +187,7 @@ def split(frame: DataFrame, batch_id: int) -> None:
 
 
 def start_split(handle: Callable[[DataFrame, int], None]) -> StreamingQuery:
-    """Returns the payments, batch by batch, until none is left."""
+    """The payments, batch by batch, until none is left."""
     stream = spark.readStream.format("rocketpy").options(**options("payments"))
     stream = stream.option("startingOffsets", "earliest").option(
         "maxOffsetsPerTrigger", 4 * PER_BATCH

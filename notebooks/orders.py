@@ -75,7 +75,7 @@ groups.heartbeat(connection, "shop-1", producer_groups=["shop"])
 
 
 def prepare(order: str) -> Transaction:
-    """Sends a half message."""
+    """Send a half message."""
     body = json.dumps({"order": order, "cents": 1999, "currency": "EUR"})
     return transactions.prepare(connection, "orders", "shop", OutgoingMessage(body.encode()))
 
@@ -205,7 +205,7 @@ here.show(table("billed").groupBy("reconsumeTimes").count().orderBy("reconsumeTi
 
 
 def dead_letters() -> DataFrame:
-    """Returns the orders that were given up."""
+    """The orders that were given up."""
     options = {"endpoints": broker.endpoint, "topic": f"%DLQ%{BILLING}"}
     return decoded(spark.read.format("rocketpy").options(**options).load())
 
@@ -307,7 +307,7 @@ def lag(axes: Axes) -> None:
 
 
 def dashboard() -> Figure:
-    """Returns the four of them."""
+    """The four of them."""
     figure = Figure(figsize=(11, 7), layout="constrained")
     figure.suptitle(f"{len(billed)} orders, each billed once")
     for draw, axes in zip(

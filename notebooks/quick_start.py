@@ -101,7 +101,7 @@ folder = Path(here.enter_context(TemporaryDirectory(prefix="quick-start-")))
 
 
 def follow() -> StreamingQuery:
-    """Reads on from the checkpoint until nothing is left."""
+    """Read on from the checkpoint until nothing is left."""
     stream = spark.readStream.format("rocketpy").options(**options)
     stream = stream.option("consumerGroup", "quick-start").option("startingOffsets", "earliest")
     rows = stream.option("maxOffsetsPerTrigger", max(ORDERS // 4, 1)).load()

@@ -93,13 +93,13 @@ READING = "machine string, hour double, celsius double"
 
 
 def decoded(messages: DataFrame) -> DataFrame:
-    """Returns the JSON bodies of messages as columns."""
+    """The JSON bodies of messages as columns."""
     body = F.from_json(F.col("body").cast("string"), READING)
     return messages.select(body.alias("reading")).select("reading.*")
 
 
 def read(topic: str) -> DataFrame:
-    """Returns all messages of a topic, as a batch."""
+    """All messages of a topic, as a batch."""
     return decoded(spark.read.format("rocketpy").options(**options(topic)).load())
 
 
@@ -196,7 +196,7 @@ def lag(axes: Axes) -> None:
 
 
 def picture() -> Figure:
-    """Returns both of them."""
+    """Both of them."""
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     for draw, axes in zip((temperatures, lag), figure.subplots(1, 2), strict=True):
         draw(axes)

@@ -51,7 +51,7 @@ class Surroundings(ExitStack):
         self._names = names
 
     def session(self) -> SparkSession:
-        """Returns the session that is there, else a local one that ends with `close()`."""
+        """The session that is there, else a local one that ends with `close()`."""
         if "spark" in self._names:
             return self._names["spark"]  # type: ignore[no-any-return]
         # Spark finds Python data sources with the interpreter that these name.
@@ -65,7 +65,7 @@ class Surroundings(ExitStack):
         return session
 
     def connect_session(self) -> SparkSession:
-        """Returns the session that is there, else one of a Spark Connect server.
+        """The session that is there, else one of a Spark Connect server.
 
         The parameter `remote` names the server, sc://host:port; else one is started that ends
         with `close()`. Raises ConnectServerError.
@@ -80,7 +80,7 @@ class Surroundings(ExitStack):
         return session
 
     def parameter(self, name: str, default: str) -> str:
-        """Returns the widget `name`, else the environment variable ROCKETPY_<NAME>, else `default`."""
+        """The widget `name`, else the environment variable ROCKETPY_<NAME>, else `default`."""
         if "dbutils" not in self._names:
             return os.environ.get(f"ROCKETPY_{name.upper()}", default)
         widgets = self._names["dbutils"].widgets
@@ -88,7 +88,7 @@ class Surroundings(ExitStack):
         return str(widgets.get(name))
 
     def broker(self) -> LocalBroker | GivenBroker:
-        """Returns the broker that the parameter `endpoint` names, else one that ends with `close()`."""
+        """The broker that the parameter `endpoint` names, else one that ends with `close()`."""
         endpoint = self.parameter("endpoint", "")
         if endpoint:
             return self.enter_context(GivenBroker(endpoint))
@@ -132,7 +132,7 @@ class GivenBroker(ExitStack):
         return self
 
     def create_topic(self, topic: str, queues: int = 8) -> None:
-        """Creates a topic for the time of the notebook. Raises LocalBrokerError if there is one."""
+        """Create a topic for the time of the notebook. Raises LocalBrokerError if there is one."""
         try:
             topics.create_topic(self._connection, topic, queues)
         except RefusedError as error:

@@ -23,7 +23,7 @@ class WireBlock:
     record_sizes: bytes
 
     def parsed(self) -> RecordBlock:
-        """The block in a writable buffer, as the store takes it."""
+        """Returns the block in a writable buffer, as the store takes it."""
         sizes = np.frombuffer(self.record_sizes, ">i4").astype(np.int32)
         return RecordBlock.parse(bytearray(self.records), sizes)
 
@@ -37,7 +37,7 @@ def wire_block(
     properties: Mapping[str, Sequence[str]] | None = None,
     queue_ids: Sequence[int] | None = None,
 ) -> WireBlock:
-    """Records of one topic with the given bodies; the other columns have one value a record."""
+    """Returns records of one topic; each column but `bodies` has one value a record."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array(bodies, pa.binary()),
@@ -57,7 +57,7 @@ def wire_block(
 
 
 def by_queue(queue_id: int, records: bytes, record_sizes: bytes) -> dict[int, WireBlock]:
-    """A block that was sent to a queue; with OWN_QUEUES as one of each queue that it names."""
+    """Returns the block by queue; with OWN_QUEUES, splits it into one block of each named queue."""
     if queue_id != OWN_QUEUES:
         return {queue_id: WireBlock(records, record_sizes)}
     sizes = np.frombuffer(record_sizes, ">i4").astype(np.int32)
@@ -73,7 +73,7 @@ def by_queue(queue_id: int, records: bytes, record_sizes: bytes) -> dict[int, Wi
 
 
 def bodies_of(records: bytes, sizes: bytes | np.ndarray) -> list[bytes]:
-    """The bodies in a run of records."""
+    """Returns the bodies of consecutive records."""
     if isinstance(sizes, bytes):
         sizes = np.frombuffer(sizes, ">i4").astype(np.int32)
     block = RecordBlock.parse(records, np.asarray(sizes, np.int32))

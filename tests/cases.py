@@ -1,4 +1,4 @@
-"""Which command runs which test: `pytest -p tests.cases --collect-only PATHS` lists the cases."""
+"""The command that runs each test: `pytest -p tests.cases --collect-only PATHS` lists the cases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-# The marks by which `make test` leaves a case out are the names of the commands that run it.
+# The marks that exclude a case from `make test` are the names of the commands that run it.
 ALONE = ("interop", "torture")
 _BEGIN = "cases of tests: "
 
@@ -26,12 +26,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def commands_of(paths: Iterable[Path]) -> dict[str, list[str]]:
-    """Of each test in these files, the make targets that run a case of it."""
+    """Returns, for each test in these files, the make targets that run a case of it."""
     return {name: sorted(set(commands)) for name, commands in _collected(paths).items()}
 
 
 def counts_of(paths: Iterable[Path]) -> dict[str, int]:
-    """Of each test in these files, how many cases it has."""
+    """Returns the number of cases of each test in these files."""
     return {name: len(commands) for name, commands in _collected(paths).items()}
 
 
@@ -46,7 +46,7 @@ def _collected(paths: Iterable[Path]) -> dict[str, list[str]]:
 
 
 def where(tests: Sequence[str], commands: Mapping[str, Sequence[str]]) -> str:
-    """What a table says of where these tests run."""
+    """Returns a table's words for the commands that run these tests."""
     quick = [test for test in tests if "test" in commands[test]]
     parts = ["`make test`"] if quick else []
     for command in ALONE:

@@ -1,4 +1,4 @@
-"""What holds for every test: how hypothesis works here, and the marks that a folder implies."""
+"""Configuration of every test: hypothesis, and the marks that a folder implies."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from hypothesis import settings
 from tests import hangs, jvm, skips
 from tests.installation import Environment, build_wheel, install
 
-# No time limit for one example: on a busy machine it would fail a test that is right.
+# No time limit for one example: it would fail correct tests on a busy machine.
 settings.register_profile("rocketpy", deadline=None, print_blob=True)
 settings.load_profile("rocketpy")
 
 # All processes that tests start inherit this.
 os.environ.setdefault("JDK_JAVA_OPTIONS", jvm.options())
-# Else gRPC's handlers of forks may kill what a test starts beside busy calls, such as Spark's JVM.
+# Otherwise gRPC's fork handlers may kill children of tests with busy calls, such as Spark's JVM.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-# Channels of tests lead to brokers of this machine, also where the environment names a proxy.
+# Channels of tests connect to brokers on this machine, also if the environment names a proxy.
 os.environ["no_grpc_proxy"] = "127.0.0.1,localhost,::1"  # noqa: SIM112 (as gRPC reads it)
-# What else lies on the machine's disk decides no test.
+# Other files on the machine's disk must not affect a test.
 os.environ["ROCKETPY_DISK_FULL_RATIO"] = "1.0"
 DISK_USED = 0.5
 NAME_LENGTH_MAX = 100
 
 TOP = Path(__file__).parent.parent
-# Fixtures that a process makes once.
+# Fixtures that are created once a process.
 COSTLY = {"spark", "wheel"}
 SPARK_FOLDER = Path(__file__).parent / "spark"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let what is skipped in CI fail the run, and what hangs end."""
+    """Registers the plugins that fail a CI run with skipped tests and that end hanging tests."""
     skips.pytest_configure(config)
     hangs.pytest_configure(config)
-    # pytest 9.1 loses the fixtures of a folder that it leaves and comes back to.
+    # pytest 9.1 loses the fixtures of a folder if it returns to the folder later.
     config.args.sort(key=_path_of)
-    # A shell that starts a command with `&` makes it ignore SIGINT, and so its children.
+    # A shell starts a command with `&` with SIGINT ignored, and its children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -56,11 +56,10 @@ def _path_of(argument: str) -> tuple[str, ...]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None]:
-    """Marks what lies in `tests/spark`, so that `-m 'not spark'` is the quick round.
+    """Marks the tests in `tests/spark`, so that `-m 'not spark'` is the quick round.
 
-    Tests that share one Spark session, or the wheel and what it is installed into, stay in one of
-    the processes that `make test` shares them out to: xdist looks at the groups in this hook, too,
-    and has to find them.
+    Tests that share one Spark session, or the wheel and its environments, stay in one of the
+    processes of `make test`: xdist reads the groups in this hook, too, and has to find them.
     """
     for item in items:
         for group in COSTLY.intersection(getattr(item, "fixturenames", ())):
@@ -69,17 +68,17 @@ def pytest_collection_modifyitems(
             item.add_marker(pytest.mark.spark)
     yield
     if hasattr(config, "workerinput"):
-        # Behind their random order: a long test that begins last lets the other processes wait.
+        # After the shuffle: the other processes would wait for a long test that starts last.
         items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_collection_finish() -> None:
-    """What is there now stays: else each garbage collection of thousands of tests visits it."""
+    """Freezes existing objects: each garbage collection of thousands of tests would visit them."""
     gc.freeze()
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """A name of a test is a line: a long value is told by its length."""
+    """Keeps a test's name on one line: a long value is named by its length."""
     if isinstance(val, (str, bytes)) and len(repr(val)) > NAME_LENGTH_MAX:
         return f"{argname} of {len(val)}"
     return None
@@ -87,19 +86,19 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.fixture(autouse=True)
 def disk_half_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the environment does for processes: stores of the test's own process read this."""
+    """Fixes the disk usage for stores in the test's process; child processes read a variable."""
     monkeypatch.setattr("rocketpy_broker.store.message_store.used_ratio", lambda _: DISK_USED)
 
 
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from the work tree."""
+    """Builds the wheel from the work tree."""
     return build_wheel(TOP, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="session")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    """Environments with nothing but the wheel and what it asks for, by extras; made once each."""
+    """Creates environments with only the wheel and its dependencies, one for each set of extras."""
 
     @cache
     def make(*extras: str) -> Path:

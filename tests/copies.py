@@ -1,4 +1,4 @@
-"""Copies of stores, with their holes: most of a store's files is not written yet."""
+"""Sparse copies of stores: most of a store's files is not written yet."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 
 def copy_store(folder: Path, to: Path) -> None:
-    """Copys a folder's content to `to`, which may be there. An index alone has 420 MB of holes."""
+    """Copies a folder's content to `to`, which may exist. An index alone has 420 MB of holes."""
     to.mkdir(parents=True, exist_ok=True)
     subprocess.run(["cp", "--archive", "--sparse=always", f"{folder}/.", str(to)], check=True)
 
 
 def copy_running_store(folder: Path, to: Path) -> None:
-    """As `copy_store`, of a broker that runs: without `*.tmp`, which may go at any moment."""
+    """Copies a running broker's store, but `*.tmp`, which may be removed at any moment."""
     inside = [path for path in folder.rglob("*") if path.suffix != ".tmp"]
     to.mkdir(parents=True, exist_ok=True)
     for path in inside:

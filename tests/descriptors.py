@@ -1,4 +1,4 @@
-"""The files below one folder that a process has open.
+"""Files in one folder that a process has open.
 
 A count of all descriptors of a process would change with its other work: threads, sockets, plugins.
 """

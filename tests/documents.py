@@ -1,7 +1,7 @@
-"""The documents and what stands in their fences.
+"""The documents and their fenced blocks.
 
-Behind a fence's language may stand what tests do with it: `notest: why` leaves it out, `test` gives
-it to pytest, `continued` runs it behind the block before it, as one program.
+After a fence's language, a note says what tests do with the block. `notest: why` leaves it out,
+`test` runs it by pytest, `continued` runs it after the block before it, as one program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOTEST = "notest:"
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block, and what stands behind its language."""
+    """A fenced block, and the note after its language."""
 
     path: Path
     line: int
@@ -31,22 +31,22 @@ class Block:
 
     @property
     def name(self) -> str:
-        """For people and for pytest."""
+        """Name for readers and for pytest."""
         return f"{self.path.relative_to(TOP)}:{self.line}"
 
     @property
     def reason(self) -> str:
-        """Why no test runs it; empty for one that is run."""
+        """Reason why no test runs it; empty if a test does."""
         return self.note.removeprefix(_NOTEST).strip() if self.note.startswith(_NOTEST) else ""
 
 
 def blocks() -> list[Block]:
-    """Every fenced block of every document."""
+    """Returns every fenced block of every document."""
     return [block for path in DOCUMENTS for block in blocks_of(path, path.read_text("utf-8"))]
 
 
 def blocks_of(path: Path, text: str) -> Iterator[Block]:
-    """The fenced blocks of one document."""
+    """Yields the fenced blocks of one document."""
     for fence in _FENCE.finditer(text):
         language, _, note = fence[1].partition(" ")
         line = text.count("\n", 0, fence.start()) + 1
@@ -54,7 +54,7 @@ def blocks_of(path: Path, text: str) -> Iterator[Block]:
 
 
 def runnable(language: str, found: list[Block] | None = None) -> list[Block]:
-    """What tests have to run of a language: blocks, with those that continue them."""
+    """Returns a language's blocks that tests run, each joined with the blocks that continue it."""
     joined: list[Block] = []
     for block in blocks() if found is None else found:
         if block.language != language or block.reason:
@@ -67,10 +67,10 @@ def runnable(language: str, found: list[Block] | None = None) -> list[Block]:
 
 
 def programs() -> list[Block]:
-    """Python that runs by itself."""
+    """Returns the Python programs."""
     return [block for block in runnable("python") if block.note != "test"]
 
 
 def pasted_tests() -> list[Block]:
-    """Python that pytest runs."""
+    """Returns the Python blocks that pytest runs."""
     return [block for block in runnable("python") if block.note == "test"]

@@ -1,7 +1,7 @@
-"""Where bytes lie that real RocketMQ stores, servers and clients wrote.
+"""Recorded bytes of real RocketMQ stores, servers and clients.
 
-They are no part of the repository: in a folder that ROCKETPY_GOLDEN names, or in `shared/golden`
-beside the clone or above it.
+They are no part of the repository: they are in the folder that ROCKETPY_GOLDEN names, or in
+`shared/golden` beside the clone or above it.
 """
 
 from __future__ import annotations

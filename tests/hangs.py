@@ -1,9 +1,9 @@
-"""A test that goes on past its limit ends its process, which first says where it hangs.
+"""A plugin that ends the process of a test beyond its limit, and first reports where it hangs.
 
 `pytest-timeout` raises an exception in the main thread, once. A call that no signal interrupts, a
-task that outlives its cancelling or a fixture that waits while it is torn down goes on for ever
-then, and whoever ends the run never learns which test it was. A process that ends is a failed test
-in a run that is shared out to several.
+task that outlives its cancellation or a fixture that waits during teardown then never ends. The
+operator that stops such a run never learns which test hung. xdist reports a process that ends as a
+failed test.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-# What a test may take beyond its limit, to report and to end what it has started.
+# Time beyond its limit in which a test may report and end what it has started.
 GRACE_S = 120
 
 
 class HangsEnd:
-    """A plugin; `errors` is where stacks of all threads are written, a descriptor."""
+    """A plugin; it writes the stacks of all threads to the file descriptor `errors`."""
 
     def __init__(self, errors: int, grace_s: float = GRACE_S) -> None:
         self.errors = errors
@@ -31,18 +31,18 @@ class HangsEnd:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_timeout_set_timer(self, settings: Any) -> None:
-        """A test begins that has a limit."""
+        """Starts the timer of a test with a limit."""
         self._end_after(settings.timeout + self.grace_s)
 
     @pytest.hookimpl(trylast=True)
     def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
-        """A test has failed: pytest and pytest-timeout watch it no longer."""
+        """Restarts the timer of a failed test, which pytest and pytest-timeout no longer watch."""
         if isinstance(node, pytest.Item):
             self._end_after(self.grace_s)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Generator[None, object, object]:
-        """Runs a test; what lasts between two, as other tests' fixtures, is not watched."""
+        """Runs a test; the time between two, as in other tests' fixtures, is not watched."""
         try:
             return (yield)
         finally:
@@ -50,8 +50,8 @@ class HangsEnd:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Used by `-p tests.hangs`, and by the tests' own conftest."""
+    """Registers the plugin, for `-p tests.hangs` and for the tests' own conftest."""
     if not config.pluginmanager.has_plugin("hangs-end"):
         grace_s = float(os.environ.get("ROCKETPY_HANGS_GRACE_S", GRACE_S))
-        # What a test prints goes elsewhere while it runs.
+        # pytest redirects what a running test prints.
         config.pluginmanager.register(HangsEnd(os.dup(2), grace_s), "hangs-end")

@@ -1,8 +1,8 @@
-"""Hypothesis strategies for records that are well-formed, and hold what nobody expects.
+"""Hypothesis strategies for well-formed records with hostile content.
 
-Every length fits and every body has its CRC, so brokers store them and hand them out; all else is
-as a producer may have written it: texts that are no UTF-8, properties that are no pairs, flags that
-nothing is known of, bodies that are not compressed as they say, times of any year.
+Every length fits and every body has its CRC, so brokers store and deliver the records. The rest is
+as a producer may have written it: texts that are not UTF-8, properties that are not pairs, unknown
+flags, bodies that are not compressed as declared, times of any year.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 
 @dataclass(frozen=True)
 class HostileRecord:
-    """A record by its bytes."""
+    """A record as its bytes."""
 
     topic: bytes
     body: bytes
@@ -39,7 +39,7 @@ class HostileRecord:
     is_v2: bool = False
 
     def encoded(self, queue_offset: int = 0, physical_offset: int = 0) -> bytes:
-        """As it lies in the log, with the fields that a broker gives it."""
+        """Returns its bytes in the log, with the fields that a broker sets."""
         shape = bool(self.sys_flag & BORN_HOST_V6), bool(self.sys_flag & STORE_HOST_V6)
         header = np.zeros(1, HEADER_BY_SHAPE[shape])
         is_v2 = self.is_v2 or len(self.topic) > 127
@@ -59,19 +59,19 @@ class HostileRecord:
         return header.tobytes() + self.body + tail
 
     def sendable(self, topic: str) -> HostileRecord:
-        """As a client may send it to our broker: for one topic, from and without a transaction."""
+        """Returns the record as a client may send it to our broker: one topic, no transaction."""
         flags = self.sys_flag & ~(TRANSACTION_MASK | STORE_HOST_V6)
         return replace(self, topic=topic.encode(), sys_flag=flags)
 
 
 def block_bytes(records: Sequence[HostileRecord]) -> tuple[bytes, bytes]:
-    """Records back to back, and their sizes as they travel."""
+    """Returns records back to back, and their sizes in wire form."""
     encoded = [record.encoded() for record in records]
     return b"".join(encoded), np.array([len(one) for one in encoded], ">i4").tobytes()
 
 
 def by_arrow(codec: str, data: bytes) -> bytes:
-    """Compressed to a stream."""
+    """Compresses data to a stream."""
     sink = pa.BufferOutputStream()
     with pa.CompressedOutputStream(sink, codec) as stream:
         stream.write(data)
@@ -96,7 +96,7 @@ BODIES = st.one_of(
         ]
     ),
 )
-# Pieces of which properties are made, with and without sense.
+# Pieces of properties, valid and invalid.
 WORDS = st.sampled_from(
     [
         *(b"TAGS", b"KEYS", b"UNIQ_KEY", b"__SHARDINGKEY", b"RETRY_TOPIC", b"region"),

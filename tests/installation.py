@@ -1,7 +1,4 @@
-"""How tests install our wheel without downloading: libraries come from the test's environment.
-
-Holds no state.
-"""
+"""Installation of our wheel without downloads: libraries come from the test's environment."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ Environment = Callable[..., Path]
 
 
 def build_wheel(top: Path, folder: Path) -> Path:
-    """The wheel, built from the work tree into `folder`."""
+    """Builds the wheel from the work tree into `folder`."""
     build = ["-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(top)]
     run(Path(sys.executable), *build)
     (wheel,) = folder.glob("pyspark_rocketpy-*.whl")
@@ -35,7 +32,7 @@ def build_wheel(top: Path, folder: Path) -> Path:
 
 
 def run(program: Path, *arguments: str) -> str:
-    """Runs to the end, away from the work tree, with nothing activated; its output."""
+    """Runs a program outside the work tree, with nothing activated; returns its output."""
     ours = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "VIRTUAL_ENV")
     outside = {name: value for name, value in os.environ.items() if name not in ours}
     outside["PATH"] = SYSTEM_PATH
@@ -58,7 +55,7 @@ def metadata_of(wheel: Path) -> Distribution:
 
 
 def requirements(library: Distribution, extras: set[str]) -> Iterator[Requirement]:
-    """What `library` asks for, on this machine, with `extras`."""
+    """Yields the requirements of `library` on this machine, with `extras`."""
     for text in library.requires or []:
         requirement = Requirement(text)
         marker = requirement.marker
@@ -67,7 +64,7 @@ def requirements(library: Distribution, extras: set[str]) -> Iterator[Requiremen
 
 
 def required(library: Distribution, extras: set[str]) -> dict[str, Distribution]:
-    """Every library that `library` needs, directly or not, by name."""
+    """Returns every direct and indirect dependency of `library`, by name."""
     found: dict[str, Distribution] = {}
     waiting = list(requirements(library, extras))
     while waiting:
@@ -81,7 +78,7 @@ def required(library: Distribution, extras: set[str]) -> dict[str, Distribution]
 
 def link_files(library: Distribution, site_packages: Path) -> None:
     for file in library.files or []:
-        # Also what pip has compiled: else each process compiles all that it imports.
+        # Includes what pip has compiled: otherwise each process compiles all its imports.
         if ".." not in file.parts:
             link = site_packages / file
             link.parent.mkdir(parents=True, exist_ok=True)
@@ -89,9 +86,9 @@ def link_files(library: Distribution, site_packages: Path) -> None:
 
 
 def install(wheel: Path, folder: Path, *extras: str) -> Path:
-    """Makes a fresh venv that sees our wheel, unpacked by pip, in `folder`; returns its `bin`.
+    """Makes a new venv in `folder` with our wheel, unpacked by pip; returns its `bin`.
 
-    It links to exactly the files of the libraries that the wheel and its extras ask for.
+    It links to exactly the files of the libraries that the wheel and its extras require.
     """
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"

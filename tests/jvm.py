@@ -1,8 +1,8 @@
-"""Options of the JVMs that tests start, which live for seconds.
+"""Options of the JVMs that tests start, which run for seconds.
 
-The second compiler and its threads never pay then. Loading Spark's classes is half of the work, so
-`make test` and `make torture` have them archived once; where the archive is missing or of another
-Spark, JVMs do without it.
+The second compiler and its threads never pay off then. Loading Spark's classes is half of the work,
+so `make test` and `make torture` archive them once; JVMs run without the archive if it is missing
+or of another Spark.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 
 
 def options() -> str:
-    """What JDK_JAVA_OPTIONS is to be."""
+    """Returns the value of JDK_JAVA_OPTIONS."""
     if not _ARCHIVE.exists():
         return QUICK
     return f"{QUICK} -XX:SharedArchiveFile={_ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off"

@@ -1,6 +1,6 @@
-"""How long tests wait for what must come, on a machine that has other work. No state.
+"""Time limits for events that tests wait for, on a machine that has other work.
 
-Nothing depends on how fast it comes: a test that has to wait so long fails by its own words.
+No test depends on how fast an event occurs: a test that reaches the limit fails with its own words.
 """
 
 from __future__ import annotations

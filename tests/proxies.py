@@ -1,4 +1,4 @@
-"""An HTTP proxy that writes down what it is asked to connect to, and refuses it."""
+"""An HTTP proxy that records and refuses each request."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 USER = "someone:secret"
-# Every spelling that some library reads.
+# Every spelling that a library reads.
 VARIABLES = ("http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 
 
 @dataclass
 class RecordingProxy:
-    """The first line of each request that came."""
+    """A proxy's address, and the first line of each request."""
 
     address: str
     asked: list[str] = field(default_factory=list)
@@ -29,12 +29,12 @@ class RecordingProxy:
 
 @contextmanager
 def recording_proxy() -> Iterator[RecordingProxy]:
-    """A proxy on a free port of 127.0.0.1."""
+    """Starts a proxy on a free port of 127.0.0.1."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         proxy = RecordingProxy(f"127.0.0.1:{server.getsockname()[1]}")
 
         def serve() -> None:
-            # It ends when its socket is shut down.
+            # The loop ends when its socket is shut down.
             with suppress(OSError):
                 while True:
                     connection, _ = server.accept()
@@ -53,6 +53,6 @@ def recording_proxy() -> Iterator[RecordingProxy]:
 
 
 def environment_with(url: str, **others: str) -> Mapping[str, str]:
-    """This process's environment with the URL in every spelling, and without exceptions."""
+    """Returns this process's environment with the URL in every spelling, and without exceptions."""
     kept = {name: value for name, value in os.environ.items() if "proxy" not in name.lower()}
     return kept | dict.fromkeys(VARIABLES, url) | others

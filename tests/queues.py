@@ -1,4 +1,4 @@
-"""Queues of the one broker of endpoints, as positions name them."""
+"""Queues of the one broker of endpoints, as in positions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyspark_rocketpy.offsets import BrokerQueue
 
 
 def numbered(queue_id: int) -> BrokerQueue:
-    """The queue with this number."""
+    """Returns the queue with this number."""
     return BrokerQueue("", queue_id)
 
 

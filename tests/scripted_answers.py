@@ -1,6 +1,6 @@
 """A gRPC server that answers every method of the contract as a test says, also with nonsense.
 
-It reads no request's content but through the answers that it is given, and keeps nothing.
+It reads requests only through the given answers, and stores nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ METHODS: Mapping[str, MethodDescriptor] = {
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 }
-# A fault that is no message: no answer, and an answer that is no protobuf.
+# Faults without a message: no answer, and an answer that is not protobuf.
 SILENCE, GARBAGE = "silence", b"\xff\xff\xff"
-# Without it gRPC itself would try some times first.
+# Otherwise gRPC itself would retry first.
 _NO_RETRY_OF_GRPC = (("grpc-retry-pushback-ms", "-1"),)
 Fault = Message | grpc.StatusCode | str | bytes
 Right = Callable[[Any], Message]
@@ -45,7 +45,7 @@ Right = Callable[[Any], Message]
 
 @dataclass
 class AnsweringServer:
-    """`right` are the right answers by method; `faults` go before them while they stand."""
+    """A server; `right` are the right answers by method, `faults` replace them while present."""
 
     right: Mapping[str, Right]
     faults: dict[str, Fault] = field(default_factory=dict)
@@ -55,11 +55,11 @@ class AnsweringServer:
 
     @property
     def config(self) -> ClientConfig:
-        """For a client of this server, which is patient."""
+        """Configuration of a patient client of this server."""
         return ClientConfig((f"127.0.0.1:{self.port}",), 30_000)
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
-        """The handler of a method."""
+        """Returns the handler of a method."""
         method = METHODS[details.method.rpartition("/")[2]]
         read = GetMessageClass(method.input_type).FromString
 
@@ -94,7 +94,7 @@ class AnsweringServer:
         return answer.SerializeToString()
 
     def _keep_silent(self, context: grpc.ServicerContext) -> None:
-        """Until the client has gone."""
+        """Waits until the client has gone."""
         gone = threading.Event()
         if context.add_callback(gone.set):
             gone.wait()
@@ -111,9 +111,9 @@ class _Handlers(grpc.GenericRpcHandler):
 
 @contextmanager
 def answering(right: Mapping[str, Right]) -> Iterator[AnsweringServer]:
-    """A server on a free port; its client is forgotten at the end."""
+    """Starts a server on a free port; its client is forgotten at the end."""
     answers = AnsweringServer(right)
-    # Calls that are kept silent hold a thread each.
+    # Calls without an answer occupy a thread each.
     server = grpc.server(ThreadPoolExecutor(16))
     server.add_generic_rpc_handlers([_Handlers(answers)])
     answers.port = server.add_insecure_port("127.0.0.1:0")

@@ -1,6 +1,6 @@
-"""A test that is skipped holds no promise: where the environment has CI=true, a run fails by it.
+"""A plugin that fails a run with skipped tests if CI=true: a skipped test proves nothing.
 
-Everywhere else the summary names what was skipped, and why.
+Without CI=true the summary names the skipped tests and the reasons.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 
 
 class SkipsFail:
-    """A plugin; in a run that is shared out to processes, the one that hears of all."""
+    """A plugin; in a distributed run, the controlling process has it, which gets all reports."""
 
     def __init__(self) -> None:
         self.skipped: list[str] = []
@@ -22,21 +22,21 @@ class SkipsFail:
             self.skipped.append(f"{report.nodeid}: {reason}")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """A test has run, or not."""
+        """Takes the report of a test that has run or was skipped."""
         self._take(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file has been looked through, or not."""
+        """Takes the report of a file that was collected or skipped."""
         self._take(report)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Let the run fail."""
+        """Fails the run."""
         if self.skipped and is_ci() and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Says so."""
+        """Writes the skipped tests and the reasons."""
         if self.skipped:
             fails = ", and with CI=true that fails the run" if is_ci() else ""
             text = f"{len(self.skipped)} tests were skipped{fails}:"
@@ -46,11 +46,11 @@ class SkipsFail:
 
 
 def is_ci() -> bool:
-    """True if nobody is there to read what was skipped."""
+    """True if no reader would see which tests were skipped."""
     return os.environ.get("CI", "").lower() == "true"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Used by `-p tests.skips`, and by the tests' own conftest."""
+    """Registers the plugin, for `-p tests.skips` and for the tests' own conftest."""
     if not hasattr(config, "workerinput") and not config.pluginmanager.has_plugin("skips-fail"):
         config.pluginmanager.register(SkipsFail(), "skips-fail")

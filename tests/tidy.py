@@ -1,7 +1,7 @@
-"""The rules of style that no linter knows: limits, banned calls, left-overs, idle modules.
+"""Rules of style that no linter knows: limits, banned calls, left-overs, idle modules.
 
 Each rule takes one source file and yields a sentence for each place that breaks it. A new
-exemption goes into one of the tables below, with its reason. Holds no state.
+exemption goes into one of the tables below, with its reason.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ TASK_ROOTS: dict[str, str] = {
     f"{BROKER}/server/http/server.py::_guard": "the root of every request",
 }
 
-# Modules that are started from outside: name, which may hold `*` -> by whom.
+# Modules that are started from outside: name, which may hold `*` -> what starts it.
 STARTED_FROM_OUTSIDE = {
     "benchmarks.__main__": "`make bench`",
     "benchmarks.bench_*": "benchmarks.__main__, each in a process of its own",
@@ -125,12 +125,12 @@ BANS = (
 
 @cache
 def parse(text: str) -> ast.Module:
-    """The syntax tree; read by several rules, made once."""
+    """Returns the syntax tree; several rules read it."""
     return ast.parse(text)
 
 
 def sources(top: Path) -> list[Source]:
-    """Every text file that people write, below `top`; what protoc wrote is left out."""
+    """Returns every text file below `top` but for stubs."""
     found = [path for path in top.iterdir() if path.suffix in {".md", ".toml"}]
     found.append(top / "Makefile")
     for folder in FOLDERS:
@@ -148,7 +148,7 @@ def _is_written(path: Path) -> bool:
 
 
 def file_length(source: Source) -> Iterator[str]:
-    """A Python file that one can hold in mind."""
+    """Yields a Python file that is too long."""
     count = len(source.lines)
     if source.is_python and count > FILE_LINES_MAX:
         yield f"{source.path}: {count} lines, at most {FILE_LINES_MAX}: split it by noun"
@@ -167,7 +167,7 @@ def line_length(source: Source) -> Iterator[str]:
 
 
 def function_length(source: Source) -> Iterator[str]:
-    """A function that shows on one screen; its signature and docstring do not count."""
+    """Yields a function that is too long; its signature and docstring do not count."""
     for function in _functions(source):
         body = function.body[1:] if ast.get_docstring(function) else function.body
         if not body:
@@ -181,7 +181,7 @@ def function_length(source: Source) -> Iterator[str]:
 
 
 def wide_result(source: Source) -> Iterator[str]:
-    """Three results or more have names."""
+    """Yields a function that returns three results or more without names."""
     if not source.in_packages:
         return
     for function in _functions(source):
@@ -195,7 +195,7 @@ def wide_result(source: Source) -> Iterator[str]:
 
 
 def module_docstring(source: Source) -> Iterator[str]:
-    """A module opens with what lives in it."""
+    """Yields a module without a docstring."""
     if source.in_packages and not ast.get_docstring(parse(source.text)) and source.text.strip():
         yield (
             f"{source.path}: no docstring at the top: "
@@ -204,7 +204,7 @@ def module_docstring(source: Source) -> Iterator[str]:
 
 
 def repeated_name(source: Source) -> Iterator[str]:
-    """A file is named by what it adds to its folder's name."""
+    """Yields a file whose name repeats its folder's."""
     path = PurePosixPath(source.path)
     folder = path.parent.name
     names = {folder, folder.removesuffix("s"), folder.removesuffix("es")}
@@ -232,7 +232,7 @@ def banned_call(source: Source) -> Iterator[str]:
 
 
 def broad_except(source: Source) -> Iterator[str]:
-    """Only a task's root catches everything; what cleans up and raises again may too."""
+    """Yields an except for everything outside a task's root that does not raise again."""
     if not source.in_packages:
         return
     for node in ast.walk(parse(source.text)):
@@ -246,14 +246,14 @@ def broad_except(source: Source) -> Iterator[str]:
 
 
 def left_over(source: Source) -> Iterator[str]:
-    """Nothing is left for later; what is wanted later stands in an issue."""
+    """Yields notes about work that is left for later."""
     for number, line in enumerate(source.lines, 1):
         for word in re.findall(r"\b(?:T[O]DO|FI[X]ME|X[X]X)\b", line):
             yield f"{source.path}:{number}: {word} is left over: do it now or file an issue"
 
 
 def one_title(source: Source) -> Iterator[str]:
-    """A document is about one thing, so it has one title."""
+    """Yields a document without exactly one title."""
     if not source.path.endswith(".md"):
         return
     prose = re.sub(r"^(```|~~~).*?^\1", "", source.text, flags=re.MULTILINE | re.DOTALL)
@@ -277,7 +277,7 @@ RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
 
 
 def idle_modules(all_sources: Iterable[Source]) -> Iterator[str]:
-    """Modules that neither another module imports nor anything starts; tests do not count."""
+    """Yields modules that no other module imports and nothing starts; tests do not count."""
     modules: dict[str, str] = {}
     imported: set[str] = set()
     for source in all_sources:
@@ -305,14 +305,14 @@ def crowded_folders(all_sources: Iterable[Source]) -> Iterator[str]:
 
 
 def _module_name(path: str) -> str:
-    """`rocketpy_broker.runtime.tasks` for broker_emulator/rocketpy_broker/runtime/tasks.py."""
+    """Returns `rocketpy_broker.runtime.tasks` for the file rocketpy_broker/runtime/tasks.py."""
     if path.startswith(PACKAGES):
         path = path.partition("/")[2]
     return path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 def _imports(source: Source) -> set[str]:
-    """Every module that the source may import: `from a import b` means `a` and perhaps `a.b`."""
+    """Returns the modules that the source may import: `from a import b` may mean `a.b`."""
     package = _module_name(source.path).split(".")
     if not source.path.endswith("/__init__.py"):
         package.pop()
@@ -328,7 +328,7 @@ def _imports(source: Source) -> set[str]:
 
 
 def _aliases(source: Source) -> dict[str, str]:
-    """What the imported names of a file stand for."""
+    """Returns the full names of what a file imports under other names."""
     names: dict[str, str] = {}
     for node in ast.walk(parse(source.text)):
         if isinstance(node, ast.Import):
@@ -347,13 +347,13 @@ def _functions(source: Source) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDe
 
 
 def _enclosing_function(source: Source, number: int) -> str:
-    """Names of the innermost function around a line."""
+    """Returns the name of the innermost function around a line."""
     around = [f for f in _functions(source) if f.lineno <= number <= (f.end_lineno or 0)]
     return max(around, key=lambda function: function.lineno).name if around else "the module"
 
 
 def _dotted_name(node: ast.expr) -> str:
-    """`a.b.c` of an expression; what is no name stands as `?`."""
+    """Returns `a.b.c` of an expression, with `?` for a part that is no name."""
     if isinstance(node, ast.Attribute):
         return f"{_dotted_name(node.value)}.{node.attr}"
     return node.id if isinstance(node, ast.Name) else "?"

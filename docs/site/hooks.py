@@ -1,4 +1,4 @@
-"""What mkdocs is told beyond mkdocs.yml: which files are pages, and where they lie. No state.
+"""Hooks of mkdocs beyond mkdocs.yml: the files that are pages, and their addresses.
 
 A page is named by its path from the top of the repository, so the links of the documents lead to
 the same places in the site and beside the files. Addresses leave the folder `docs/` out.
@@ -22,7 +22,7 @@ PICTURES = ("docs/**/*.png", "docs/**/*.svg", "docs/**/*.css")
 # Files that documents link to; each becomes a page that shows it.
 SHOWN = ("LICENSE", "notebooks/*.py", "docker/*.yml", "docker/grafana/dashboards/*.json")
 LANGUAGES = {".py": "python", ".yml": "yaml", ".json": "json"}
-# Why no test runs a block stands behind its language; see tests/documents.py.
+# The reason that no test runs a block follows its language; see tests/documents.py.
 _NOTE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
 
 
@@ -30,18 +30,18 @@ class ShownFile(File):
     """A file that is no document, on a page of its own."""
 
     def is_documentation_page(self) -> bool:
-        """It is rendered, not copied."""
+        """Returns True: mkdocs renders it, and does not copy it."""
         return True
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Let entries of the navigation with `*` be what is there."""
+    """Expands navigation entries with `*` to the existing files."""
     config.nav = _expanded(config.nav)
     return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Pages and pictures by their paths from the top of the repository."""
+    """Returns pages and pictures by their paths from the top of the repository."""
     found = [file for file in files if file.src_dir != config.docs_dir]
     found += [_file(path, config) for path in _paths((*DOCUMENTS, *PICTURES))]
     found += [_shown(path, config) for path in _paths(SHOWN)]
@@ -49,7 +49,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Leaves behind the language of a block what is for tests."""
+    """Removes the notes for tests that follow the language of a block."""
     del page, config, files
     return _NOTE.sub(r"\1", markdown)
 
@@ -82,7 +82,7 @@ def _file(path: Path, config: MkDocsConfig) -> File:
 
 def _shown(path: Path, config: MkDocsConfig) -> File:
     name = path.relative_to(TOP).as_posix()
-    # Four tildes, for a file may hold a fence of its own.
+    # Four tildes, since a file may contain a fence of its own.
     fence = f"~~~~ {LANGUAGES.get(path.suffix, 'text')}"
     file = ShownFile(name, None, config.site_dir, config.use_directory_urls)
     file.dest_uri = f"files/{name}/index.html"

@@ -1,8 +1,8 @@
-"""Runs notebooks in Jupyter and writes pages of them, with what they print and draw.
+"""Renderer of notebooks: runs them in Jupyter and writes pages with their outputs.
 
 `make notebooks` fills `docs/notebooks/`: a page for each notebook, beside it a folder of its
-pictures. A page is written when its notebook has got to its end; one that fails leaves the old page
-as it was. tests/unit/test_notebook_pages.py holds pages to their notebooks. Holds no state.
+pictures. A page is written when its notebook has ended; a notebook that fails leaves the old page
+unchanged. tests/unit/test_notebook_pages.py compares pages with their notebooks.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from to_ipynb import HEADER, notebook_of  # noqa: E402 (beside the image that us
 
 SOURCES, PAGES = TOP / "notebooks", TOP / "docs" / "notebooks"
 CELL_SECONDS_MAX = 1200
-# Of a page of documents, no test runs the cells: the notebook has run as a whole.
+# No test runs the cells of a page: the notebook has run as a whole.
 NOTE = "notest: tests/spark/test_notebooks.py runs the notebook"
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
-# Documents link to each other from where the notebook lies.
+# Documents link to each other relative to the notebook's folder.
 _LINK = re.compile(r"\]\(\.\./docs/")
 
 
@@ -44,7 +44,7 @@ def source(name: str) -> NotebookNode:
 
 
 def skeleton(notebook: NotebookNode, name: str) -> Iterator[str]:
-    """What a page has of each cell, its outputs left out."""
+    """Yields a page's part of each cell, without outputs."""
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             yield _LINK.sub("](../", cell.source)
@@ -54,7 +54,7 @@ def skeleton(notebook: NotebookNode, name: str) -> Iterator[str]:
 
 
 def render(name: str) -> None:
-    """Runs a notebook and write its page. Raises CellExecutionError."""
+    """Runs a notebook and writes its page. Raises CellExecutionError."""
     notebook = source(name)
     client = NotebookClient(
         notebook,
@@ -78,7 +78,7 @@ def render(name: str) -> None:
 
 
 def outputs(cell: NotebookNode, stem: str, name: str, pictures: dict[str, bytes]) -> Iterator[str]:
-    """What a cell has printed, as blocks, and its pictures, which are noted."""
+    """Yields a cell's text outputs, and links of its pictures, which it adds to `pictures`."""
     for number, output in enumerate(cell.get("outputs", [])):
         data = output.get("data", {})
         if output.output_type == "stream" and output.name == "stdout":
@@ -91,13 +91,13 @@ def outputs(cell: NotebookNode, stem: str, name: str, pictures: dict[str, bytes]
 
 
 def _title(cell: NotebookNode) -> str:
-    """What a picture shows, for who does not see it: the name of what drew it."""
+    """Returns a picture's alternative text: the name of the function that drew it."""
     drawn = re.search(r"here\.plot\((\w+)\(", cell.source)
     return drawn[1].replace("_", " ") if drawn else "a chart"
 
 
 def main() -> None:
-    """Render the notebooks that are named, or all."""
+    """Renders the notebooks named on the command line, or all."""
     known = names()
     if unknown := [name for name in sys.argv[1:] if name not in known]:
         sys.exit(f"notebooks: there is no {unknown[0]!r}; there are {', '.join(known)}")

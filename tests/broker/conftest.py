@@ -1,4 +1,4 @@
-"""A broker inside the test's event loop, behind real gRPC, with a clock that the test moves."""
+"""A broker inside the test's event loop, with real gRPC and a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.blocks import WireBlock, wire_block
 
 @dataclass
 class RunningBroker:
-    """A broker, the clock it lives by, and stubs to talk to it."""
+    """A broker, its clock, and stubs for its services."""
 
     broker: Broker
     clock: ManualClock
@@ -73,7 +73,7 @@ class RunningBroker:
         return response
 
     async def held(self, count: int) -> None:
-        """Let the loop run until the broker holds so many calls."""
+        """Waits until the broker holds `count` calls."""
         while len(self.broker.services.long_polling.calls) != count:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -82,14 +82,14 @@ class RunningBroker:
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    """Let the loop and the threads go on until something is so."""
+    """Waits until `is_so`, while the loop and the threads run."""
     while not is_so():  # noqa: ASYNC110 (files have no event)
         await asyncio.sleep(0.001)
 
 
 @asynccontextmanager
 async def another_connection(running: RunningBroker) -> AsyncIterator[RunningBroker]:
-    """Returns the same broker, with a connection of its own."""
+    """Yields the same broker, with a connection of its own."""
     target, options = f"127.0.0.1:{running.ready.port}", [("grpc.use_local_subchannel_pool", 1)]
     async with grpc.aio.insecure_channel(target, options=options) as channel:
         yield replace(running, channel=channel)
@@ -100,9 +100,9 @@ StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> StartBroker:
-    """Starts brokers over one directory; further words go to their configuration.
+    """Returns a function that starts brokers in one directory, with more configuration.
 
-    One that `is_believing` takes its clock as a broker takes the machine's.
+    A broker that `is_believing` treats its clock as brokers treat the machine's.
     """
 
     @asynccontextmanager

@@ -1,6 +1,6 @@
-"""Commands and tests in the documents do what they say, as a newcomer pastes them.
+"""Commands and tests in the documents, run as a newcomer pastes them.
 
-They run in an environment with nothing but our wheel and what it asks for.
+They run in an environment with nothing but our wheel and its dependencies.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def test_the_commands_of_a_document_run_as_they_stand(
 
 
 def commands() -> list[str]:
-    """Every command, with its group."""
+    """Returns every command, with its group."""
     return [" ".join(command.words[1:]) for command in leaves()]
 
 

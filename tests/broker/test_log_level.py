@@ -30,7 +30,7 @@ def log_of_a_start(data: Path, *words: str, **names: str) -> str:
 
 @pytest.fixture
 def killed(tmp_path: Path) -> Path:
-    """The directory of a broker that was killed: its next start logs a warning."""
+    """Returns the directory of a killed broker: its next start logs a warning."""
     with LocalBroker(tmp_path / "store", commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic("T")
         broker.send("T", "a")

@@ -1,7 +1,4 @@
-"""Compose files, and what each of them has to keep: checks that fail with AssertionError.
-
-Holds no state.
-"""
+"""Compose files and the checks of each; a check fails with AssertionError."""
 
 from __future__ import annotations
 
@@ -21,18 +18,18 @@ FOLDER = TOP / "docker"
 Compose = dict[str, Any]
 Edit = Callable[[Compose], object]
 Check = Callable[[Compose], object]
-# How notebooks ask for what `surroundings.py` finds in the variable ROCKETPY_<NAME>.
+# A notebook's request for the variable ROCKETPY_<NAME>, which `surroundings.py` reads.
 PARAMETER = r'\bparameter\("(\w+)"'
 
 
 def read(path: Path) -> Compose:
-    """A compose file's content."""
+    """Returns a compose file's content."""
     content: Compose = yaml.safe_load(path.read_text(encoding="utf-8"))
     return content
 
 
 def settings(text: str) -> dict[str, str]:
-    """Java properties, as far as broker.conf uses them: comments and `name=value`, each once."""
+    """Parses Java properties as in broker.conf: comments, and `name=value` once for each name."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     pairs = [line.partition("=") for line in lines]
     assert all(name.isalnum() and value for name, _, value in pairs)
@@ -42,7 +39,7 @@ def settings(text: str) -> dict[str, str]:
 
 
 def validated(path: Path) -> subprocess.CompletedProcess[str]:
-    """Checks by the schema that comes with check-jsonschema; nothing is fetched."""
+    """Validates a file by the schema that check-jsonschema contains; nothing is downloaded."""
     words = ["--builtin-schema", "vendor.compose-spec", str(path)]
     return subprocess.run(
         [sys.executable, "-m", "check_jsonschema", *words],
@@ -53,7 +50,7 @@ def validated(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 def validated_after(edit: Edit, compose: Compose, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The same for a file that was edited; `folder` gets it."""
+    """Validates an edited file, which is written to `folder`."""
     edit(compose)
     path = folder / "compose.yml"
     path.write_text(yaml.safe_dump(compose), encoding="utf-8")
@@ -61,22 +58,22 @@ def validated_after(edit: Edit, compose: Compose, folder: Path) -> subprocess.Co
 
 
 def stage_of(service: Compose) -> Stage:
-    """The stage of the Dockerfile that makes a service's image."""
+    """Returns the stage of the Dockerfile that builds a service's image."""
     return stages()[service["build"]["target"]]
 
 
 def ours(compose: Compose) -> list[Compose]:
-    """The services whose images are built here."""
+    """Returns the services with an image that is built here."""
     return [each for each in compose["services"].values() if "build" in each]
 
 
 def others(compose: Compose) -> dict[str, Compose]:
-    """The services whose images are fetched."""
+    """Returns the services with an image that is pulled."""
     return {name: each for name, each in compose["services"].items() if "build" not in each}
 
 
 def staying(compose: Compose) -> dict[str, Compose]:
-    """The services that run on; the others do something once, and others wait for their end."""
+    """Returns the services that keep running; other services wait until the rest have completed."""
     once = {
         name
         for each in compose["services"].values()
@@ -87,7 +84,7 @@ def staying(compose: Compose) -> dict[str, Compose]:
 
 
 def check_builds(compose: Compose) -> None:
-    """Every build names a stage and a context that are there."""
+    """Asserts that every build names a stage and a context that exist."""
     for service in ours(compose):
         build = service["build"]
         context = (FOLDER / build["context"]).resolve()
@@ -97,7 +94,7 @@ def check_builds(compose: Compose) -> None:
 
 
 def check_ports(compose: Compose) -> None:
-    """Ports are published on loopback only; images of ours expose them."""
+    """Asserts that ports are published on loopback only and that our images expose them."""
     for service in compose["services"].values():
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
     for service in ours(compose):
@@ -106,7 +103,7 @@ def check_ports(compose: Compose) -> None:
 
 
 def check_volumes(compose: Compose) -> None:
-    """Every volume is declared and used, and one of the image; what is of the host is only read."""
+    """Asserts that each volume is declared, used and the image's; host folders are read-only."""
     used = set()
     for service in ours(compose):
         for volume in service["volumes"]:
@@ -125,13 +122,13 @@ def check_volumes(compose: Compose) -> None:
 
 
 def check_versions(compose: Compose) -> None:
-    """An image that is fetched has a version."""
+    """Asserts that each pulled image has a version."""
     for name, service in others(compose).items():
         assert re.fullmatch(r"[a-z/-]+:v?\d+\.\d+\.\d+", service["image"]), name
 
 
 def check_waits(compose: Compose) -> None:
-    """Who waits for health waits for a service that tells it."""
+    """Asserts that a service waits for the health only of a service with a health check."""
     for service in compose["services"].values():
         for name, wanted in _waits(service).items():
             assert name in compose["services"]
@@ -139,7 +136,7 @@ def check_waits(compose: Compose) -> None:
 
 
 def check_environment(compose: Compose) -> None:
-    """Our programs, or Jupyter, read every name that services of ours are given."""
+    """Asserts that our programs or Jupyter read each variable that our services set."""
     folders = [TOP / "broker_emulator", TOP / "notebooks", TOP / "proto"]
     folders.append(Path(str(distribution("jupyter_server").locate_file("jupyter_server/auth"))))
     texts = [path.read_text("utf-8") for folder in folders for path in folder.rglob("*.py")]
@@ -152,7 +149,7 @@ def check_environment(compose: Compose) -> None:
 
 
 def check_credentials(compose: Compose) -> None:
-    """No credential is in the file."""
+    """Asserts that no credential is in the file."""
     for service in compose["services"].values():
         for name, value in service.get("environment", {}).items():
             if re.search("TOKEN|PASSWORD|SECRET|KEY", name):
@@ -160,7 +157,7 @@ def check_credentials(compose: Compose) -> None:
 
 
 def check_rights(compose: Compose) -> None:
-    """No service gets more rights than it needs, and those that stay come back."""
+    """Asserts that no service has needless rights and that long-running services restart."""
     for name, service in compose["services"].items():
         assert service.get("restart") == ("unless-stopped" if name in staying(compose) else "no")
         assert service.get("cap_drop") == ["ALL"]
@@ -181,7 +178,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def _waits(service: Compose) -> dict[str, str]:
-    """What has to have come about at each service before this one starts."""
+    """Returns the condition that each dependency has to meet before this service starts."""
     depends_on = service.get("depends_on", {})
     if isinstance(depends_on, dict):
         return {name: wanted["condition"] for name, wanted in depends_on.items()}

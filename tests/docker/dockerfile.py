@@ -1,4 +1,4 @@
-"""A Dockerfile as its stages, and the files of a build context. Holds no state."""
+"""A Dockerfile as its stages, and the files of a build context."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Instruction:
 
     @property
     def pairs(self) -> dict[str, str]:
-        """NAME=value NAME=value, as of ENV and LABEL."""
+        """NAME=value pairs, as in ENV and LABEL."""
         return {name: value for name, _, value in (word.partition("=") for word in self.words)}
 
     @property
     def flags(self) -> dict[str, str]:
-        """--name=value before the rest."""
+        """Options --name=value before the rest."""
         return dict(re.findall(r"(?:^|\s)--([a-z-]+)=(\S+)", self.text.partition("CMD")[0]))
 
     @property
@@ -46,7 +46,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """FROM `base` AS `name`, and what follows."""
+    """A stage: FROM `base` AS `name`, and the instructions after it."""
 
     name: str
     base: str
@@ -56,7 +56,7 @@ class Stage:
         return [instruction for instruction in self.instructions if instruction.name == name]
 
     def last(self, name: str) -> Instruction:
-        """The one that counts where one replaces another."""
+        """Returns the effective instruction: the last one of this name."""
         return self.all(name)[-1]
 
     @property
@@ -69,7 +69,7 @@ class Stage:
 
 
 def stages(path: Path = DOCKERFILE) -> dict[str, Stage]:
-    """Every stage by its name, in order."""
+    """Returns every stage by its name, in order."""
     found: dict[str, Stage] = {}
     arguments: dict[str, str] = {}
     with path.open("rb") as file:
@@ -93,7 +93,7 @@ def stages(path: Path = DOCKERFILE) -> dict[str, Stage]:
 
 
 def context_files(top: Path = TOP) -> list[str]:
-    """What an engine is sent as the context: files below `top` that .dockerignore lets through."""
+    """Returns the build context: the files below `top` that .dockerignore does not exclude."""
     lines = (top / ".dockerignore").read_text(encoding="utf-8").splitlines()
     patterns = [line for line in lines if line and not line.startswith("#")]
     found: set[str] = exclude_paths(str(top), patterns)

@@ -1,4 +1,4 @@
-"""The compose file: valid by the specification's schema, and each thing it names is there."""
+"""The compose file: valid by the specification's schema, and all that it names exists."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The compose file of Apache RocketMQ: valid, and its services, files and addresses fit together.
+"""The compose file of Apache RocketMQ: valid, with consistent services, files and addresses.
 
-What the broker makes of its file is asked of a real one, in tests/interop/test_compose.py.
+tests/interop/test_compose.py tests how a real broker reads its configuration file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.docker.compose_files import (
 from tests.docker.dockerfile import TOP
 
 COMPOSE = FOLDER / "docker-compose.rocketmq.yml"
-# What is added to the file under the key `broker.conf`, so that edits reach it as well.
+# Key under which broker.conf is added to the compose file, so that edits can change it as well.
 CONF = "broker.conf"
 USER = "3000:3000"
 LOGS = "/home/rocketmq/logs"
@@ -43,7 +43,7 @@ def compose() -> Compose:
 
 
 def words(compose: Compose, name: str) -> list[str]:
-    """A service's command, with what stands in a command for `sh -c` taken apart."""
+    """Returns the words of a service's command, also of one for `sh -c`."""
     return " ".join(compose["services"][name]["command"]).split()
 
 
@@ -52,20 +52,20 @@ def after(option: str, given: list[str]) -> str:
 
 
 def mounts(compose: Compose, name: str) -> dict[str, str]:
-    """The source of each folder that a service mounts."""
+    """Returns the source of each folder that a service mounts."""
     pairs = [volume.split(":")[:2] for volume in compose["services"][name]["volumes"]]
     return {folder: source for source, folder in pairs}
 
 
 def published(compose: Compose, name: str) -> list[str]:
-    """The ports in the container that the host reaches, each by the same number."""
+    """Returns the container's published ports; asserts that the host has the same numbers."""
     ports = [port.split(":") for port in compose["services"][name]["ports"]]
     assert all(outside == inside for _, outside, inside in ports)
     return [inside for *_, inside in ports]
 
 
 def check_names(compose: Compose) -> None:
-    """Who is told an address is told a service of this file, at the port that it listens on."""
+    """Asserts that each configured address is a service of this file and its listening port."""
     port = compose[CONF]["listenPort"]
     (name_server,) = published(compose, "namesrv")
     assert compose[CONF]["brokerIP1"] == "broker"
@@ -77,7 +77,7 @@ def check_names(compose: Compose) -> None:
 
 
 def check_health(compose: Compose) -> None:
-    """The health check of a server asks the port that it listens on."""
+    """Asserts that a server's health check connects to its listening port."""
     for name in ("namesrv", "broker"):
         command = compose["services"][name]["healthcheck"]["test"]
         assert command[:-1] == ["CMD", "bash", "-c"]
@@ -86,7 +86,7 @@ def check_health(compose: Compose) -> None:
 
 
 def check_files(compose: Compose) -> None:
-    """Every file that a command names lies in a folder that the service mounts."""
+    """Asserts that every file of a command is in a folder that the service mounts."""
     for name in ("namesrv", "broker"):
         named = [word for word in words(compose, name) if word.startswith("/")]
         assert named
@@ -96,7 +96,7 @@ def check_files(compose: Compose) -> None:
 
 
 def check_stopping(compose: Compose) -> None:
-    """Servers are started by what hands the signal on, and have the time to stop."""
+    """Asserts that a script forwards signals to the servers, and that they have time to stop."""
     for name, program in {"namesrv": "mqnamesrv", "broker": "mqbroker"}.items():
         assert words(compose, name)[:4] == ["bash", "/etc/rocketmq/serve.sh", "sh", program]
     grace = compose["services"]["broker"]["stop_grace_period"]
@@ -104,7 +104,7 @@ def check_stopping(compose: Compose) -> None:
 
 
 def check_store(compose: Compose) -> None:
-    """Stores and logs are volumes, which belong to the image's user before the broker starts."""
+    """Asserts that stores and logs are volumes that the image's user owns at the start."""
     sources = mounts(compose, "broker")
     kept = {sources[compose[CONF]["storePathRootDir"]], sources[LOGS]}
     owner = compose["services"]["owner"]
@@ -120,13 +120,13 @@ def check_store(compose: Compose) -> None:
 
 
 def check_powers(compose: Compose) -> None:
-    """Nobody else is root or has a capability."""
+    """Asserts that no service but `owner` is root or has a capability."""
     for name, service in compose["services"].items():
         assert name == "owner" or not {"user", "cap_add"} & set(service), name
 
 
 def check_topic(compose: Compose) -> None:
-    """The topic that notebooks are told is made, once the broker is healthy and before they run."""
+    """Asserts that the notebooks' topic is created once the broker is healthy, before they run."""
     told = compose["services"]["notebooks"]["environment"]["ROCKETPY_TOPIC"]
     assert after("-t", words(compose, "topic")) == told
     assert compose["services"]["topic"]["depends_on"] == {
@@ -139,7 +139,7 @@ def check_topic(compose: Compose) -> None:
 
 
 def check_one_version(compose: Compose) -> None:
-    """All run the version that `make interop` compares with."""
+    """Asserts that all images have the version that `make interop` compares with."""
     tried = re.search(r"^ROCKETMQS := (\S+)", (TOP / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert tried
     images = {each["image"] for each in compose["services"].values() if "build" not in each}
@@ -147,7 +147,7 @@ def check_one_version(compose: Compose) -> None:
 
 
 def check_memory(compose: Compose) -> None:
-    """Heaps are a laptop's."""
+    """Asserts that heaps fit a laptop."""
     for name in ("namesrv", "broker"):
         options = compose["services"][name]["environment"]["JAVA_OPT_EXT"]
         (heap,) = re.findall(r"-Xmx(\d+)m", options)
@@ -155,7 +155,7 @@ def check_memory(compose: Compose) -> None:
 
 
 def check_own_project(compose: Compose) -> None:
-    """Its containers and volumes are not those of the other file."""
+    """Asserts that its containers and volumes are apart from the ones of the other file."""
     assert compose["name"] != read(FOLDER / "docker-compose.yml")["name"]
 
 
@@ -196,7 +196,7 @@ def conf(**changes: str) -> Edit:
 
 
 def told(name: str, old: str, new: str) -> Edit:
-    """The command with another word in it."""
+    """Returns an edit that replaces a word of a service's command."""
 
     def edit(compose: Compose) -> object:
         command = [word.replace(old, new) for word in compose["services"][name]["command"]]

@@ -1,4 +1,4 @@
-"""The Dockerfile: no complaint of a linter, a small context, and stages that fit each other."""
+"""The Dockerfile: no linter warnings, a small context, and consistent stages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_the_context_has_what_is_copied_and_nothing_else() -> None:
         if "from" not in copy.flags
         for source in copy.arguments[:-1]
     }
-    assert tops == copied | {".dockerignore"}  # An engine is sent its own list, too.
+    assert tops == copied | {".dockerignore"}  # An engine also gets its own list.
     assert not [path for path in files if "__pycache__" in path or path.endswith(".pyc")]
 
 
@@ -74,7 +74,7 @@ def test_an_image_has_a_python_that_the_package_allows(name: str) -> None:
 
 @pytest.mark.parametrize("name", IMAGES)
 def test_signals_reach_the_program_itself(name: str) -> None:
-    """A shell as process 1 would keep them."""
+    """Asserts the exec form: a shell as process 1 would not forward signals."""
     stage = stages()[name]
     for command in ("ENTRYPOINT", "CMD"):
         assert all(instruction.text.startswith("[") for instruction in stage.all(command))
@@ -105,7 +105,7 @@ def test_the_commands_are_the_command_line_s(place: str) -> None:
 
 @pytest.mark.parametrize("status", [200, 404])
 def test_jupyter_s_health_is_asked_past_the_environment_s_proxy(status: int) -> None:
-    """The image's command with another port, where nothing of Jupyter runs but its answer."""
+    """Runs the image's command with another port, at a server that gives only Jupyter's answer."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -113,7 +113,7 @@ def test_jupyter_s_health_is_asked_past_the_environment_s_proxy(status: int) -> 
             self.end_headers()
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (its own name)
-            """Nothing is written."""
+            """Logs nothing."""
 
     command = stages()["notebooks"].health_command
     with HTTPServer(("127.0.0.1", 0), Handler) as server, recording_proxy() as proxy:

@@ -1,6 +1,6 @@
-"""`make docker` and `make compose`: the engine that answers is used; without one, they say so.
+"""`make docker` and `make compose`: they use an engine that answers, or report that none does.
 
-The programs of engines are scripts that note how they were called, and fail where a table says so.
+The programs of engines are scripts that record their calls, and fail if a table says so.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pytest
 from tests.docker.dockerfile import TOP
 from tests.patience import PATIENCE_SECONDS
 
-# What the Makefile's first lines and these targets call.
+# Programs that the Makefile's first lines and these targets call.
 NEEDED = ("make", "sh", "cat", "cksum", "cut", "pwd", "dirname")
 
 
 class Engines:
-    """A path with programs of engines; `failing` holds what exits with 1, such as `docker info`."""
+    """A path with programs of engines; commands in `failing` exit with 1, such as `docker info`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "path"

@@ -1,4 +1,4 @@
-"""docker/rocketmq/serve.sh: SIGTERM reaches what scripts started, and is waited for."""
+"""docker/rocketmq/serve.sh: it forwards SIGTERM to the scripts' processes and waits for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.docker.compose_files import FOLDER
 from tests.patience import PATIENCE_SECONDS
 
 SERVE = FOLDER / "rocketmq" / "serve.sh"
-# What RocketMQ's JVM is: the child of two shells, which takes its time to end.
+# Like RocketMQ's JVM: the child of two shells, which needs time to stop.
 SERVER = """
 import pathlib, signal, sys, time
 
@@ -31,7 +31,7 @@ signal.pause()
 
 @pytest.fixture
 def program(tmp_path: Path) -> list[str]:
-    """A script that runs a script that runs the server; none of them with `exec`."""
+    """Returns the command of a script that runs a script that runs the server, without `exec`."""
     (tmp_path / "server.py").write_text(SERVER, encoding="utf-8")
     scripts = {"outer": "sh inner\n", "inner": f"if true; then {sys.executable} server.py; fi\n"}
     for name, text in scripts.items():

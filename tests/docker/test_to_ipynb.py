@@ -1,4 +1,4 @@
-"""Notebooks in Databricks source format become Jupyter's, cell by cell, or nothing is written."""
+"""Notebooks in Databricks source format: converted to Jupyter's cell by cell, or not written."""
 
 from __future__ import annotations
 

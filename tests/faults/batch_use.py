@@ -1,7 +1,7 @@
-"""A store with the services that batches need, without a server: opened, used, and let go of.
+"""A store with the services that batches need, without a server.
 
-`Desk` is one run, from the start with its recovery to a stop, a kill or a power cut. Flushes happen
-when somebody waits for one, so that a run is the same sequence of calls each time.
+`Desk` is one run, from the start with its recovery to a stop, a kill or a power cut. A flush runs
+when a call waits for one, so that a run repeats the same calls.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ WEEK_MS = 7 * 86_400_000
 
 
 class FlushWhenAsked(GroupCommit):
-    """No loop and no thread: whoever waits for the disk flushes."""
+    """A group commit without loop and thread: the waiting call flushes."""
 
     async def wait(self, end_offset: int) -> None:
-        """Flushes what was appended, unless it is flushed, or nobody waits.
+        """Flushes the appended bytes, unless they are flushed or no call waits.
 
         Raises StoreClosedError.
         """
@@ -83,7 +83,7 @@ class FlushWhenAsked(GroupCommit):
 
 @dataclass
 class Desk:
-    """One run of store and services over a folder; RocketMQ takes no index that is small."""
+    """One run of store and services over a folder, with an index too small for RocketMQ."""
 
     folder: Path
     flush: FlushDiskType = FlushDiskType.SYNC_FLUSH
@@ -135,7 +135,7 @@ class Desk:
         )
 
     def open(self) -> None:
-        """Starts, and finish what an earlier run has begun."""
+        """Starts, and completes the work of an earlier run."""
         self.store.open()
         self._topics.load()
         self.ledger.load()
@@ -146,12 +146,12 @@ class Desk:
 
     async def _recover(self, scope: TaskScope) -> None:
         await self.batches.recover(scope.start)
-        while self.batches._pending:  # noqa: ASYNC110 (nothing else tells)
+        while self.batches._pending:  # noqa: ASYNC110 (there is no signal)
             await asyncio.sleep(0)
         await self.batches.remove_spent()
 
     def _run(self, work: Callable[[TaskScope], Coroutine[object, object, T]]) -> T:
-        """Runs something with the tasks that it starts."""
+        """Runs `work` with the tasks that it starts."""
 
         async def main() -> T:
             async with TaskScope() as scope:
@@ -167,7 +167,7 @@ class Desk:
         self.store.close()
 
     def crash(self) -> None:
-        """Let go of everything, as the system does with the files of a killed process."""
+        """Releases everything, as the system does with the files of a killed process."""
         self.staging.close()
         self.store._release()
 
@@ -179,7 +179,7 @@ class Desk:
         *blocks: tuple[QueueKey, list[bytes]],
         ends: bool = True,
     ) -> StagedTask:
-        """An attempt with these blocks, up to its end."""
+        """Stages an attempt with these blocks, and its end unless `ends` is false."""
         job = BatchJob(WRITER, batch_id, token)
         end = [(QUEUE, list[bytes]())] if ends else []
 
@@ -201,14 +201,14 @@ class Desk:
         return self._run(work)
 
     def path_of(self, batch_id: int, token: int, task: int) -> Path:
-        """The file of an attempt."""
+        """Returns the file of an attempt."""
         job = self.staging._jobs.find(BatchJob(WRITER, batch_id, token))
         assert job is not None
         path: Path = job.attempts[task, token].staged.file.path
         return path
 
     def commit(self, batch_id: int, token: int, *tasks: StagedTask) -> BatchState:
-        """Asks for a batch, and wait for its end."""
+        """Commits a batch, and waits for its end."""
         batch = Batch(BatchJob(WRITER, batch_id, token), tasks)
 
         async def work(_: TaskScope) -> BatchState:
@@ -221,7 +221,7 @@ class Desk:
     def commit_held_up(
         self, batch_id: int, token: int, tasks: list[StagedTask], meanwhile: Callable[[], None]
     ) -> BatchState:
-        """Asks for a batch; each time that it has to wait, call `meanwhile`, and let it go on."""
+        """Commits a batch; calls `meanwhile` each time that it waits, then retries."""
         batch = Batch(BatchJob(WRITER, batch_id, token), tuple(tasks))
 
         async def work(_: TaskScope) -> BatchState:
@@ -230,7 +230,7 @@ class Desk:
                 pending = self.batches._pending.get(WRITER)
                 if pending is not None and pending.hindrance:
                     meanwhile()
-                    # As housekeeping does.
+                    # Housekeeping does the same.
                     self.store.dispatch()
                     self.clock.advance(RETRY_MS)
                 await asyncio.sleep(0)
@@ -239,17 +239,17 @@ class Desk:
         return self._run(work)
 
     def abort(self, batch_id: int, token: int) -> int:
-        """Gives a job up; how many attempts that removed."""
+        """Aborts a job; returns the number of removed attempts."""
         job = BatchJob(WRITER, batch_id, token)
         return self._run(lambda _: self.batches.abort(job))
 
     def query(self, batch_id: int, token: int) -> BatchState:
-        """Asks after a batch."""
+        """Returns the state of a batch."""
         job = BatchJob(WRITER, batch_id, token)
         return self._run(lambda _: self.batches.query(job, 0))
 
     def write(self, batch_id: int, token: int, size: int = 3) -> BatchState:
-        """Stages a batch in both queues, the later task first, and commit it."""
+        """Stages a batch in both queues, the later task first, and commits it."""
         later = (QUEUE, messages_of(batch_id, size, b"more"))
         first = [(QUEUE, messages_of(batch_id, size)), (OTHER, messages_of(batch_id, 2))]
         tasks = [
@@ -260,12 +260,12 @@ class Desk:
 
 
 def messages_of(batch_id: int, size: int, word: bytes = b"body") -> list[bytes]:
-    """The bodies of one block."""
+    """Returns the bodies of one block."""
     return [b"%b-%d-%d" % (word, batch_id, number) for number in range(size)]
 
 
 def expected_of(batch_id: int, size: int = 3) -> dict[QueueKey, list[bytes]]:
-    """What `Desk.write` makes visible, by queue."""
+    """Returns the messages that `Desk.write` makes visible, by queue."""
     return {
         QUEUE: messages_of(batch_id, size, b"more") + messages_of(batch_id, size),
         OTHER: messages_of(batch_id, 2),
@@ -273,14 +273,14 @@ def expected_of(batch_id: int, size: int = 3) -> dict[QueueKey, list[bytes]]:
 
 
 def check_visible(desk: Desk, batch_ids: list[int]) -> None:
-    """Readers see these batches, whole and in order, and nothing else."""
+    """Asserts that readers see these batches, whole and in order, and nothing else."""
     for queue in (QUEUE, OTHER):
         wanted = [body for batch_id in batch_ids for body in expected_of(batch_id)[queue]]
         assert read_bodies(desk.store, queue) == wanted, queue
 
 
 def delete_between_runs(folder: Path, topic: str) -> None:
-    """Deletes a topic before the next start carries anything out."""
+    """Deletes a topic before the next start recovers."""
     desk = Desk(folder)
     desk.store.open()
     delete_topic(desk.store, topic)
@@ -288,13 +288,13 @@ def delete_between_runs(folder: Path, topic: str) -> None:
 
 
 class Room:
-    """Room for so many more appends, or for any number; `record_count` is what has been taken."""
+    """A budget of `left` appends, None for unlimited; `record_count` counts the taken records."""
 
     left: int | None = None
     record_count = 0
 
     def take(self, block: RecordBlock) -> None:
-        """Raises StoreClosedError where there is no room."""
+        """Takes one append from the budget. Raises StoreClosedError if there is none."""
         if self.left == 0:
             raise StoreClosedError("no room")
         self.left = self.left and self.left - 1
@@ -303,7 +303,7 @@ class Room:
 
 @contextmanager
 def limited_room() -> Iterator[Room]:
-    """Stores take only as many appends as there is room for."""
+    """Limits the stores' appends to a budget."""
     room = Room()
     begin = MessageStore.begin_append
 
@@ -319,6 +319,6 @@ def limited_room() -> Iterator[Room]:
 
 @contextmanager
 def one_by_one() -> Iterator[None]:
-    """Each record is appended by itself, so that many moments lie between them."""
+    """Appends each record by itself, so that a crash may come between any two."""
     with mock.patch.object(message_store, "FRAME_BYTES", 1):
         yield

@@ -1,4 +1,4 @@
-"""gRPC clients that write down what they do: senders, readers, threads that own them."""
+"""gRPC clients that record their calls: senders, readers, and their threads."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tests.patience import PATIENCE_SECONDS
 
 CALL_SECONDS_MAX = PATIENCE_SECONDS
 Block = tuple[QueueKey, list[bytes]]
-# How often a sender that waits for answers looks whether it should stop.
+# The interval at which a sender that waits for answers looks whether it should stop.
 LOOK_SECONDS = 0.02
 
 
 def append_request(queue: QueueKey, bodies: list[bytes]) -> broker_pb2.AppendRequest:
-    """The request that sends `bodies` as one block."""
+    """Returns the request that sends `bodies` as one block."""
     block = wire_block(queue.topic, bodies)
     return broker_pb2.AppendRequest(
         topic=queue.topic,
@@ -36,7 +36,7 @@ def append_request(queue: QueueKey, bodies: list[bytes]) -> broker_pb2.AppendReq
 
 @dataclass
 class Sender:
-    """Sends until told to stop or until the connection breaks, several requests in flight."""
+    """A client that sends until stopped or disconnected, with several requests in flight."""
 
     history: History
     endpoint: str
@@ -46,7 +46,7 @@ class Sender:
     stopped: threading.Event
 
     def run(self) -> None:
-        """Sends; answers that never came leave their outcome unknown."""
+        """Sends; a request without an answer has an unknown outcome."""
         self._in_flight: deque[list[str]] = deque()
         self._slots = threading.Semaphore(self.plan.choice([1, 1, 4, 16]))
         with grpc.insecure_channel(self.endpoint) as channel:
@@ -83,7 +83,7 @@ class Sender:
 
 @dataclass
 class Reader:
-    """Reads one queue, waiting for more, until told to stop or until the connection breaks."""
+    """A client that reads one queue with long polling until stopped or disconnected."""
 
     history: History
     endpoint: str
@@ -93,7 +93,7 @@ class Reader:
     offset: int = 0
 
     def run(self) -> None:
-        """Reads; whatever comes is a delivery to this reader."""
+        """Reads, and records each message as a delivery to this reader."""
         with grpc.insecure_channel(self.endpoint) as channel:
             try:
                 while not self.stopped.is_set():
@@ -112,7 +112,7 @@ def pull(
     offset: int = 0,
     wait_ms_max: int = 0,
 ) -> int:
-    """Writes down what one pull delivers; return the offset behind it. Raises grpc.RpcError."""
+    """Records one pull's messages; returns the offset after them. Raises grpc.RpcError."""
     request = broker_pb2.PullRequest(
         topic=queue.topic, queue_id=queue.queue_id, offset=offset, wait_ms_max=wait_ms_max
     )
@@ -125,7 +125,7 @@ def pull(
 
 
 def bodies_in(stub: broker_pb2_grpc.BrokerStub, queue: QueueKey) -> list[bytes]:
-    """Every message of a queue. Raises grpc.RpcError."""
+    """Returns all messages of a queue. Raises grpc.RpcError."""
     found: list[bytes] = []
     request = broker_pb2.PullRequest(topic=queue.topic, queue_id=queue.queue_id)
     for response in stub.Pull(request, timeout=CALL_SECONDS_MAX):
@@ -135,7 +135,7 @@ def bodies_in(stub: broker_pb2_grpc.BrokerStub, queue: QueueKey) -> list[bytes]:
 
 @dataclass
 class BatchClient:
-    """A job at a batch; `tasks` are what it has staged."""
+    """A job at a batch; `tasks` are its staged tasks."""
 
     job: broker_pb2.BatchJob
     tasks: broker_pb2.StagedTasks = field(default_factory=broker_pb2.StagedTasks)
@@ -170,12 +170,12 @@ class BatchClient:
             )
 
     def commit_request(self) -> broker_pb2.CommitBatchRequest:
-        """What commits all that is staged."""
+        """Returns the request that commits all staged tasks."""
         return broker_pb2.CommitBatchRequest(job=self.job, tasks=self.tasks, wait_ms_max=60_000)
 
 
 def run_all(works: list[Callable[[], None]]) -> list[threading.Thread]:
-    """Starts a thread for each."""
+    """Starts a thread for each function."""
     threads = [threading.Thread(target=work, daemon=True) for work in works]
     for thread in threads:
         thread.start()
@@ -183,7 +183,7 @@ def run_all(works: list[Callable[[], None]]) -> list[threading.Thread]:
 
 
 def join_all(threads: list[threading.Thread]) -> None:
-    """Waits for the end of all, which have been told to stop."""
+    """Waits for the end of all threads, which have been asked to stop."""
     for thread in threads:
         thread.join(CALL_SECONDS_MAX)
         assert not thread.is_alive(), "a client does not end"

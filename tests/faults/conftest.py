@@ -1,4 +1,4 @@
-"""Workers, seeds and folders for tests that break things."""
+"""Workers, seeds and folders for tests that inject faults."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ RAM_FOLDER = Path("/dev/shm")
 
 @pytest.fixture(scope="session")
 def zygote() -> Iterator[Zygote]:
-    """Starts workers."""
+    """Yields a starter of workers."""
     with Zygote() as started:
         yield started
 
 
 @pytest.fixture
 def seed() -> int:
-    """What all chance of a test follows from; shown when the test fails, set by the variable."""
+    """Returns the seed of all random choices, logged for a rerun; the variable sets it."""
     chosen = int(os.environ.get(SEED_VARIABLE) or random.randrange(1 << 32))
     logging.getLogger(__name__).warning("run again with %s=%d", SEED_VARIABLE, chosen)
     return chosen
@@ -36,7 +36,7 @@ def seed() -> int:
 
 @pytest.fixture
 def ram_folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder in memory where there is one: a kill leaves the page cache alone anyway."""
+    """Yields a folder in memory where possible: a kill leaves the page cache alone anyway."""
     if not RAM_FOLDER.is_dir():
         yield tmp_path
         return

@@ -1,7 +1,7 @@
-"""Delayed messages to a real broker that is killed: sent and read with a history. Row D1.
+"""Delayed messages to a real broker that is killed, with a history.
 
-A message is due when its level is over, counted from its birth: the sender's clock and the
-broker's are the same. Those of one sender and queue have one level, so they come in their order.
+A message is due when its level is over, counted from its birth: sender and broker share one clock.
+All messages of a sender and queue have one level, so they are delivered in order.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ class DelayedMessages:
     # --- The broker's lives ---
 
     def start(self) -> None:
-        """Let the broker serve."""
+        """Starts the broker."""
         self.broker.start()
         self._serves_since_ms = _now_ms()
 
     def kill(self) -> None:
-        """Ends it as a crash does."""
+        """Ends the broker as a crash does."""
         self.history.events.append(Calm(self._serves_since_ms, _now_ms()))
         self.broker.kill()
 
     # --- Sending ---
 
     def send(self, count: int) -> None:
-        """Sends all, once each; a send that fails is not made again."""
+        """Sends all messages once each; a failed send is not repeated."""
         for first in range(0, count, SENT_TOGETHER):
             queue = QueueKey(self.topic, first // SENT_TOGETHER % self.queues)
             bodies = [body_of(f"m{first + n}", BODY_BYTES) for n in range(SENT_TOGETHER)]
@@ -58,13 +58,13 @@ class DelayedMessages:
             try:
                 self._send(queue, bodies)
             except ClientError:
-                # A start takes a second or two; not all is to be sent to nobody.
+                # A start takes a second or two; some messages are left for after it.
                 time.sleep(0.3)
             # Sending takes as long as the kills do.
             time.sleep(0.01)
 
     def begin(self, queue: QueueKey, bodies: list[bytes], now_ms: int) -> None:
-        """They are about to be sent in one request, to come when their level is over."""
+        """Records messages that are about to be sent in one request, and their due time."""
         self.history.begin(SENDER, queue, bodies)
         for body in bodies:
             self.history.sends[id_of(body)].due_ms = now_ms + DELAY_MS
@@ -80,16 +80,16 @@ class DelayedMessages:
     # --- Reading ---
 
     def count(self) -> int:
-        """How many different ones have come."""
+        """Returns the number of distinct delivered messages."""
         return len({message.body for message in self.broker.messages(self.topic)})
 
     def read(self, reader: str) -> None:
-        """Writes down all that has come."""
+        """Records all delivered messages."""
         for message in self.broker.messages(self.topic):
             self.came(reader, message)
 
     def came(self, reader: str, message: Message) -> None:
-        """Writes one down; it tells itself when it was born, which is when its level began."""
+        """Records one message; its level started at its own birth time."""
         send = self.history.sends.get(id_of(message.body))
         if send is not None:
             send.due_ms = max(send.due_ms, _ms(message.born_timestamp) + DELAY_MS)
@@ -99,7 +99,7 @@ class DelayedMessages:
 
 
 def lateness_ms(history: History) -> Iterator[int]:
-    """By how much each message was late that was due, and came, in one life of the broker."""
+    """Yields the lateness of each message that was due and delivered in one life of the broker."""
     calm = [event for event in history.events if isinstance(event, Calm)]
     came = {delivery.message_id: delivery.at_ms for delivery in history.deliveries}
     for message_id, at_ms in came.items():

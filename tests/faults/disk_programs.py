@@ -1,4 +1,4 @@
-"""What workers do to a store whose disk is full or fails, see `zygote`."""
+"""Worker programs over a store with a full or failing disk, see `zygote`."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ from tests.store.messages import delete_topic
 SCRIPT_STEPS = 120
 BALLAST_WRITE_BYTES = 1 << 20
 SMALL_FILES = Sizes(segment=32 << 10, queue_file=1000)
-# With a full disk a round ends after so many sends, or after so many refused ones.
+# Limits of one round with a full disk: all sends, and refused ones.
 FULL_SENDS_MAX = 60
 FULL_REFUSALS_MAX = 5
 
 
 def fill_and_free(link: Link, folder: str, ballast: str, seed: int, rounds: int) -> None:
-    """Uses a store on a disk that is filled and freed again and again; tell how each send ends."""
+    """Uses a store on a disk that is filled and freed repeatedly; reports how each send ends."""
     raise_descriptor_limit()
     plan = random.Random(seed)
     store = new_store(folder, sizes=SMALL_FILES)
     store.open()
     sender, saved = Sender(store, link, "s", plan), SavedOffset(store, link)
     for number in range(rounds):
-        # A queue that comes to be while the disk is full.
+        # A queue that is created while the disk is full.
         sender.queues = [*QUEUES, QueueKey(f"Topic{number}", 0)]
         fill(Path(ballast), plan.choice([0, plan.randrange(64 << 10)]))
         use_while_full(store, sender, saved, plan)
@@ -59,7 +59,7 @@ def fill_and_free(link: Link, folder: str, ballast: str, seed: int, rounds: int)
 
 
 def fill(ballast: Path, left_bytes: int) -> None:
-    """Let the ballast take all the space there is, but for `left_bytes`."""
+    """Fills the disk with ballast, but for `left_bytes`."""
     with ballast.open("wb", buffering=0) as file:
         with contextlib.suppress(OSError):
             while file.write(bytes(BALLAST_WRITE_BYTES)):
@@ -70,12 +70,12 @@ def fill(ballast: Path, left_bytes: int) -> None:
 def use_while_full(
     store: MessageStore, sender: Sender, saved: SavedOffset, plan: random.Random
 ) -> None:
-    """Sends, flush, save and read until enough was refused; reading and flushing go on."""
+    """Sends, flushes, saves and reads until enough is refused; reads and flushes go on."""
     refused = 0
     for _ in range(FULL_SENDS_MAX):
         refused += is_refused(sender.send)
         sender.flush()
-        # The queues may not be able to grow; their messages then wait in the log.
+        # If the queues cannot grow, their messages wait in the log.
         with no_space_allowed():
             store.flush_derived()
         with no_space_allowed():
@@ -88,7 +88,7 @@ def use_while_full(
 
 
 def is_refused(send: Callable[[], None]) -> bool:
-    """True if a send was refused; then by the one error that is declared for a full disk."""
+    """True if a send is refused by the only declared error for a full disk."""
     try:
         send()
     except StoreClosedError as error:
@@ -100,7 +100,7 @@ def is_refused(send: Callable[[], None]) -> bool:
 
 @contextlib.contextmanager
 def no_space_allowed() -> Iterator[None]:
-    """What is done inside may fail for want of space, and for no other reason."""
+    """Ignores errors for want of space, and no other error."""
     try:
         yield
     except OSError as error:
@@ -109,9 +109,9 @@ def no_space_allowed() -> Iterator[None]:
 
 
 def script(link: Link, folder: str, seed: int) -> None:
-    """About 200 operations, the same at each run, while one of its system calls fails.
+    """Runs about 200 operations, the same at each run, while one of its system calls fails.
 
-    Tells of each failure; an error that nobody declared ends the worker.
+    Reports each failure; an undeclared error ends the worker.
     """
     plan = random.Random(seed)
     link.wait_for_go()
@@ -134,7 +134,7 @@ def script(link: Link, folder: str, seed: int) -> None:
 
 
 def script_step(store: MessageStore, sender: Sender, saved: SavedOffset, step: int) -> None:
-    """One send; now and then a flush of the log, of the queues, a saved file, a topic deleted."""
+    """Sends once; sometimes flushes the log or queues, saves a file, or deletes a topic."""
     link = sender.link
     try:
         sender.send()
@@ -156,7 +156,7 @@ def script_step(store: MessageStore, sender: Sender, saved: SavedOffset, step: i
 
 
 def delete_a_topic(store: MessageStore) -> None:
-    """Makes a topic of its own, and delete it again. Raises OSError."""
+    """Creates a topic, and deletes it again. Raises OSError."""
     with contextlib.suppress(StoreClosedError):
         block = wire_block(DELETED_TOPIC, [b"short-lived"]).parsed()
         store.append(QueueKey(DELETED_TOPIC, 0), block)

@@ -1,4 +1,4 @@
-"""The lines of a history: what clients asked for, and what they were told. Rows M2, M3, T1."""
+"""The lines of a history: clients' requests and their answers."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-# The reader who reads everything at the end; whatever it does not get is lost.
+# The reader that reads everything at the end; a message that it does not get is lost.
 FINAL = "final"
 
 
 class Outcome(str, Enum):
-    """How a send ended for its sender."""
+    """The outcome of a send for its sender."""
 
     ACKED = "acked"
     # Declined with the promise that nothing was stored.
     REFUSED = "refused"
     # No answer, or one that leaves it open.
     UNKNOWN = "unknown"
-    # A half message that was never committed, or one that was taken back: nobody may see it.
+    # A half message that was never committed, or a recalled message: no reader may see it.
     HIDDEN = "hidden"
 
 
 class Stage(str, Enum):
-    """How far a half message is, as far as is known."""
+    """The known stage of a half message."""
 
-    # Nobody has answered that it is stored.
+    # Its storage is not acknowledged yet.
     PREPARING = "preparing"
     PREPARED = "prepared"
-    # Nobody has answered that it is committed.
+    # Its commit is not acknowledged yet.
     COMMITTING = "committing"
     COMMITTED = "committed"
     ROLLING_BACK = "rolling back"
@@ -40,9 +40,9 @@ class Stage(str, Enum):
 class Send:
     """One message. `begun` and `ended` count the history's events; times in milliseconds.
 
-    `log_end` is how far the log reached when the outcome was told, and `answered_ms` the monotonic
-    time. `tries` counts sends of the same message. One that waits or is decided upon later is
-    `unordered`. A `punctual` one is known to be due at `due_ms`, and not only not before.
+    `log_end` is the end of the log when the outcome was known, and `answered_ms` the monotonic
+    time. `tries` counts sends of the same message. A message that waits or is decided later is
+    `unordered`. A `punctual` one is due exactly at `due_ms`; any other is due at `due_ms` or later.
     """
 
     message_id: str
@@ -64,7 +64,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message as a reader got it; `at_ms` is when it was stored, `log_end` where it ends."""
+    """One message as a reader got it; `at_ms` is its store time, `log_end` its end in the log."""
 
     reader: str
     topic: str
@@ -78,9 +78,10 @@ class Delivery:
 
 @dataclass(slots=True)
 class Lock:
-    """`client` was told that it has a queue's lock, or that it has not: then both times are one.
+    """A granted or denied lock of a queue; if denied, both times are the same.
 
-    It has it from its request on, until it gives it up, the broker ends, or its time is over.
+    `client` has the lock from its request on, until it unlocks, the broker ends, or the lock
+    expires.
     """
 
     group: str
@@ -94,7 +95,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A pull that was held for so long, and found nothing."""
+    """A pull that was held from `from_ms` to `to_ms`, and found nothing."""
 
     topic: str
     queue_id: int
@@ -113,7 +114,7 @@ class Calm:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Fault:
-    """One thing that must not happen. `kind` is a word to count by."""
+    """One violation; `kind` is a word to count by."""
 
     kind: str
     sentence: str
@@ -121,14 +122,14 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ExactlyOne:
-    """Of these messages one must be there in the end, and no other: a transaction that ended."""
+    """The messages of an ended transaction: exactly one of them must be there at the end."""
 
     message_ids: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Half:
-    """A half message, and how often its producer was asked after it when all was read."""
+    """A half message, and the number of check-backs to its producer after all was read."""
 
     message_id: str
     stage: Stage
@@ -137,14 +138,14 @@ class Half:
 
 @dataclass(frozen=True, slots=True)
 class AllOrNone:
-    """These messages are of one batch."""
+    """The messages of one batch."""
 
     message_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """Messages of a queue below the offset were removed, as their age or the disk asks for."""
+    """A removal of a queue's messages below an offset, for their age or for disk space."""
 
     topic: str
     queue_id: int
@@ -153,7 +154,7 @@ class Cleaned:
 
 @dataclass(frozen=True, slots=True)
 class CleanedLog:
-    """The log was removed up to an offset, also where its queues have forgotten that."""
+    """A removal of the log up to an offset, even if its queues have lost that."""
 
     log_begin: int
 

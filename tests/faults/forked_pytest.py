@@ -1,7 +1,7 @@
-"""Runs of pytest without the price of its imports: forked from a process that has made them.
+"""Runs of pytest that are forked from a process with all imports done.
 
-A run may have a fault of tests/faults/known_faults.py. `ForkedPytest` is the side of the tests; it
-starts this module as a program, which takes a run per line and answers with its exit code. The
+A run may have a fault of tests/faults/known_faults.py. `ForkedPytest` is the side of the tests. It
+starts this module as a program, which reads a run per line and answers with its exit code. The
 program ends with its input.
 """
 
@@ -41,7 +41,7 @@ LIBRARIES = (
 OPTIONS = (
     *("-q", "-rf", "--tb=no"),
     *("-p", "no:randomly", "-p", "no:cacheprovider"),
-    # Plugins are among the libraries, and the asserts in them are not ours to have rewritten.
+    # Plugins are among the libraries; pytest need not rewrite their asserts.
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),
 )
 INTERNAL_ERROR = 3
@@ -49,14 +49,14 @@ INTERNAL_ERROR = 3
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run of pytest ended, and what it said."""
+    """The exit code of a pytest run, and its output."""
 
     exit_code: int
     output: str
 
 
 class ForkedPytest:
-    """Starts the program; `with` ends it."""
+    """A starter of the program; `with` ends it."""
 
     def __enter__(self) -> ForkedPytest:
         command = [sys.executable, "-m", __name__]
@@ -71,7 +71,7 @@ class ForkedPytest:
     def run(
         self, tests: Sequence[str], folder: Path, timeout_seconds: int, fault_name: str = ""
     ) -> Outcome:
-        """Runs these tests, which may write into a folder, with the fault of that name."""
+        """Runs these tests with the fault of that name; they may write into a folder."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         options = f"--basetemp={folder / 'tests'}", f"--timeout={timeout_seconds}"
@@ -100,13 +100,13 @@ def serve() -> None:
 
 
 def run(arguments: list[str], folder: Path, fault_name: str) -> None:
-    """Is one run; never returns."""
+    """Runs pytest in this process; never returns."""
     output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = str(folder / "hypothesis")
     os.environ["COLUMNS"] = "1000"
-    # Options of the outer run are not for these.
+    # Options of the outer run do not apply to these tests.
     os.environ.pop("PYTEST_ADDOPTS", None)
     exit_code = INTERNAL_ERROR
     try:
@@ -116,7 +116,7 @@ def run(arguments: list[str], folder: Path, fault_name: str) -> None:
         exit_code = pytest.main(arguments)
         sys.stdout.flush()
     finally:
-        # Nothing of the program it was forked from may go on here.
+        # No code of the parent program may run here.
         os._exit(exit_code)
 
 

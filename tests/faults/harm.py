@@ -1,9 +1,8 @@
-"""What happens to staging files and to the disk below them, and what can be read afterwards.
+"""Faults of staging files and of their disk, with the frames that stay readable.
 
-A file may be removed, cut short, hold another's content, or have one bit turned, anywhere. The
-disk may be full from any call on, as one that copies on write is also for what is overwritten; the
-last write before is a short one, and nothing that was written before is lost. Nothing here harms
-two files at a time.
+A file may be removed, cut short, hold another file's content, or have one bit flipped, anywhere.
+The disk may be full from any call on, even for an overwrite, as on a copy-on-write disk. The last
+write before is a short one, and no earlier write is lost. Nothing here harms two files at a time.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from unittest import mock
 
 from rocketpy_broker.store.staging.frames import HEAD_BYTES
 
-# How every frame begins; no body of a test holds it.
+# The start of every frame; no body of a test holds it.
 MAGIC = re.compile(b"RPSF")
 
 
 class Harm(Enum):
-    """What a staging file may suffer."""
+    """A fault of a staging file."""
 
     REMOVED = 1
     CUT = 2
@@ -35,10 +34,10 @@ class Harm(Enum):
 
 
 def do_harm(harm: Harm, path: Path, other: Path, dice: random.Random) -> list[bool]:
-    """Harms a sealed file; return of each of its block frames whether it can still be read."""
+    """Harms a sealed file; returns for each of its block frames whether it is still readable."""
     content = bytearray(path.read_bytes())
     begins = [found.start() for found in MAGIC.finditer(content)]
-    # The first frame says whose the file is, the last one is the seal.
+    # The first frame names the file's owner, the last one is the seal.
     ends = begins[2:]
     if harm is Harm.REMOVED:
         path.unlink()
@@ -53,7 +52,7 @@ def do_harm(harm: Harm, path: Path, other: Path, dice: random.Random) -> list[bo
         content[place] ^= 1 << dice.randrange(8)
         path.write_bytes(content)
         hit = bisect.bisect(begins, place) - 1
-        # Without its head nobody knows where a frame ends.
+        # Without its head the end of a frame is unknown.
         is_head = place - begins[hit] < HEAD_BYTES
         if hit > 0:
             return [
@@ -63,7 +62,7 @@ def do_harm(harm: Harm, path: Path, other: Path, dice: random.Random) -> list[bo
 
 
 class FullDisk:
-    """While `watched`, writes and allocations fail when `calls_left` is used up."""
+    """A disk on which writes and allocations fail after `calls_left` calls, while `watched`."""
 
     def __init__(self) -> None:
         self.calls_left: int | None = None
@@ -71,7 +70,7 @@ class FullDisk:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Is the disk of this process."""
+        """Replaces the disk of this process."""
         with (
             mock.patch.object(os, "pwrite", self._pwrite),
             mock.patch.object(os, "posix_fallocate", self._posix_fallocate),

@@ -1,14 +1,12 @@
-"""What clients saw: sends, deliveries, locks and held pulls. `judging` says what was wrong.
+"""A history of what clients saw: sends, deliveries, locks and held pulls.
 
-A history holds sends, each with a unique id, the hash of its body and its outcome, and deliveries
-in the order in which readers got them. An outcome that nobody knows (the broker died before it
-answered) may appear once or never. Each place where a message may come up is a send of its own
-(see `copy_id`): a redelivery, a dead letter, what is left of a transaction that was given up.
-A history that fails is saved as a file, and
+`judge` finds its faults. A history holds sends, each with a unique id, the hash of its body and its
+outcome, and deliveries in the order in which readers got them. A message with an unknown outcome
+(the broker died before it answered) may appear once or never. Each place where a message may appear
+is a send of its own (see `copy_id`): a redelivery, a dead letter, the rest of an abandoned
+transaction.
 
-    python -m tests.faults.history FILE
-
-judges it again. Row M3.
+A history that fails is saved as a file; `python -m tests.faults.history FILE` judges it again.
 """
 
 from __future__ import annotations
@@ -60,30 +58,30 @@ _KINDS: dict[str, Any] = {
 
 
 def hash_of(body: bytes) -> str:
-    """Enough of a digest to tell bodies apart."""
+    """Returns a digest long enough to distinguish bodies."""
     return hashlib.blake2b(body, digest_size=8).hexdigest()
 
 
 def body_of(message_id: str, size_bytes: int) -> bytes:
-    """The body of a message: its id, then bytes that follow from the id."""
+    """Returns the body of a message: its id, then bytes that follow from the id."""
     head = message_id.encode("ascii") + ID_END
     filler = hashlib.blake2b(head).digest()
     return (head + filler * (size_bytes // len(filler) + 1))[: max(size_bytes, len(head))]
 
 
 def id_of(body: bytes) -> str:
-    """The id at the start of a body."""
+    """Returns the id at the start of a body."""
     return body.partition(ID_END)[0].decode("ascii", "replace")
 
 
 def copy_id(message_id: str, topic: str, reconsume_times: int = 0) -> str:
-    """The id under which a message is looked for in another topic than the one it was sent to."""
+    """Returns the id of a message's copy in another topic."""
     return f"{message_id}{COPY}{topic}{COPY}{reconsume_times}"
 
 
 @dataclass
 class History:
-    """Records from any thread; `judge` when all is over. `events` are of the other kinds."""
+    """A record of calls from any thread, for `judge`; `events` has the other kinds."""
 
     sends: dict[str, Send] = field(default_factory=dict)
     deliveries: list[Delivery] = field(default_factory=list)
@@ -95,7 +93,7 @@ class History:
         self._lock = threading.Lock()
 
     def begin(self, sender: str, queue: QueueKey, bodies: Iterable[bytes]) -> None:
-        """`sender` is about to send these messages in one request."""
+        """Records that `sender` is about to send these messages in one request."""
         with self._lock:
             now = next(self._events)
             for body in bodies:
@@ -104,7 +102,7 @@ class History:
                 self.sends[send.message_id] = send
 
     def begin_copy(self, of: str, message_id: str, queue: QueueKey) -> Send:
-        """A copy of a message may come up elsewhere; once more, where it was begun before."""
+        """Records a possible copy of a message in another topic; one more try of a known copy."""
         with self._lock:
             known = self.sends.get(message_id)
             if known is not None:
@@ -124,7 +122,7 @@ class History:
         log_end: int = 0,
         at_ms: float | None = None,
     ) -> None:
-        """The broker has answered that they are stored from `queue_offset` on.
+        """Records that the broker acknowledged the messages, from `queue_offset` on.
 
         None: they wait elsewhere, and their place is not known yet.
         """
@@ -139,7 +137,7 @@ class History:
                     send.queue_offset = queue_offset + index
 
     def refused(self, message_ids: Iterable[str]) -> None:
-        """The broker has answered that nothing of them is stored."""
+        """Records the answer that none of the messages is stored."""
         with self._lock:
             now = next(self._events)
             for message_id in message_ids:
@@ -147,25 +145,25 @@ class History:
                 send.outcome, send.ended = Outcome.REFUSED, now
 
     def outcome(self, message_id: str, outcome: Outcome, log_end: int = 0) -> None:
-        """What is known of a message now."""
+        """Records the present knowledge of a message's outcome."""
         send = self.sends[message_id]
         send.outcome, send.log_end = outcome, log_end
 
     def delivered(
         self, reader: str, queue: QueueKey, queue_offset: int, body: bytes, at_ms: int = 0
     ) -> None:
-        """`reader` got this message."""
+        """Records a delivery of a message to `reader`."""
         self.seen(Delivery(reader, *queue, queue_offset, id_of(body), hash_of(body), at_ms))
 
     def seen(self, delivery: Delivery) -> None:
-        """A delivery that was taken down elsewhere."""
+        """Adds a delivery that was recorded elsewhere."""
         with self._lock:
             self.deliveries.append(delivery)
 
     def only_durable_is_promised(self, durable_end: int) -> None:
-        """With ASYNC_FLUSH and a power cut: what was not flushed may be there or not.
+        """Drops promises that ASYNC_FLUSH does not make for a power cut.
 
-        Who read it before the cut has read what the store may forget.
+        Unflushed messages may be there or not, and the store may forget what readers got of them.
         """
         for send in self.sends.values():
             if send.log_end > durable_end:
@@ -184,7 +182,7 @@ class History:
 
     @classmethod
     def load(cls, path: Path) -> History:
-        """Reads what `save` wrote."""
+        """Reads a file of `save`."""
         history = cls()
         for line in path.read_text(encoding="utf-8").splitlines():
             history._add(json.loads(line))
@@ -205,7 +203,7 @@ class History:
             self.events.append(event)
 
     def check(self, folder: Path, seed: int, again: str = "") -> None:
-        """Fails the test, and keep the history in `folder`, where the judge finds a fault."""
+        """Fails the test and keeps the history in `folder` if the judge finds a fault."""
         faults = judge(self)
         if faults:
             folder.mkdir(parents=True, exist_ok=True)
@@ -220,7 +218,7 @@ class History:
 
 
 def judge(history: History) -> list[Fault]:
-    """Every fault of a history, sorted by kind."""
+    """Returns every fault of a history, sorted by kind."""
     return judged(history.sends, history.deliveries, history.events)
 
 

@@ -1,7 +1,7 @@
-"""Stores as values: the bytes of every file, taken from a folder and put into one.
+"""Images of stores as values: the bytes of every file of a folder.
 
-A test makes a store once, keeps its image, and puts altered images into folders as often as it
-likes. Stores are small: files of 4 KiB and an index of a few slots. They lie in memory and their
+A test makes a store once, keeps its image, and puts altered images into folders as often as needed.
+Stores are small: files of 4 KiB and an index of a few slots. They are kept in memory and their
 flushes do nothing: here files are altered by hand, and no power is cut.
 """
 
@@ -41,7 +41,7 @@ Image = dict[str, tuple[bytes, int]]
 
 @contextmanager
 def workshop() -> Iterator[Path]:
-    """A folder for stores that are opened by the thousand."""
+    """Yields a folder for stores that are opened by the thousand."""
     in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with (
         tempfile.TemporaryDirectory(prefix="rocketpy-", dir=in_memory) as folder,
@@ -59,7 +59,7 @@ def small_store(
     segment_bytes: int = SEGMENT_BYTES,
     memory_ratio: float = 0.4,
 ) -> MessageStore:
-    """A store with small files that is not open yet. With ratio 0 it checks all it reads."""
+    """Returns a small store that is not open yet; ratio 0 checks all reads."""
     config = StoreConfig(
         folder,
         segment_bytes,
@@ -74,7 +74,7 @@ def small_store(
 
 @contextmanager
 def opened(folder: Path, **options: object) -> Iterator[MessageStore]:
-    """A small store, opened; let go of in the end as by a crash."""
+    """Yields a small open store; releases it at the end as a crash does."""
     store = small_store(folder, **options)  # type: ignore[arg-type]
     store.open()
     try:
@@ -84,7 +84,7 @@ def opened(folder: Path, **options: object) -> Iterator[MessageStore]:
 
 
 def image_of(folder: Path) -> Image:
-    """What every file holds."""
+    """Returns the contents of all files."""
     image: Image = {}
     for path in folder.rglob("*"):
         if path.is_file():
@@ -94,7 +94,7 @@ def image_of(folder: Path) -> Image:
 
 
 def put_image(image: Image, folder: Path) -> None:
-    """Let `folder` hold these files and no others."""
+    """Replaces the contents of `folder` with these files."""
     shutil.rmtree(folder, ignore_errors=True)
     for name in ("commitlog", "consumequeue", "index", "config", "rocketpy"):
         (folder / name).mkdir(parents=True)
@@ -107,7 +107,7 @@ def put_image(image: Image, folder: Path) -> None:
 
 
 def altered(image: Image, name: str, alter: Callable[[bytearray], None]) -> Image:
-    """The image with one file changed; its length stays."""
+    """Returns the image with one file changed and its length kept."""
     data, length = image[name]
     content = bytearray(data.ljust(length, b"\0"))
     alter(content)
@@ -117,7 +117,7 @@ def altered(image: Image, name: str, alter: Callable[[bytearray], None]) -> Imag
 def block_of(
     topic: str, bodies: list[bytes], *, sys_flag: int = 0, in_index: bool = True
 ) -> RecordBlock:
-    """Records in a writable buffer; the key of each is its body, or none has a key and a tag."""
+    """Returns records in a writable buffer; each has its body as key, or none has key and tag."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array(bodies, pa.binary()),
@@ -134,12 +134,12 @@ def block_of(
 
 
 def send(store: MessageStore, bodies: list[bytes], queue: QueueKey = QUEUE) -> int:
-    """Appends one block; return where it begins in the log."""
+    """Appends one block; returns its offset in the log."""
     return store.append(queue, block_of(queue.topic, bodies)).physical_offset
 
 
 def send_prepared(store: MessageStore, body: bytes, queue: QueueKey = QUEUE) -> int:
-    """Appends a prepared record, as older stores hold: it lies in the log and in no queue."""
+    """Appends a prepared record, as older stores hold; it is in the log and in no queue."""
     block = block_of(queue.topic, [body], sys_flag=PREPARED, in_index=False)
     offset = store._log.prepare(len(block.data), 1)
     block.patch_stored(
@@ -154,7 +154,7 @@ def send_prepared(store: MessageStore, body: bytes, queue: QueueKey = QUEUE) -> 
 
 
 def read_bodies(store: MessageStore, queue: QueueKey = QUEUE) -> list[bytes]:
-    """Every body of a queue; what was removed, or is damaged, is passed over as clients do."""
+    """Returns all bodies of a queue; skips removed and damaged ones as clients do."""
     bounds = store.range_of(queue)
     offset, found = bounds.min_offset, []
     while offset < bounds.max_offset:
@@ -170,7 +170,7 @@ def read_bodies(store: MessageStore, queue: QueueKey = QUEUE) -> list[bytes]:
 
 
 def bodies_in(data: bytes, sizes: list[int], queue: QueueKey, offset: int) -> list[bytes]:
-    """The bodies of records that lie together, each checked for what its queue must have."""
+    """Returns the bodies of adjacent records, each checked against its queue."""
     bodies, position = [], 0
     for number, size in enumerate(sizes):
         decoded = decode_record(data, position)

@@ -1,8 +1,8 @@
 """The judge of a history: lost, duplicate, phantom, half, wrong, moved, reordered, early, late.
 
-Beyond that: `partial` batches, transactions with no end or `several` ends, or whose producer is
-asked though they are over: `reopened`; queue locks with `two owners` or `denied` to everybody, and
-held pulls that slept on: `unwoken`. Row M3.
+Other kinds: `partial` batches; transactions with no end or `several` ends; `reopened`, if a
+producer is asked after the end of its transaction; queue locks with `two owners`, or `denied` to
+all clients; held pulls that slept on: `unwoken`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tests.faults.events import (
     Stage,
 )
 
-# What waits is late behind this, where nothing hinders; so is who is not woken.
+# A due message and a waiting pull are late after this, while nothing hinders the broker.
 LATE_MS_MAX = 5_000
 
 Sends = Mapping[str, Send]
-# How often a half message may show, and its producer be asked after it.
+# The allowed counts of a half message's deliveries, and of its check-backs.
 FATES = {
     Stage.PREPARING: {(0, 0), (0, 1)},
     Stage.PREPARED: {(0, 1)},
@@ -45,7 +45,7 @@ FATES = {
 
 
 def judged(sends: Sends, deliveries: Sequence[Delivery], events: Sequence[Event]) -> list[Fault]:
-    """Every fault, sorted by kind."""
+    """Returns every fault, sorted by kind."""
     found = _found(deliveries, events)
     faults = [event for event in events if isinstance(event, Fault)]
     faults += _lost(sends, deliveries, found)
@@ -65,7 +65,7 @@ def judged(sends: Sends, deliveries: Sequence[Delivery], events: Sequence[Event]
 
 
 def _found(deliveries: Sequence[Delivery], events: Sequence[Event]) -> Counter[str]:
-    """How often each message was there in the end, or until its queue or log was cleaned."""
+    """Counts each message's deliveries at the end, or before its queue or log was cleaned."""
     cleaned: dict[tuple[str, int], int] = {}
     log_begin = max((each.log_begin for each in events if isinstance(each, CleanedLog)), default=0)
     for event in events:
@@ -107,7 +107,7 @@ def _sets(events: Sequence[Event], found: Counter[str]) -> Iterator[Fault]:
 
 
 def _halves(halves: Sequence[Half], found: Counter[str]) -> Iterator[Fault]:
-    """Each is committed once, invisible, or still asked after, as its stage has it."""
+    """Yields half messages that are not, by their stage, committed once, invisible or checked."""
     for half in halves:
         shown, name = found[half.message_id], f"half message {half.message_id}"
         if (shown, half.asked) in FATES[half.stage]:
@@ -201,7 +201,7 @@ def _duplicates(sends: Sends, reading: Sequence[Delivery]) -> Iterator[Fault]:
 
 
 def _reordered(sends: Sends, reading: Sequence[Delivery]) -> Iterator[Fault]:
-    """A send that ended before another began comes first; so does an earlier one of a sender."""
+    """Yields messages before an earlier one of their sender, or before one that had ended first."""
     known = [sends[each.message_id] for each in reading if each.message_id in sends]
     ordered = [send for send in known if not send.unordered]
     earliest_end: float = float("inf")

@@ -1,6 +1,6 @@
-"""Known faults, one for each promise, and the quick tests that notice them.
+"""Known faults, one for each promise, and the quick tests that detect them.
 
-`with_fault` of a fault gets the original, so that it may call it. Tests are named by their pytest
+A fault's `with_fault` gets the original, so that it may call it. Tests are named by their pytest
 ids; each of them must fail.
 """
 

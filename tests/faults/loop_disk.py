@@ -1,8 +1,8 @@
 """An ext4 file system on a loop device whose power can be cut.
 
 The cut is the file system's own shutdown call: from then on nothing reaches the device, neither
-data nor journal. What the next mount finds is what a power cut leaves on a device without a
-volatile cache, and with an ordered journal. Needs root and loop devices.
+data nor journal. The next mount finds what a power cut leaves on a device without a volatile cache,
+and with an ordered journal. Needs root and loop devices.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CALL_SECONDS_MAX = PATIENCE_SECONDS
 
 
 class LoopDiskError(Exception):
-    """This machine does not let us have a loop device."""
+    """An error of a machine that has no loop device for the tests."""
 
 
 def _call(*command: str) -> str:
@@ -39,7 +39,7 @@ def _call(*command: str) -> str:
 
 
 class LoopDisk:
-    """A mounted disk below `folder`; `close` leaves nothing behind, at whatever point."""
+    """A mounted disk below `folder`; `close` removes all of it, in any state."""
 
     def __init__(self, folder: Path) -> None:
         self.mount_point = folder / "disk"
@@ -48,7 +48,7 @@ class LoopDisk:
         self._mounted = False
 
     def open(self) -> None:
-        """Makes and mount the disk. Raises LoopDiskError with the reason."""
+        """Creates and mounts the disk. Raises LoopDiskError with the reason."""
         missing = [tool for tool in TOOLS if shutil.which(tool) is None]
         if missing or os.geteuid() != 0:
             raise LoopDiskError(f"missing: {', '.join(missing)}" if missing else "not root")
@@ -69,7 +69,7 @@ class LoopDisk:
         self._mounted = False
 
     def cut(self, flag: int = NO_LOG_FLUSH) -> None:
-        """Cuts the power: every later write fails, and what was not on the device is gone."""
+        """Cuts the power: every later write fails, and data that was not on the device is lost."""
         descriptor = os.open(self.mount_point, os.O_RDONLY)
         try:
             fcntl.ioctl(descriptor, EXT4_IOC_SHUTDOWN, struct.pack("I", flag))
@@ -79,12 +79,12 @@ class LoopDisk:
             os.close(descriptor)
 
     def power_on(self) -> None:
-        """Mounts again after a cut; the journal is replayed. Nothing may have files open."""
+        """Mounts again after a cut; the journal is replayed. No process may have files open."""
         self._unmount()
         self._mount()
 
     def close(self) -> None:
-        """Unmounts, and give the loop device back."""
+        """Unmounts, and frees the loop device."""
         try:
             if self._mounted:
                 self._unmount()

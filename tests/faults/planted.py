@@ -24,7 +24,7 @@ class Fault:
 def plant(fault: Fault) -> None:
     """Replaces the target wherever a module of the packages has it under its name."""
     owner, name = _owner(fault.target)
-    # A property is found in the class and not through it.
+    # A property is found in the class, not through it.
     original = vars(owner)[name]
     changed = fault.with_fault(original)
     setattr(owner, name, changed)

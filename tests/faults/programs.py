@@ -1,4 +1,4 @@
-"""What workers do to a store: each function is run in a process of its own, see `zygote`."""
+"""Worker programs over a store; each function runs in a process of its own, see `zygote`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.faults.zygote import Link
 
 
 class Loader:
-    """Uses a store as a broker does, in an order that chance decides."""
+    """A user of a store: calls as a broker makes them, in random order."""
 
     def __init__(
         self, store: MessageStore, sender: Sender, plan: random.Random, saved: SavedOffset
@@ -37,7 +37,7 @@ class Loader:
         self._flushing: tuple[FlushPlan, Future[None]] | None = None
 
     def step(self) -> None:
-        """One append, and perhaps something else. Raises OSError, StoreClosedError."""
+        """Appends once, and sometimes does more. Raises OSError, StoreClosedError."""
         chance = self._plan.random
         self._sender.send()
         is_done = self._flushing is not None and self._flushing[1].done()
@@ -54,7 +54,7 @@ class Loader:
             self._saved.save(self._saved.number + 1)
 
     def end_flush(self) -> None:
-        """Waits for the flush that runs. Raises OSError."""
+        """Waits for the running flush. Raises OSError."""
         if self._flushing is not None:
             flush_plan, future = self._flushing
             self._flushing = None
@@ -79,7 +79,7 @@ def load(
     seed: int,
     steps_max: int = 400,
 ) -> None:
-    """Opens the store and use it until killed or until the disk fails; perhaps close it."""
+    """Opens the store and uses it until killed or until the disk fails; sometimes closes it."""
     raise_descriptor_limit()
     plan = random.Random(seed)
     store = new_store(folder, flush)
@@ -100,7 +100,7 @@ def load(
 
 
 def read(link: Link, folder: str, sizes: tuple[int, int]) -> None:
-    """Opens the store after whatever happened, say all that is in it, and stop cleanly."""
+    """Opens the store in any state, reports all its messages, and stops cleanly."""
     raise_descriptor_limit()
     store = new_store(folder, sizes=Sizes(*sizes))
     store.open()
@@ -112,7 +112,7 @@ def read(link: Link, folder: str, sizes: tuple[int, int]) -> None:
 
 
 def stages(link: Link, folder: str, seed: int, sizes: tuple[int, int], sends_max: int = 25) -> None:
-    """Sends, flush the queues, send, flush the log, send; the test looks at the files in between."""
+    """Sends, flushes the queues, sends, flushes the log, sends; waits for the test in between."""
     plan = random.Random(seed)
     store = new_store(folder, sizes=Sizes(*sizes))
     store.open()
@@ -137,7 +137,7 @@ def stages(link: Link, folder: str, seed: int, sizes: tuple[int, int], sends_max
 
 
 def go_on(link: Link, folder: str, seed: int, sizes: tuple[int, int]) -> None:
-    """Opens a store after a crash, send a little more, say all that is in it, and stop cleanly."""
+    """Opens a store after a crash, sends a little more, reports all messages, and stops cleanly."""
     store = new_store(folder, sizes=Sizes(*sizes))
     store.open()
     sender = Sender(store, link, "again", random.Random(seed))
@@ -150,7 +150,7 @@ def go_on(link: Link, folder: str, seed: int, sizes: tuple[int, int]) -> None:
 
 
 def race(link: Link, folder: str) -> None:
-    """Opens the store at the test's word; say who won, and hold it until told to stop."""
+    """Opens the store at the test's signal; reports the result, and holds it until stopped."""
     store = new_store(folder)
     link.emit("ready")
     link.wait_for_go()

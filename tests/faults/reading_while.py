@@ -1,8 +1,9 @@
-"""A program: reads a store while it is written, rolled, cleaned, and truncated by recoveries.
+"""A program that reads a store while it is written, rolled, cleaned, and truncated.
 
-One thread uses the store, as in the broker. What reads have given, views of mapped files, is looked
-at by other threads, again and again, long after its segment may have been removed; others flush
-and make segments ready. It ends with counts in JSON, or with an error; a signal would end it, too.
+One thread uses the store, as in the broker. Reads return views of mapped files; other threads check
+these again and again, long after a segment may have been removed. More threads flush and
+preallocate segments. The program ends with counts in JSON, or with an error; a signal would end it,
+too.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ REMOVED = {GetMessageStatus.OFFSET_TOO_SMALL, GetMessageStatus.MESSAGE_WAS_REMOV
 
 
 def body_at(offset: int) -> bytes:
-    """The body of the record at a queue offset."""
+    """Returns the body of the record at a queue offset."""
     return b"%d:" % offset * (1 + offset % 60)
 
 
 @dataclass(frozen=True)
 class Held:
-    """Records that were read at `offset`, and are still looked at."""
+    """Records that were read at `offset`, and are still checked."""
 
     offset: int
     parts: list[memoryview | pa.Buffer]
@@ -53,7 +54,7 @@ class Held:
 
 
 class Checkers:
-    """Threads that look at what was read, in no order."""
+    """Threads that check read records, in no order."""
 
     def __init__(self, seed: int) -> None:
         self.count = 0
@@ -101,7 +102,7 @@ class Program:
         self._preallocating: Future[None] | None = None
 
     def _opened(self) -> MessageStore:
-        # Half of the stores compare whatever they read with its checksums.
+        # Half of the stores compare all reads with their checksums.
         ratio = self._chance.choice([0.0, 0.4])
         store = small_store(self._folder, segment_bytes=SEGMENT_BYTES, memory_ratio=ratio)
         store.open()
@@ -172,7 +173,7 @@ class Program:
             self._checkers.take(Held(record.queue_offset, [view], [len(view)]))
 
     def _crash(self) -> None:
-        """Half a record more, and the next start cuts it; its segments are mapped all the while."""
+        """Adds half a record and releases the store; the next start truncates mapped segments."""
         if self._preallocating is not None:
             self._preallocating.result()
         self._finish_flush()

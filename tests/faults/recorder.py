@@ -1,4 +1,4 @@
-"""From the words of workers to a history."""
+"""A recorder that turns the words of workers into a history."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from tests.faults.zygote import Event, Zygote
 
 @dataclass
 class Recorder:
-    """Takes events, fills a history, and remembers what else was said.
+    """A recorder of events in a history; keeps the rest in `others`.
 
-    `durable_end` is the physical offset below which all is on disk, `ends` where each
-    acknowledged message ends in the log, `flush` what acknowledgements mean, `config` the number
+    `durable_end` is the physical offset below which all is on disk. `ends` has the end in the log
+    of each acknowledged message. `flush` is the meaning of acknowledgements, `config` the number
     that is known to be in the configuration file.
     """
 
@@ -31,12 +31,12 @@ class Recorder:
     others: list[Event] = field(default_factory=list)
 
     def take(self, events: Iterable[Event]) -> None:
-        """Writes all of `events` down. Fails the test where a worker died of an error."""
+        """Records all of `events`. Fails the test if a worker died of an error."""
         for event in events:
             self.take_one(event)
 
     def take_one(self, event: Event) -> None:
-        """Writes one event down."""
+        """Records one event."""
         match event:
             case ["begin", sender, [topic, queue_id], message_ids, sizes]:
                 bodies = [
@@ -62,11 +62,11 @@ class Recorder:
                 self.others.append(event)
 
     def only_durable_is_promised(self) -> None:
-        """With ASYNC_FLUSH and a power cut: what was not flushed may be there or not."""
+        """Drops promises for unflushed messages, which ASYNC_FLUSH may lose at a power cut."""
         for message_id, end in self.ends.items():
             if end > self.durable_end:
                 self.history.sends[message_id].outcome = Outcome.UNKNOWN
-        # Who read them before the cut has read what the store may forget.
+        # The store may forget what a reader got before the cut.
         self.history.deliveries = [
             delivery
             for delivery in self.history.deliveries
@@ -74,7 +74,7 @@ class Recorder:
         ]
 
     def read_all(self, zygote: Zygote, folder: Path, sizes: Sizes = DEFAULT_SIZES) -> None:
-        """Opens the store in a new worker, and take down all that is in it."""
+        """Opens the store in a new worker, and records all its messages."""
         worker = zygote.start(programs.read, folder=str(folder), sizes=astuple(sizes))
         self.take(worker.events())
         assert worker.wait() == 0

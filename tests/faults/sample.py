@@ -1,7 +1,7 @@
-"""A small store with records of every kind, and what must be read from it.
+"""A small store with records of every kind, and the expected reads.
 
-It lies in three log segments of 1 KiB, several files of each queue and two of the index. Part of it
-was there at a clean stop, the rest came after; a topic has been deleted. All of it is flushed.
+It has three log segments of 1 KiB, several files of each queue and two of the index. A part of it
+was there at a clean stop, the rest was added later; a topic has been deleted. All of it is flushed.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Destination:
 
     @property
     def file(self) -> str:
-        """Path of the file that it lies in."""
+        """The path of its file."""
         return f"commitlog/{self.begin - self.begin % SEGMENT_BYTES:020d}"
 
 
@@ -58,16 +58,16 @@ class Sample:
     records: list[Destination]
 
     def of_kind(self, kind: str) -> Destination:
-        """The last record of that kind."""
+        """Returns the last record of that kind."""
         return [record for record in self.records if record.kind == kind][-1]
 
     def at(self, offset: int) -> Destination:
-        """The record that has the byte at this offset."""
+        """Returns the record that has the byte at this offset."""
         return next(part for part in self.records if part.begin <= offset < part.end)
 
 
 def sample_of(folder: Path, *, clean: bool, whole: bool = True) -> Sample:
-    """The sample, stopped cleanly or killed; or its first part, as of the clean stop."""
+    """Returns the sample, stopped cleanly or killed; or its first part, as of the clean stop."""
     clock = ManualClock()
     with opened(folder, clock=clock, segment_bytes=SEGMENT_BYTES) as store:
         send(store, [b"gone"], GONE)
@@ -120,7 +120,7 @@ def _records(image: Image) -> Iterator[Destination]:
 
 
 def check_readable(store: MessageStore, sample: Sample, damaged: Destination | None = None) -> None:
-    """`store` gives every record but the damaged one, by queue and by key."""
+    """Asserts that `store` returns every record but the damaged one, by queue and by key."""
     for queue in (QUEUE, OTHER):
         whole = [part for part in sample.records if part.queue == queue and part != damaged]
         assert read_bodies(store, queue) == [part.body for part in whole]
@@ -128,7 +128,7 @@ def check_readable(store: MessageStore, sample: Sample, damaged: Destination | N
 
 
 def check_keys(store: MessageStore, sample: Sample, damaged: Destination | None = None) -> None:
-    """Every record is found by its key."""
+    """Asserts that every record is found by its key."""
     for part in sample.records:
         if part.queue is not None:
             key = part.body.decode()

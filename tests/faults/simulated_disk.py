@@ -1,9 +1,9 @@
-"""A disk whose power can be cut: what every file held when it was last flushed.
+"""A disk whose power can be cut: it keeps each file as of its last flush.
 
-It may lose any page of 4 KiB that was written since its file's flush, whatever else was written
-later. A file that was never flushed may turn out empty, and the name of a file or folder that is
-new since the flush of its folder may be gone, with all that lies below it. It never swaps names or
-garbles a page; a file's new content under an old name, and removals, count as durable at once.
+It may lose any page of 4 KiB that was written since its file's flush, in any order of writes. A
+file that was never flushed may be empty. The name of a file or folder that is new since the flush
+of its folder may be lost, with all below it. It never swaps names or garbles a page. A file's new
+content under an old name, and removals, count as durable at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SimulatedDisk:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Notes what is flushed."""
+        """Records what is flushed."""
         with (
             mock.patch("os.fsync", self._flush),
             mock.patch("os.fdatasync", self._flush),
@@ -50,7 +50,7 @@ class SimulatedDisk:
         status = os.fstat(descriptor)
         name = f"/proc/self/fd/{descriptor}"
         if stat.S_ISREG(status.st_mode):
-            # Opened anew: this descriptor may be for writing only.
+            # Reopened, since this descriptor may be for writing only.
             reading = os.open(name, os.O_RDONLY)
             try:
                 self._durable[status.st_ino] = os.pread(reading, status.st_size, 0)
@@ -60,7 +60,7 @@ class SimulatedDisk:
             self._names |= set(Path(name).resolve().iterdir())
 
     def cut_power(self, chance: random.Random) -> None:
-        """Let every file be what the disk may hold now. Nobody may have one open."""
+        """Gives every file a content that the disk may hold now. No process may have one open."""
         share_new = chance.choice([0.0, 0.1, 0.5, 0.9])
         self._lose_names(chance, share_new)
         survivors: dict[int, bytes] = {}

@@ -1,4 +1,4 @@
-"""A small disk of its own, which is soon full."""
+"""A small disk that is soon full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 @contextmanager
 def mounted_disk(folder: Path, size_bytes: int) -> Iterator[Path]:
-    """A disk in memory, mounted at `folder`; the test is skipped where none can be."""
+    """Yields a disk in memory, mounted at `folder`; skips the test where a mount is impossible."""
     if os.geteuid() != 0:
         pytest.skip("mounting a small disk needs root")
     folder.mkdir()

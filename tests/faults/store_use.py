@@ -1,6 +1,6 @@
-"""How workers and tests use a store: open it, send with ids, flush, read everything.
+"""A store's use by workers and tests: open, send with ids, flush, read everything.
 
-Events, which `recording` turns into a history: `begin`, `ack`, `refused`, `durable`, `read`.
+Events, which `recorder` turns into a history: `begin`, `ack`, `refused`, `durable`, `read`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ INDEX_ENTRIES = 400
 SEGMENT_BYTES = 256 << 10
 QUEUE_FILE_BYTES = 4000
 GROUP = "faults"
-# A topic that is deleted now and then; nobody asks for its messages.
+# A topic that is deleted now and then; its messages are not read.
 DELETED_TOPIC = "Short"
 STORE_HOST = Host.parse("127.0.0.1:10911")
 QUEUES = [QueueKey(topic, queue_id) for topic in ("TopicA", "TopicB") for queue_id in range(2)]
-# Long enough to lie across pages, so that half of it can be missing.
+# Long enough to cross a page boundary, so that half of it can be missing.
 TAGS = "tags-" * 50
 READ_BYTES_MAX = 64 << 10
 NO_END = 1 << 60
-# So many appends may wait for a flush before the worker waits, too.
+# The number of appends that may wait for a flush before the worker waits, too.
 PENDING_MAX = 24
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a store's files in bytes; fixed for its life."""
+    """The sizes of a store's files in bytes, fixed for its life."""
 
     segment: int = SEGMENT_BYTES
     queue_file: int = QUEUE_FILE_BYTES
@@ -56,7 +56,7 @@ def new_store(
     flush: FlushDiskType | str = FlushDiskType.SYNC_FLUSH,
     sizes: Sizes = DEFAULT_SIZES,
 ) -> MessageStore:
-    """A store that is not open yet."""
+    """Returns a store that is not open yet."""
     config = StoreConfig(
         Path(folder),
         sizes.segment,
@@ -79,7 +79,7 @@ class Sent:
 
 
 class Sender:
-    """Sends messages with ids of its own to a store, flushes and acknowledges as a broker does."""
+    """A sender of messages with ids of its own; it flushes and acknowledges as a broker does."""
 
     def __init__(self, store: MessageStore, link: Link, name: str, plan: random.Random) -> None:
         self.store = store
@@ -92,7 +92,7 @@ class Sender:
         self._sync = store.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
 
     def send(self, count: int | None = None, size_bytes_max: int = 600) -> None:
-        """Appends one message or a block. Raises what the store raises, and has told of it."""
+        """Appends one message or a block. Reports and raises the store's errors."""
         plan = self._plan
         count = count or plan.choice([1, 1, plan.randint(2, 9)])
         queue = plan.choice(self.queues)
@@ -118,11 +118,11 @@ class Sender:
 
     @property
     def pending(self) -> int:
-        """How many appends wait for a flush."""
+        """The number of appends that wait for a flush."""
         return len(self._pending)
 
     def flushed(self, plan: FlushPlan) -> None:
-        """A flush has been run: tell the store, and acknowledge what it covers."""
+        """Reports a completed flush to the store, and acknowledges the messages before its end."""
         self.store.flushed(plan)
         self.link.emit("durable", plan.end)
         while self._pending and self._pending[0].end <= plan.end:
@@ -142,7 +142,7 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A message in a queue. `problem` names the first field that is not as it was sent, or ""."""
+    """A message in a queue. `problem` names the first field that is not as sent, or ""."""
 
     queue_offset: int
     body: bytes
@@ -150,11 +150,11 @@ class Found:
 
 
 def read_queue(store: MessageStore, queue: QueueKey, offset: int = 0) -> Iterator[Found]:
-    """Every message from `offset` on."""
+    """Yields every message from `offset` on."""
     while True:
         result = store.get_message(queue, offset, NO_END, ReadLimits.of_bytes(READ_BYTES_MAX))
         if result.status is GetMessageStatus.MESSAGE_WAS_REMOVING:
-            # A hole in the queue: what lies behind it is delivered all the same.
+            # A hole in the queue: the messages after it are delivered all the same.
             assert result.next_offset > offset
             offset = result.next_offset
             continue
@@ -186,7 +186,7 @@ def _found(data: bytes, queue: QueueKey, queue_offset: int) -> Found:
 
 
 def tell_all(store: MessageStore, link: Link, reader: str) -> None:
-    """Reads all queues, but those of a topic that may be deleted, and say what is in them."""
+    """Reports all messages, without the topic that may be deleted."""
     for queue in store.queues():
         if queue.topic != DELETED_TOPIC:
             notify_queue(store, link, queue, reader)
@@ -195,7 +195,7 @@ def tell_all(store: MessageStore, link: Link, reader: str) -> None:
 def notify_queue(
     store: MessageStore, link: Link, queue: QueueKey, reader: str, offset: int = 0
 ) -> None:
-    """Reads a queue and say what is in it."""
+    """Reports all messages of a queue."""
     found = [
         (message.queue_offset, id_of(message.body), message.problem or hash_of(message.body))
         for message in read_queue(store, queue, offset)
@@ -205,7 +205,7 @@ def notify_queue(
 
 
 class SavedOffset:
-    """The offset of a consumer group in the broker's configuration; a number to save and load."""
+    """The offset of a consumer group in the broker's configuration: a number to save and load."""
 
     def __init__(self, store: MessageStore, link: Link) -> None:
         self._link = link
@@ -214,7 +214,7 @@ class SavedOffset:
 
     @property
     def number(self) -> int:
-        """What was loaded or saved last; 0 before."""
+        """The number that was loaded or saved last; 0 before."""
         return max(self._offsets.query(GROUP, *QUEUES[0]), 0)
 
     def save(self, number: int) -> None:

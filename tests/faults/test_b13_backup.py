@@ -1,4 +1,4 @@
-"""Backups of a store while real clients use it: what was acknowledged before is in each, once."""
+"""Backups of a store in use: each has all earlier acknowledged messages, once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 @dataclass
 class Clients:
-    """All that use a broker at once; `acked` are bodies by kind, in batches all or none."""
+    """All clients of a broker; `acked` has bodies by kind, in batches of all or none."""
 
     endpoint: str
     acked: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
@@ -139,14 +139,14 @@ def names_in(broker: LocalBroker, kind: str) -> Counter[str]:
 
 
 def check_copy(folder: Path, clients: Clients, acked: dict[str, list[tuple[str, ...]]]) -> None:
-    """Starts from a copy: all that was acknowledged before is there, nothing twice."""
+    """Starts from a copy; asserts that all earlier acknowledged messages are there, once."""
     with broker_on(folder) as broker:
         assert "ERROR" not in broker.log_text(), broker.log_text()
         delayed = {name for names in acked["delayed"] for name in names}
         deadline = time.monotonic() + DELIVERY_SECONDS_MAX
         while not delayed <= names_in(broker, "delayed").keys() and time.monotonic() < deadline:
             time.sleep(0.1)
-        # Within this comes what comes too often.
+        # Superfluous deliveries come within this time.
         time.sleep(1.5)
         for kind in TOPICS:
             found = names_in(broker, kind)
@@ -158,7 +158,7 @@ def check_copy(folder: Path, clients: Clients, acked: dict[str, list[tuple[str, 
         batches = names_in(broker, "batch").keys()
         for names in clients.begun:
             assert len(batches & set(names)) in {0, len(names)}, "half of a batch"
-        # It goes on where it was.
+        # The copy's broker takes messages, too.
         broker.send("Plain", "new")
         assert broker.messages("Plain")[-1].queue_offset >= 0
         broker.stop()
@@ -192,7 +192,7 @@ def test_b13_a_backup_while_clients_work_has_all_that_was_acknowledged_before_on
 
 @contextlib.contextmanager
 def broker_with_much(folder: Path) -> Iterator[LocalBroker]:
-    """A broker with 80 MB of messages, so that a backup takes a while."""
+    """Yields a broker with 80 MB of messages, so that a backup takes a while."""
     with broker_on(folder) as broker:
         broker.create_topic("T", 1, exist_ok=True)
         for _ in range(MANY - len(broker.messages("T"))):
@@ -201,7 +201,7 @@ def broker_with_much(folder: Path) -> Iterator[LocalBroker]:
 
 
 def harmed(broker: LocalBroker, copy: Path, harm: Callable[[subprocess.Popen[str]], None]) -> str:
-    """What a backup says that meets `harm` when it copies the log; "" if it was done before."""
+    """Runs `harm` while a backup copies the log; returns its output, "" if it was done before."""
     command = [*ROCKETPY, "store", "backup", str(copy), "--endpoint", broker.endpoint]
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -227,7 +227,7 @@ def test_b13_a_backup_that_is_killed_leaves_no_copy_and_the_next_one_takes_its_p
     with broker_with_much(ram_folder / "store") as broker:
         while not harmed(broker, copy, lambda backup: backup.send_signal(number)):
             pass
-        # What a kill has left goes with the next backup.
+        # The next backup removes the rest of a killed one.
         assert unfinished.exists() == (number is signal.SIGKILL)
         broker.send("T", "more")
         done = run(broker, "store", "backup", str(copy))

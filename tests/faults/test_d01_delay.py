@@ -1,4 +1,4 @@
-"""Row D1: delayed messages over kill -9 of their broker: none lost, none early, none twice."""
+"""Delayed messages and kill -9 of their broker: none lost, early or twice."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUEUES = 4
 QUICK, TORTURE = (2_000, 3), (10_000, 10)
 SECONDS_BETWEEN = (0.3, 1.2)
 DELIVERED_SECONDS_MAX = PATIENCE_SECONDS
-# Within this comes what comes too often.
+# Superfluous deliveries come within this time.
 REST_SECONDS = 1.5
 
 torture = (pytest.mark.torture, pytest.mark.timeout(3600))
@@ -68,13 +68,13 @@ def test_d1_delayed_messages_come_once_and_never_early_over_kills(
     assert outcomes.count(Outcome.ACKED) > len(outcomes) / 2, "next to nothing was acknowledged"
     late_ms = sorted(lateness_ms(history))
     logger.info("%d came while nothing hindered", len(late_ms))
-    # A busy machine may start the broker so late that all was due before.
+    # A busy machine may start the broker so late that all messages were due before.
     if late_ms:
         logger.info("late by %d ms, p99 %d ms", late_ms[-1], late_ms[len(late_ms) * 99 // 100])
 
 
 def wait_for_all(messages: DelayedMessages) -> None:
-    """Waits for what was acknowledged, as long as it may take, and for what may come too much."""
+    """Waits for all acknowledged messages within their time, then for superfluous ones."""
     acked = [send for send in messages.history.sends.values() if send.outcome is Outcome.ACKED]
     deadline = time.monotonic() + DELIVERED_SECONDS_MAX
     while messages.count() < len(acked) and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Rows M3, D1: what is written down of delayed messages lets the judge find each planted fault."""
+"""Histories of delayed messages: the judge finds each planted fault."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def at(ms: int) -> datetime:
 
 
 def came(offset: int, body: bytes) -> Message:
-    """A message that was born a little after it was begun, and came 10 ms behind its time."""
+    """Returns a message that was born just after its send, and delivered 10 ms late."""
     return Message(
         topic="T",
         queue_id=0,
@@ -48,7 +48,7 @@ def came(offset: int, body: bytes) -> Message:
 
 @pytest.fixture
 def messages(tmp_path: Path) -> DelayedMessages:
-    """Two blocks were acknowledged, and one that came nevertheless was not."""
+    """Returns a history with two acknowledged blocks, and one without an answer."""
     sent = DelayedMessages(LocalBroker(tmp_path), 1)
     for block in (BODIES[:2], BODIES[2:3], BODIES[3:]):
         sent.begin(QUEUE, block, BORN_MS)

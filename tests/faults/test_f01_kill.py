@@ -1,4 +1,4 @@
-"""Row F1: kill -9 at random moments under load; nothing acknowledged is ever lost."""
+"""Kill -9 at random moments under load: no acknowledged message is lost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.faults.zygote import Zygote
 
 KILLS_QUICK = 100
 KILLS_TORTURE = 2_000
-# A store is given up after so many kills, for every reading of all of it takes longer.
+# The kills of one store; later reads of a whole store take longer.
 KILLS_PER_STORE = 50
 LOAD_SECONDS_MAX = 0.06
 # Real brokers: each start costs a second of Python.
@@ -95,7 +95,7 @@ def test_f1_a_broker_killed_under_load_keeps_what_it_acknowledged(
 
 @contextlib.contextmanager
 def started(folder: Path, flush: FlushDiskType) -> Iterator[LocalBroker]:
-    """A broker that is certainly gone at the end."""
+    """Yields a broker that is certainly gone at the end."""
     broker = LocalBroker(folder, flush=flush, commit_log_segment_bytes=BROKER_SEGMENT_BYTES)
     try:
         yield broker.start()
@@ -122,7 +122,7 @@ def _use_until_killed(
     read = QueueKey(topics[-1], plan.randrange(QUEUES))
     clients.append(Reader(history, broker.endpoint, f"{name}-reader", read, stopped))
     threads = run_all([client.run for client in clients])
-    # The kill comes whenever the time is over, wherever the broker is then.
+    # The kill comes at a random time, in any state of the broker.
     stopped.wait(plan.uniform(0, BROKER_LOAD_SECONDS_MAX))
     if plan.random() < 0.9:
         broker.kill()

@@ -1,4 +1,4 @@
-"""Row F2: power cuts. SYNC_FLUSH loses nothing, ASYNC_FLUSH a tail that was not flushed yet."""
+"""Power cuts: SYNC_FLUSH loses nothing, ASYNC_FLUSH only an unflushed tail."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.faults.zygote import Zygote
 
 CUTS_QUICK = 100
 CUTS_TORTURE = 1_000
-# Then a new store is begun, for the disk is small.
+# After these a new store is started, since the disk is small.
 CUTS_PER_STORE = 20
 LOAD_SECONDS_MAX = 0.08
 
@@ -28,7 +28,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[LoopDisk]:
-    """A disk with a switch."""
+    """Yields a disk with a power switch."""
     made = LoopDisk(tmp_path)
     try:
         try:
@@ -68,7 +68,7 @@ def test_f2_a_power_cut_takes_nothing_that_was_promised(
 def _load_and_cut(
     zygote: Zygote, recorder: Recorder, disk: LoopDisk, folder: Path, plan: random.Random, name: str
 ) -> None:
-    """One run of a writer that ends with the power, and the power on again."""
+    """Runs a writer until a power cut, then turns the power on again."""
     recorder.flush = plan.choice(list(FlushDiskType))
     worker = zygote.start(
         programs.load,
@@ -81,7 +81,7 @@ def _load_and_cut(
         worker.expect("open")
     recorder.take(worker.events(plan.uniform(0, LOAD_SECONDS_MAX)))
     disk.cut(LOG_FLUSH if plan.random() < 0.2 else NO_LOG_FLUSH)
-    # It may go on for a moment: what it calls done now must be as true as before.
+    # The worker may run on for a moment; what it reports must stay true.
     recorder.take(worker.events(plan.uniform(0, 0.01)))
     worker.kill()
     recorder.take(worker.events())
@@ -90,7 +90,7 @@ def _load_and_cut(
 
 
 def _assert_lost_is_a_tail(history: History) -> None:
-    """In every queue, what is there lies before what is not."""
+    """Asserts that in every queue all present messages are before all missing ones."""
     there = {d.message_id for d in history.deliveries if d.reader == FINAL}
     ends: dict[tuple[str, int], int] = {}
     for delivery in history.deliveries:
@@ -103,7 +103,7 @@ def _assert_lost_is_a_tail(history: History) -> None:
 
 
 def _assert_config_is_old_or_new(recorder: Recorder) -> None:
-    """The file holds at least what was saved, at most what was being saved."""
+    """Asserts that the file holds at least the saved number, and at most the one being saved."""
     [found] = [event[1] for event in recorder.others if event[0] == "config"]
     saved = [event[1] for event in recorder.others if event[0] == "saved"]
     saving = [event[1] for event in recorder.others if event[0] == "saving"]
@@ -113,7 +113,7 @@ def _assert_config_is_old_or_new(recorder: Recorder) -> None:
 
 
 def _what_is_there(history: History) -> History:
-    """A history in which all that was found has been acknowledged, long ago."""
+    """Returns a history in which all found messages were acknowledged long ago."""
     known = History()
     for found in history.deliveries:
         if found.reader == FINAL:

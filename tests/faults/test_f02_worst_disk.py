@@ -1,4 +1,4 @@
-"""Row F2 on the worst disk there can be: it keeps what was flushed, and not a byte more."""
+"""Power cuts on the worst disk: it keeps only the flushed bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["clock", "new_store"]
 
 
 class WorstChance(random.Random):
-    """No page that was not flushed survives."""
+    """A choice by which no unflushed page survives."""
 
     def random(self) -> float:
         return 0.999
@@ -51,7 +51,7 @@ def test_f2_what_was_flushed_is_all_there(
 def test_f2_queues_whose_new_files_are_lost_with_their_names_are_rebuilt(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    """Files of queues are made without a wait for the disk, several before their first flush."""
+    """Covers several queue files that are created before their first flush, without a wait."""
     bodies = [b"%d" % number * 50 for number in range(35)]
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
@@ -73,7 +73,7 @@ def test_f2_queues_whose_new_files_are_lost_with_their_names_are_rebuilt(
 def test_s10_the_log_is_not_cleaned_of_what_no_queue_on_the_disk_counts_yet(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    """Else a power cut lets the queue begin at 0 again, below what consumers have committed."""
+    """Covers a power cut that lets a queue restart at 0, below its consumers' offsets."""
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
         store = new_store(FlushDiskType.SYNC_FLUSH)
@@ -93,7 +93,7 @@ def test_s10_the_log_is_not_cleaned_of_what_no_queue_on_the_disk_counts_yet(
 def test_s10_a_queue_that_a_killed_broker_made_is_on_the_disk_behind_the_next_start(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    """The next one finds it, and cleans the log of its messages."""
+    """Asserts that the next start finds the queue and cleans the log of its messages."""
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
         store = new_store(FlushDiskType.SYNC_FLUSH)
@@ -118,7 +118,7 @@ def test_s10_a_queue_that_a_killed_broker_made_is_on_the_disk_behind_the_next_st
 def test_f2_all_that_a_start_finds_is_on_the_disk_when_it_is_done(
     new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
-    """Whatever the last run was in the midst of: files without a flush, or a name."""
+    """Covers any state of the last run: files without a flush, or a name."""
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
         first = new_store()
@@ -128,7 +128,7 @@ def test_f2_all_that_a_start_finds_is_on_the_disk_when_it_is_done(
         first.dispatch()
         crash(first)
         if killed == "before it was serving":
-            # As in the midst of the first start behind another broker's clean stop.
+            # As during the first start after another broker's clean stop.
             (tmp_path / "abort").unlink()
         for name in ("config/topics.json", "rocketpy/staging/00000000000000000000"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -144,7 +144,7 @@ def test_f2_all_that_a_start_finds_is_on_the_disk_when_it_is_done(
 def test_s10_a_log_whose_only_segment_a_power_cut_has_emptied_begins_where_it_did(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    """Else its queues fall back to the begin of a file, and the start behind it is refused."""
+    """Asserts that the queues' next offsets are kept and later starts succeed."""
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
         store = new_store(FlushDiskType.SYNC_FLUSH)
@@ -175,7 +175,7 @@ def test_s10_a_log_whose_only_segment_a_power_cut_has_emptied_begins_where_it_di
 def test_s10_a_queue_whose_only_file_a_power_cut_has_emptied_goes_on_where_it_was(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    """All of its older files are gone with the messages that they were about."""
+    """Covers a queue with its older files removed, as their messages were cleaned."""
     disk = SimulatedDisk(tmp_path)
     per_file = QUEUE_FILE_BYTES // UNIT_BYTES
     with disk.watched():
@@ -208,7 +208,7 @@ def test_s10_a_queue_whose_only_file_a_power_cut_has_emptied_goes_on_where_it_wa
 def test_s06_a_new_queue_waits_for_no_disk(
     new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An fsync waits for all that the disk has to do: 620 ms were seen for one new file."""
+    """Asserts that a new queue needs no fsync: 620 ms were measured for one new file."""
     store = new_store(FlushDiskType.ASYNC_FLUSH)
     store.open()
     put(store, [b"makes the log's first segment"])

@@ -1,6 +1,6 @@
-"""Row F3: the tail of the log is torn at every byte of its last three records.
+"""A log whose tail is torn at every byte of its last three records.
 
-The tail had not been flushed, as after a power cut: the mark lies before it.
+The tail had not been flushed, as after a power cut: the mark is before it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FAR_MS = 1 << 50
 
 @dataclass(frozen=True)
 class Destination:
-    """A record of the log; `queue` is None for one that lies in no queue."""
+    """A record of the log; `queue` is None for one that is in no queue."""
 
     begin: int
     end: int
@@ -51,7 +51,7 @@ class Destination:
 
 @dataclass(frozen=True)
 class Crashed:
-    """A store whose last four records had not been flushed."""
+    """A store with four unflushed records at its end."""
 
     image: Image
     log: bytes
@@ -63,7 +63,7 @@ class Crashed:
 
 
 def crashed_store(folder: Path) -> Crashed:
-    """Flushed: three records. Not flushed: a block of two, a plain one, a prepared one."""
+    """Returns a store of three flushed records; a block of two, a plain, a prepared one are not."""
     bodies = [(b"a" * 21, QUEUE), (b"b" * 22, QUEUE), (b"c" * 23, OTHER)]
     with opened(folder) as store:
         begins = [send(store, [body], queue) for body, queue in bodies]
@@ -103,7 +103,7 @@ def older_record(crashed: Crashed, length: int) -> bytes:
 FILLS = {"zeros": zeros, "chance": chance, "older record": older_record}
 
 
-# A record reaches the disk together with its checksum: above the mark one without is torn.
+# A record reaches the disk with its checksum: above the mark one without it is torn.
 @pytest.mark.parametrize("checksums", ["kept", "lost"])
 @pytest.mark.parametrize("fill", FILLS)
 def test_f03_a_tail_torn_at_any_byte_is_cut_and_every_whole_record_before_it_served(
@@ -126,10 +126,7 @@ def _zero_from(data: bytearray, begin: int) -> None:
 
 
 def check_recovered(folder: Path, crashed: Crashed, torn: bytes, known: int) -> None:
-    """The store in `folder`, whose log was `torn`, has what is whole and nothing else.
-
-    Only the first `known` records have checksums.
-    """
+    """Asserts that the store in `folder` has all whole records of `torn`, and nothing else."""
     log = crashed.log
     is_whole = [
         torn[part.begin : part.end] == log[part.begin : part.end] for part in crashed.records
@@ -162,7 +159,7 @@ def quarantined(folder: Path) -> list[bytes]:
 
 
 def check_index(store: MessageStore, whole: list[Destination], lost: list[Destination]) -> None:
-    """Each record that lies in a queue has its body for a key."""
+    """Asserts that each whole record of a queue is found by its body, which is its key."""
     for record in whole + lost:
         if record.queue is not None:
             key = record.body.decode()

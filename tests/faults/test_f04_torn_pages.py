@@ -1,4 +1,4 @@
-"""Row F4: after a power cut each page that was written since its flush may be old or new."""
+"""Power cuts after which each page written since its flush may be old or new."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tests.faults.zygote import Zygote
 
 HYBRIDS_QUICK = 500
 HYBRIDS_TORTURE = 10_000
-# So many hybrids are made of one run of a store.
+# The number of hybrids of one run of a store.
 HYBRIDS_PER_RUN = 25
 PAGE_BYTES = (512, 4096)
 SEGMENT_BYTES = 32 << 10
 QUEUE_FILE_BYTES = 1000
 TORN_SEED = 1
 SIZES = (SEGMENT_BYTES, QUEUE_FILE_BYTES)
-# How the names of files end that are never written in place.
+# Name endings of files that are never written in place.
 REPLACED_WHOLE = (".json", ".json.bak", "lock", "abort")
 
-# What a flush of the log makes durable: records, and their checksums with them.
+# A flush of the log makes these durable: records with their checksums.
 OF_THE_LOG = ("commitlog/", "rocketpy/checksums/")
 
 Files = dict[str, bytes]
@@ -37,7 +37,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 @dataclass(frozen=True)
 class Run:
-    """A run of a store: the files as the last flush left them, and at the crash."""
+    """A run of a store: its files after the last flush, and at the crash."""
 
     recorder: Recorder = field(default_factory=Recorder)
     flushed: Files = field(default_factory=dict)
@@ -45,13 +45,13 @@ class Run:
 
 
 def files_below(folder: Path) -> Files:
-    """What every file holds."""
+    """Returns the contents of all files."""
     paths = [path for path in folder.rglob("*") if path.is_file()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 
 def run_until_crash(zygote: Zygote, folder: Path, plan: random.Random) -> Run:
-    """Files of queues count as flushed at an earlier time than those of the log."""
+    """Runs a store until its crash; queue files are flushed before the log's files."""
     run = Run()
     worker = zygote.start(
         programs.stages, folder=str(folder), seed=plan.getrandbits(32), sizes=SIZES
@@ -74,13 +74,13 @@ def run_until_crash(zygote: Zygote, folder: Path, plan: random.Random) -> Run:
 
 
 def old_version(run: Run, path: str) -> bytes:
-    """What a file holds if none of its pages got to the disk since its last flush."""
+    """Returns a file's content without all pages written since its last flush."""
     new = run.crashed[path]
     return new if path.endswith(REPLACED_WHOLE) else run.flushed.get(path, bytes(len(new)))
 
 
 def hybrid_of(run: Run, plan: random.Random) -> Files:
-    """A state that the disk may be in: of what is written in place any page may be old."""
+    """Returns a possible state of the disk: any page that is written in place may be old."""
     page_bytes = plan.choice(PAGE_BYTES)
     share_new = plan.choice([0.0, 0.1, 0.5, 0.9])
     hybrid: Files = {}
@@ -119,7 +119,7 @@ def test_f4_a_record_whose_last_page_is_missing_is_not_delivered(
     last = max(path for path in run.crashed if path.startswith("commitlog/"))
     whole = run.crashed[last]
     assert run.flushed.get(last) != whole, "nothing was written since the last flush"
-    # The record's properties are its end, and longer than what is cut off here.
+    # The record ends with its properties, which are longer than the part cut off here.
     end = len(whole.rstrip(b"\0")) - len(TAGS) // 2
     files |= {path: run.crashed[path] for path in files if path.startswith("commitlog/")}
     files[last] = whole[:end].ljust(len(whole), b"\0")

@@ -1,7 +1,7 @@
-"""Row F5: single flipped bits in a store whose log is on disk.
+"""Single flipped bits in a store with its log on disk.
 
-A flip in a record costs that record, is told with file and position, and the bytes are kept apart;
-every other record is served. A flip anywhere else changes nothing that is delivered.
+A flip in a record costs that record: it is reported with file and position, and its bytes are kept
+in quarantine. Every other record is served. A flip anywhere else changes no delivery.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from tests.store.messages import flush_log
 
 KINDS = ("plain", "batch", "prepared", "blank", "last")
 RANDOM_FLIPS_QUICK = 2000
-# Whole recoveries are tried for one bit of so many; the number has no factor in common with 8.
+# One bit in this many gets a whole recovery; the number has no factor in common with 8.
 RECOVERY_STRIDE = 11
 MARKS = "config/deletedTopics.json"
 INDEX_ENTRIES_BEGIN = IndexFormat(8, 16).entries_begin
@@ -69,7 +69,7 @@ def flip(data: bytearray, bit: int) -> None:
 def check_told(
     folder: Path, caplog: pytest.LogCaptureFixture, damaged: Destination, segment: bytes
 ) -> None:
-    """File and position stand in the log, and the bytes of the segment lie in quarantine."""
+    """Asserts that file and position are logged, and the bytes are in quarantine."""
     sentence = f"{folder / damaged.file}: {damaged.end - damaged.begin} bytes from log offset "
     assert f"{sentence}{damaged.begin} on are damaged" in caplog.text
     (copy,) = (folder / QUARANTINE).glob(f"{damaged.begin:020d}.damaged-*")
@@ -80,7 +80,7 @@ def check_told(
 
 @contextmanager
 def flipped_in_place(path: Path, bit: int) -> Iterator[None]:
-    """A bit of a file, which a store may have mapped, is wrong for a while."""
+    """Flips a bit of a file for a while; a store may have the file mapped."""
     with path.open("rb+", buffering=0) as file:
         (byte,) = os.pread(file.fileno(), 1, bit // 8)
         os.pwrite(file.fileno(), bytes([byte ^ 1 << bit % 8]), bit // 8)
@@ -109,7 +109,7 @@ def test_f05_after_a_clean_restart_reading_detects_every_flipped_bit_of_a_record
 
 
 def forget(store: MessageStore, folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As if no damage had ever been met."""
+    """Removes all traces of earlier damage."""
     caplog.clear()
     store._damaged = MetDamages(store._log, Quarantine(folder / QUARANTINE))
     for copy in (folder / QUARANTINE).glob("*"):
@@ -140,7 +140,7 @@ def test_f05_a_scan_of_the_log_detects_every_flipped_bit_of_a_flushed_record(kin
 
 
 def meaningful_bits(record: Destination) -> range:
-    """Of a blank record the first eight bytes are all that is read."""
+    """Returns the bits that are read: of a blank record only the first eight bytes."""
     first = record.begin % SEGMENT_BYTES * 8
     size_bytes = 8 if record.kind == "blank" else record.end - record.begin
     return range(first, first + size_bytes * 8)
@@ -164,7 +164,7 @@ def test_f05_after_a_crash_a_flushed_record_with_a_flipped_bit_is_kept_apart(
 
 
 def check_appends(store: MessageStore, stopped: Sample) -> None:
-    """The next record of a queue gets the next number, and lies behind all others."""
+    """Asserts that a new record gets the queue's next offset, after all other records."""
     for queue in (QUEUE, OTHER):
         count = len([part for part in stopped.records if part.queue == queue])
         assert store.next_offset(queue) == count
@@ -263,9 +263,9 @@ def test_f05_a_hundred_thousand_flips_in_64_mib_cost_their_records_only() -> Non
 def torture_round(
     folder: Path, bodies: list[bytes], chance: random.Random, *, crashed: bool
 ) -> None:
-    """Many flips at once; read them after a clean restart, or after the whole log was scanned.
+    """Flips many bits; reads them after a clean restart, or after a scan of the whole log.
 
-    Damage is filled, so each round begins with the log as it was.
+    A scan fills damage, so each round starts with the log as it was.
     """
     if crashed:
         (folder / "rocketpy/manifest.json").unlink()

@@ -1,7 +1,6 @@
-"""Row F6: derived files that are missing, cut, garbled, or older than the log.
+"""Derived files that are missing, cut, garbled, or older than the log.
 
-The log is whole. Whatever was done to the rest, opening and closing the store leaves the same files
-as if nothing had been done.
+The log is whole. A start and a stop of the store rebuild the same files as without any change.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tests.faults.images import Image, image_of, opened, put_image, workshop
 from tests.faults.sample import SEGMENT_BYTES, Sample, check_keys, check_readable, sample_of
 
 CHANCES_QUICK = 500
-# The five kinds of files: how their paths below the store begin.
+# The five kinds of files, by the start of their paths below the store.
 KINDS = {
     "consume queues": ("consumequeue/",),
     "index": ("index/",),
@@ -56,28 +55,28 @@ OLDER = "older"
 
 @cache
 def samples() -> dict[bool, Sample]:
-    """The sample, stopped cleanly (True) or killed."""
+    """Returns the sample, stopped cleanly (True) or killed."""
     with workshop() as folder:
         return {clean: sample_of(folder / str(clean), clean=clean) for clean in (True, False)}
 
 
 @cache
 def older_image() -> Image:
-    """The sample's derived files at the clean stop in its middle."""
+    """Returns the sample's derived files at the clean stop in its middle."""
     with workshop() as folder:
         return sample_of(folder, clean=True, whole=False).image
 
 
 @cache
 def reference() -> dict[str, bytes]:
-    """What an undisturbed store holds after it was opened and closed."""
+    """Returns the files of an undisturbed store after a start and a stop."""
     with workshop() as folder:
         put_image(samples()[True].image, folder)
         return rebuilt(folder)
 
 
 def rebuilt(folder: Path) -> dict[str, bytes]:
-    """Logs and derived files after opening and closing; index files by their number."""
+    """Returns logs and derived files after a start and a stop; index files by their number."""
     with opened(folder, segment_bytes=SEGMENT_BYTES) as store:
         for stopped in samples().values():
             check_readable(store, stopped)
@@ -94,7 +93,7 @@ def rebuilt(folder: Path) -> dict[str, bytes]:
 
 
 def altered_image(image: Image, kinds: list[str], way: str, chance: random.Random) -> Image:
-    """Every file of these kinds altered in one way; `older` takes what the clean stop left."""
+    """Returns the image with every file of these kinds altered; `older` takes the clean stop's."""
     altered: Image = {}
     for name, content in image.items():
         if not any(name.startswith(KINDS[kind]) for kind in kinds):
@@ -123,7 +122,7 @@ def test_f06_all_combinations_of_derived_files_are_rebuilt_byte_for_byte(
 
 
 def check_rebuilt(folder: Path, *, may_refuse: bool) -> None:
-    """With nothing to tell which size is right, a file of another size stops the start."""
+    """Asserts that the files are rebuilt; a queue file of unknown size may stop the start."""
     try:
         found = rebuilt(folder)
     except StoreDirectoryError as error:
@@ -149,14 +148,14 @@ def test_f06_any_files_altered_in_any_ways_are_rebuilt_byte_for_byte() -> None:
 
 
 def is_size_unknown(ways: dict[str, str]) -> bool:
-    """True if a consume queue's file is cut and its size may stand nowhere else."""
+    """True if a consume queue's file is cut and its size may be recorded in no other file."""
     is_cut = any(name.startswith("consumequeue/") for name, way in ways.items() if way == "cut")
     sources = (*KINDS["mark and manifest"], *KINDS["abort marker"])
     return is_cut and any(ways.get(name) in WAYS for name in sources)
 
 
 def one_altered(image: Image, name: str, way: str, chance: random.Random) -> Image:
-    """The image with one file altered."""
+    """Returns the image with one file altered."""
     if way == "none":
         return image
     rest = {path: content for path, content in image.items() if path != name}

@@ -1,4 +1,4 @@
-"""Row F7: the disk is filled and freed, again and again, under a store that goes on."""
+"""A disk that is filled and freed repeatedly under a running store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.faults.zygote import Zygote
 
 ROUNDS_QUICK = 50
 ROUNDS_TORTURE = 500
-# After so many a store is given up, for what it holds takes ever more of the disk.
+# The rounds of one store, which takes ever more of the disk.
 ROUNDS_PER_STORE = 25
 DISK_BYTES = 64 << 20
 pytestmark = pytest.mark.timeout(600)
@@ -25,7 +25,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk in memory that is soon full."""
+    """Yields a disk in memory that is soon full."""
     with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
         yield folder
 

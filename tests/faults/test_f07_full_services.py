@@ -1,4 +1,4 @@
-"""Row F7: a disk with some bytes free, in small steps, under every service that writes."""
+"""A nearly full disk, in small steps, under every service that writes."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.faults.small_disk import mounted_disk
 MIB = 1 << 20
 DISK_BYTES = 48 * MIB
 SEGMENT_BYTES = MIB
-# Bytes that the full disk has left: log segments, queues and tables ask for other sizes.
+# Free bytes of the full disk; log segments, queues and tables need other sizes.
 FREE_BYTES_MAX = 768 << 10
 ROUNDS_QUICK = 8
 # Each write of a table, of staging and of a queue meets the end of the disk.
 ROUNDS_TORTURE = FREE_BYTES_MAX >> 12
-# What a store holds takes ever more of the disk.
+# A store takes ever more of the disk.
 ROUNDS_PER_STORE = 8
 TOPICS = ("plain", "retried", "batched")
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
@@ -39,13 +39,13 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk in memory that is soon full."""
+    """Yields a disk in memory that is soon full."""
     with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
         yield folder
 
 
 class Use:
-    """One use of each service; what was acknowledged, and what may be there."""
+    """One use of each service, with its acknowledged and its unknown messages."""
 
     def __init__(self, broker: LocalBroker) -> None:
         self._broker = broker
@@ -55,7 +55,7 @@ class Use:
         self.refusals: list[str] = []
 
     def run(self) -> None:
-        """Uses every service once; errors that are not declared are raised."""
+        """Uses every service once. Raises undeclared errors."""
         broker = self._broker
         self._number += 1
         number = self._number
@@ -115,7 +115,7 @@ class Use:
             self.unknown["batched"].update(bodies)
 
     def check(self) -> None:
-        """What was acknowledged is there once, and nothing that was never sent."""
+        """Asserts that acknowledged messages are there once, and no unsent one is."""
         for topic in TOPICS:
             found = Counter(message.body for message in self._broker.messages(topic))
             acked, unknown = set(self.acked[topic]), self.unknown[topic]
@@ -125,7 +125,7 @@ class Use:
 
 
 def fill(ballast: Path, left_bytes: int) -> None:
-    """Leaves so many bytes of the disk, which the broker may take from at the same time."""
+    """Leaves `left_bytes` of the disk, which the broker may use at the same time."""
     with ballast.open("wb") as file:
         while True:
             status = os.fstatvfs(file.fileno())

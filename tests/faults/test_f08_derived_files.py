@@ -1,7 +1,6 @@
-"""Row F8 for derived files: the n-th flush fails, and the system takes their pages for written.
+"""Failing flushes of derived files, whose pages the system takes for written.
 
-What is then trusted shows at the next power cut: it takes all that no later write and flush brought
-to the disk.
+The next power cut shows errors: it takes all that no later write and flush brought to the disk.
 """
 
 from __future__ import annotations
@@ -36,32 +35,32 @@ from tests.store.messages import (
 if TYPE_CHECKING:
     from _typeshed import SupportsLenAndGetItem
 
-# A queue whose messages are all gone from the log, when its first segments are removed.
+# A queue without messages in the log once its first segments are removed.
 OLD = QueueKey("Old", 0)
 OLD_COUNT, COUNT = 5, 30
 QUEUES, CHECKSUMS = "consumequeue", "rocketpy/checksums"
 BODY_BYTES = 300
-# Room for all of a queue: one whose flush has failed gets no other file.
+# Space for all of a queue: after a failed flush a queue gets no other file.
 QUEUE_BYTES = 2000
 torture = (pytest.mark.torture, pytest.mark.timeout(3600))
 
 
 class Worst(random.Random):
-    """A disk that keeps nothing that it need not keep."""
+    """A choice by which a disk keeps as little as it may."""
 
     def choice(self, seq: SupportsLenAndGetItem[Any]) -> Any:
-        """The smallest share."""
+        """Returns the smallest share."""
         return seq[0]
 
     def random(self) -> float:
-        """Above that share."""
+        """Returns a number above that share."""
         return 0.5
 
 
 class FailingDisk(SimulatedDisk):
-    """A flush in some folders fails: what was dirty is clean from then on, and not there.
+    """A disk on which a flush in some folders fails: dirty pages become clean, but are not durable.
 
-    It is made durable by the next flush behind another write of the same page.
+    Another write of the same page and a flush after it make the page durable.
     """
 
     def __init__(self, folder: Path, failing: int, folders: list[str]) -> None:
@@ -74,7 +73,7 @@ class FailingDisk(SimulatedDisk):
         self.failed = False
 
     def written(self, descriptor: int, data: bytes, position: int) -> int:
-        """A write makes its pages dirty."""
+        """Marks the written pages as dirty."""
         lost = self._lost.get(os.fstat(descriptor).st_ino)
         if lost:
             end = position + len(data)
@@ -82,14 +81,14 @@ class FailingDisk(SimulatedDisk):
         return self._pwrite(descriptor, data, position)
 
     def flushed(self, descriptor: int) -> None:
-        """A flush of one file or folder."""
+        """Flushes one file or folder."""
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         if path.is_file() and str(path).startswith(tuple(self._derived)):
             self._count([path])
         self._kept([path], lambda: self._fsync(descriptor))
 
     def all_flushed(self, descriptor: int) -> None:
-        """A flush of the file system."""
+        """Flushes the file system."""
         paths = [path for path in self._folder.rglob("*") if path.is_file()]
         self._count([path for path in paths if str(path).startswith(tuple(self._derived))])
         self._kept(paths, lambda: self._flush_all(descriptor))
@@ -107,7 +106,7 @@ class FailingDisk(SimulatedDisk):
         raise OSError(errno.EIO, "Input/output error")
 
     def _kept(self, paths: list[Path], flush: Callable[[], None]) -> None:
-        """Let a flush leave out what is lost."""
+        """Flushes all but the lost pages."""
         before = dict(self._durable)
         flush()
         for path in paths:
@@ -130,7 +129,7 @@ def _same(page: int, old: bytes, new: bytes) -> bool:
 
 
 def new_store(folder: Path) -> MessageStore:
-    """A store with small files, whose index is off: it is written through a mapping."""
+    """Returns a store with small files and no index, which is written through a mapping."""
     config = StoreConfig(
         folder, SEGMENT_BYTES, QUEUE_BYTES, FlushDiskType.SYNC_FLUSH, index_enable=False
     )
@@ -138,7 +137,7 @@ def new_store(folder: Path) -> MessageStore:
 
 
 def opened(folder: Path) -> MessageStore:
-    """The store, started again where its start has met the failing flush."""
+    """Returns an open store; a start with the failing flush is repeated."""
     for _ in range(2):
         store = new_store(folder)
         with contextlib.suppress(OSError):
@@ -152,25 +151,25 @@ def body(number: int) -> bytes:
 
 
 class Script:
-    """Sends, flushes and manifests; a store that has failed takes part as far as it does."""
+    """A script of sends, flushes and manifests; a failed store does as much as it can."""
 
     def __init__(self) -> None:
         self.counts = {OLD: 0, QUEUE: 0}
 
     def send(self, store: MessageStore, queue: QueueKey, count: int) -> None:
-        """Sends messages, and count those that are acknowledged."""
+        """Sends messages, and counts the acknowledged ones."""
         for _ in range(count):
             put(store, [body(self.counts[queue])], queue)
             flush_log(store)
             self.counts[queue] += 1
 
     def send_first(self, store: MessageStore) -> None:
-        """Both queues get their file."""
+        """Sends the first messages of both queues."""
         self.send(store, QUEUE, 1)
         self.send(store, OLD, OLD_COUNT)
 
     def run(self, store: MessageStore, *, stop: bool) -> None:
-        """All of it; then the store is stopped, or killed."""
+        """Runs all steps; then stops or kills the store."""
         steps: list[Callable[[], None]] = [
             store.open,  # type: ignore[list-item]
             lambda: self.send_first(store),
@@ -186,7 +185,7 @@ class Script:
             try:
                 step()
             except (OSError, StoreClosedError):
-                # A log that cannot be flushed ends it, as a store that cannot be opened.
+                # A log that cannot be flushed ends the run, as a failed start does.
                 if number in (0, 1, 3, 6):
                     crash(store)
                     return
@@ -200,7 +199,7 @@ class Script:
 
 
 def check(store: MessageStore, counts: dict[QueueKey, int]) -> None:
-    """No offset that was given is given again, and what the log has is read."""
+    """Asserts that no offset is given twice, and all messages of the log are read."""
     for queue, count in counts.items():
         found = store.range_of(queue)
         assert found.max_offset >= count
@@ -209,7 +208,7 @@ def check(store: MessageStore, counts: dict[QueueKey, int]) -> None:
 
 
 def fails_once(folder: Path, number: int, folders: list[str], *, stop: bool) -> bool:
-    """A run whose flush of that number fails, a start, a power cut; whether there was that many."""
+    """Fails one flush of a run, starts, cuts the power, checks; True if there was that flush."""
     folder.mkdir()
     disk = FailingDisk(folder, number, folders)
     script = Script()
@@ -223,7 +222,7 @@ def fails_once(folder: Path, number: int, folders: list[str], *, stop: bool) -> 
         script.run(new_store(folder), stop=stop)
         second = opened(folder)
         check(second, script.counts)
-        # What queues say of removed segments can be made from the log no more.
+        # The log has no more records for the queues' files of removed segments.
         with contextlib.suppress(OSError):
             while len(second._log.files.segments) > 2:
                 remove_oldest_segment(second)

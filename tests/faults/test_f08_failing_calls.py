@@ -1,4 +1,4 @@
-"""Row F8: the n-th system call of a kind fails, for every n of a script of store operations."""
+"""Failing system calls: the n-th of a kind, for every n of a script of the store."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from tests.faults.zygote import Event, Zygote
 SCRIPT_SEED = 8
 CALLS = ("openat", "mkdir", "pwrite64", "fallocate", "fsync", "fdatasync", "rename", "unlink")
 FLUSHES = ("fsync", "fdatasync")
-# Files of log, queues and index; folders may be flushed again, for the change is then made again.
+# Files of log, queues and index. A folder may be flushed again, as its change is repeated.
 WRITTEN_IN_PLACE = re.compile(r"/(commitlog|consumequeue|index)/.*\d{17,20}$")
 ERRORS = ("EIO", "ENOSPC", "EINTR")
-# Of each call and error: the first, the last, and so many in between.
+# Calls per kind and error, besides the first and the last one.
 BETWEEN_QUICK = 1
 
 NO_STRACE = tracing.missing()
@@ -31,7 +31,7 @@ needs_strace = pytest.mark.skipif(NO_STRACE is not None, reason=str(NO_STRACE))
 def run_script(
     zygote: Zygote, folder: Path, output: Path, inject: str | None
 ) -> tuple[Recorder, list[Event]]:
-    """Runs the script; return what it said, as a record and in order."""
+    """Runs the script; returns its words, as a record and in order."""
     recorder = Recorder()
     events: list[Event] = []
     worker = zygote.start(disk_programs.script, folder=str(folder), seed=SCRIPT_SEED)
@@ -46,7 +46,7 @@ def run_script(
 
 @pytest.fixture(scope="module")
 def counts(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Counter[str]:
-    """How many calls of each kind the script makes when nothing fails."""
+    """Returns the counts of each call that the script makes without failures."""
     folder = tmp_path_factory.mktemp("counted")
     output = folder / "trace"
     recorder, _ = run_script(zygote, folder / "store", output, None)
@@ -57,11 +57,11 @@ def counts(zygote: Zygote, tmp_path_factory: pytest.TempPathFactory) -> Counter[
 
 
 def assert_no_flush_is_tried_again(calls: list[Call]) -> None:
-    """A file of log, queue or index whose flush failed is not flushed again by that process."""
+    """Asserts that no file of log, queue or index is flushed again after a failed flush."""
     failed: set[str] = set()
     for call in calls:
         if "O_EXCL" in call.arguments or "O_TRUNC" in call.arguments:
-            failed.discard(call.opened)  # Another file, or another content, of that name.
+            failed.discard(call.opened)  # Another file, or new content, of that name.
         if call.name in FLUSHES and WRITTEN_IN_PLACE.search(call.path):
             assert call.path not in failed, f"{call.path} was flushed again after a failed flush"
             if call.injected and call.error != "EINTR":
@@ -69,7 +69,7 @@ def assert_no_flush_is_tried_again(calls: list[Call]) -> None:
 
 
 def assert_no_ack_after_failed_flush(events: list[Event]) -> None:
-    """Once the log's flush failed, the store says so and acknowledges nothing more."""
+    """Asserts a read-only store without acknowledgements after a failed flush of the log."""
     said = [event[0] for event in events]
     if "flush failed" in said:
         behind = events[said.index("flush failed") :]
@@ -81,7 +81,7 @@ def assert_no_ack_after_failed_flush(events: list[Event]) -> None:
 def run_with_fault(
     zygote: Zygote, folder: Path, tmp_path: Path, name: str, error: str, number: int
 ) -> None:
-    """One run with one fault, and all that must hold then and after a restart."""
+    """Runs the script with one fault, and checks it then and after a restart."""
     output = tmp_path / "trace"
     recorder, events = run_script(zygote, folder, output, f"{name}:error={error}:when={number}")
     calls = tracing.calls_in(output)

@@ -1,4 +1,4 @@
-"""Row F9: while a flush takes its time, only those wait who asked for it."""
+"""Slow flushes: only calls that wait for a flush are delayed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.blocks import bodies_of, wire_block
 from tests.broker.conftest import RunningBroker, StartBroker
 from tests.patience import PATIENCE_SECONDS
 
-# Calls of each kind that have to be answered while one flush hangs.
+# The calls of each kind that have to be answered while one flush hangs.
 CALLS = 200
 SENDS = 50
 HELD_SECONDS_MAX = PATIENCE_SECONDS
@@ -28,7 +28,7 @@ FLUSH_DISK_TIMEOUT = 10
 
 
 class SlowDisk:
-    """Flushes hang from `hold` to `release`; they never fail, and none is left out."""
+    """A disk whose flushes hang from `hold` to `release`; none fails, and none is left out."""
 
     def __init__(self) -> None:
         self._free = threading.Event()
@@ -37,14 +37,14 @@ class SlowDisk:
         self._run = FlushPlan.run
 
     def run(self, plan: FlushPlan) -> None:
-        """Stands in for FlushPlan.run, on the flush thread."""
+        """Replaces FlushPlan.run, on the flush thread."""
         self._began.set()
         assert self._free.wait(HELD_SECONDS_MAX)
         self._run(plan)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """A flush that begins inside hangs, until `release` or the end."""
+        """Lets a flush hang that starts in the block, until `release` or the end."""
         self._began.clear()
         self._free.clear()
         try:
@@ -57,13 +57,13 @@ class SlowDisk:
         assert await asyncio.to_thread(self._began.wait, HELD_SECONDS_MAX)
 
     def release(self) -> None:
-        """Let the flush end, and all later ones."""
+        """Ends the flush, and all later ones."""
         self._free.set()
 
 
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
-    """A disk that can be made to hang, under every broker of the test."""
+    """Returns a disk that can hang, under every broker of the test."""
     disk = SlowDisk()
 
     def run(plan: FlushPlan) -> None:
@@ -74,7 +74,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> SlowDisk:
 
 
 async def bodies_in(running: RunningBroker, queue_id: int) -> list[bytes]:
-    """What a reader sees of a queue."""
+    """Returns the messages that a reader sees in a queue."""
     found: list[bytes] = []
     for response in await running.pull(topic="T", queue_id=queue_id):
         found += bodies_of(response.records, response.record_sizes)
@@ -139,7 +139,7 @@ async def test_f9_a_send_whose_flush_takes_too_long_is_told_so_with_its_place(
         with slow_disk.held():
             send = asyncio.ensure_future(running.append("T", 0, b"slow"))
             await slow_disk.hangs()
-            # An answer to another call tells that the send waits for its flush by now.
+            # The answer to another call shows that the send waits for its flush by now.
             assert await bodies_in(running, 0) == [b"durable"]
             running.clock.advance(FLUSH_TIMEOUT_MS - 1)
             assert await bodies_in(running, 0) == [b"durable"]
@@ -170,7 +170,7 @@ async def test_f9_who_declines_to_wait_is_answered_while_a_flush_hangs(
 
 
 class SteppedDisk:
-    """Flushes that wait for `step`, one for each, or for the end of `with`."""
+    """A disk whose flushes wait for one `step` each, or for the end of `with`."""
 
     def __init__(self) -> None:
         self._began = threading.Semaphore(0)
@@ -178,7 +178,7 @@ class SteppedDisk:
         self._run = FlushPlan.run
 
     def run(self, plan: FlushPlan) -> None:
-        """Stands in for FlushPlan.run, on the flush thread."""
+        """Replaces FlushPlan.run, on the flush thread."""
         self._began.release()
         assert self._may_end.acquire(timeout=HELD_SECONDS_MAX)
         self._run(plan)
@@ -188,7 +188,7 @@ class SteppedDisk:
         assert await asyncio.to_thread(self._began.acquire, timeout=HELD_SECONDS_MAX)
 
     def step(self) -> None:
-        """Let one flush end."""
+        """Ends one flush."""
         self._may_end.release()
 
     def __enter__(self) -> SteppedDisk:

@@ -1,7 +1,7 @@
-"""Row F10: a recovery that is killed, at any step and again and again, ends as an undisturbed one.
+"""Recoveries that are killed at any step, repeatedly: they end as an undisturbed one.
 
-A kill leaves the page cache, so it is played inside the process: the step raises `Killed`, and
-nothing that comes after it touches a file any more. A write may be killed half way.
+A kill leaves the page cache, so it is simulated inside the process: the step raises `Killed`, and
+no later step touches a file. A write may be killed half way.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ RECOVERIES = "rocketpy/recoveries"
 KILLS_QUICK = 100
 KILLS_TORTURE = 1000
 KILLS_IN_A_ROW = 10
-# The calls of `os` that change a file; writes through the index's mapping lie between lines.
+# Calls of `os` that change a file; writes through the index's mapping come between lines.
 CALLS = ("pwrite", "ftruncate", "posix_fallocate", "rename", "replace", "unlink", "mkdir", "rmdir")
 STORE_FOLDER = str(Path(store_package.__file__).parent)
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The end of the process."""
 
 
 @contextmanager
 def killed_at_call(number: int) -> Iterator[list[str]]:
-    """Kills at the call of this number, counted from 0; gives the names of the calls made."""
+    """Kills at the call of this number, counted from 0; yields the names of the calls made."""
     made: list[str] = []
 
     def call(name: str, real: Callable[..., object], *args: object, **options: object) -> object:
@@ -70,11 +70,11 @@ def killed_at_call(number: int) -> Iterator[list[str]]:
 
 @contextmanager
 def killed_at_line(number: int) -> Iterator[list[int]]:
-    """Kills before the line of the store's code of this number; gives the count of lines run.
+    """Kills before the line of the store's code of this number; yields the count of lines run.
 
-    Lines of `with` and `try` are left out: the first run once more at the end of their block, the
-    others do nothing, and CPython guards neither. What is raised there leaves a lock held, which a
-    killed process does not. In `__del__`, Python would take no notice.
+    Lines of `with` and `try` are left out. A `with` line runs once more at the end of its block; a
+    `try` line does nothing; CPython guards neither. An error raised there leaves a lock held, which
+    a killed process does not. In `__del__`, Python would ignore it.
     """
     lines = [0]
 
@@ -99,7 +99,10 @@ def killed_at_line(number: int) -> Iterator[list[int]]:
 
 @cache
 def crashed() -> Image:
-    """Much to mend: a torn tail, a damaged record, derived files of an earlier time or gone."""
+    """Returns a store with much to repair.
+
+    It has a torn tail, a damaged record, and derived files that are older or missing.
+    """
     with workshop() as folder:
         sample = sample_of(folder, clean=False)
     with workshop() as folder:
@@ -122,7 +125,7 @@ def write_at(position: int, data: bytes, content: bytearray) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Opens the store, and let go of it as a kill would."""
+    """Opens the store, and releases it as a kill does."""
     store = small_store(folder, segment_bytes=SEGMENT_BYTES)
     try:
         store.open()
@@ -131,7 +134,7 @@ def recover(folder: Path) -> None:
 
 
 def finished(folder: Path) -> Image:
-    """All files after one more start and a clean stop."""
+    """Returns all files after one more start and a clean stop."""
     store = small_store(folder, segment_bytes=SEGMENT_BYTES)
     store.open()
     store.close()
@@ -144,9 +147,9 @@ def undisturbed(folder: Path) -> Image:
 
 
 def check_same(found: Image, expected: Image) -> None:
-    """Equal; but what was half cleared or half filled may lie in quarantine once more.
+    """Asserts equal files; a half cleared or half filled part may be in quarantine once more.
 
-    A start that is killed may be a recovery, too; each draws an id, and finds the same end.
+    A killed start may be a recovery, too: each draws an id, and finds the same end.
     """
     assert recovered_ends(found) == recovered_ends(expected)
     extra = found.keys() - expected.keys()
@@ -157,7 +160,7 @@ def check_same(found: Image, expected: Image) -> None:
 
 
 def recovered_ends(image: Image) -> set[bytes]:
-    """The ends of the log that starts behind a crash have found."""
+    """Returns the ends of the log that starts after a crash have found."""
     text, _ = image[RECOVERIES]
     return {line.split()[1] for line in text.splitlines() if b" " in line}
 
@@ -200,6 +203,6 @@ def test_f10_killed_again_and_again_at_any_line_recovery_ends_the_same(kills: in
 
 
 def try_to_recover(folder: Path) -> None:
-    """What was mended in an earlier run may make this one too short to be killed."""
+    """Recovers, or is killed; earlier repairs may make a run too short for the kill."""
     with suppress(Killed):
         recover(folder)

@@ -1,4 +1,4 @@
-"""Row F11: the wall clock is wrong, stands still, or goes back."""
+"""A wall clock that is wrong, stands still, or goes back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECOND_MS = 1000
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 ROUNDS = 40
-# Cleans at any hour, and never for want of space, whatever disk the test runs on.
+# Cleans at any hour, and never for want of space, whatever the test's disk is.
 POLICY = CleanPolicy(
     delete_when_hours=frozenset(range(24)),
     used_ratio_max=2.0,
@@ -55,7 +55,7 @@ def jump_once(delta_ms: int) -> Step:
 
 
 def frozen(clock: ManualClock, number: int) -> None:
-    """Monotonic time goes on, wall time does not."""
+    """Advances the monotonic time, not the wall time."""
     clock.advance(SECOND_MS)
     clock.jump(-SECOND_MS)
 
@@ -116,7 +116,7 @@ def test_f11_messages_are_found_by_key_whatever_the_clock_did(name: str) -> None
 
 
 def cleaning_store(folder: Path, clock: ManualClock) -> MessageStore:
-    """A store with POLICY, opened."""
+    """Returns an open store with POLICY."""
     config = StoreConfig(
         folder,
         SEGMENT_BYTES,
@@ -131,7 +131,7 @@ def cleaning_store(folder: Path, clock: ManualClock) -> MessageStore:
 
 
 def store_with_old_segments(folder: Path, clock: ManualClock) -> MessageStore:
-    """Five segments and more, all last written now, by the injected clock."""
+    """Returns a store with five or more segments, last written now by the injected clock."""
     store = cleaning_store(folder, clock)
     for number in range(ROUNDS):
         send(store, [b"%d" % number + b"x" * 500])
@@ -143,7 +143,7 @@ def store_with_old_segments(folder: Path, clock: ManualClock) -> MessageStore:
 
 
 def clean(store: MessageStore) -> int:
-    """One pass, as the broker does it; returns how many segments went."""
+    """Runs one pass as the broker does; returns the number of removed segments."""
     count = store.expired_segment_count(manual=False)
     for _ in range(count):
         remove_oldest_segment(store)

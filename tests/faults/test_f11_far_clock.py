@@ -1,4 +1,4 @@
-"""Row F11: the wall clock is far ahead, for a moment or for long, and is mended."""
+"""A wall clock that is far ahead, shortly or for long, and is corrected."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def folder() -> Iterator[Path]:
 
 
 def store_at(folder: Path, clock: Clock) -> MessageStore:
-    """A store with small files, opened."""
+    """Returns an open store with small files."""
     config = StoreConfig(
         folder,
         SEGMENT_BYTES,
@@ -58,7 +58,7 @@ def store_at(folder: Path, clock: Clock) -> MessageStore:
 
 
 def restarted(store: MessageStore, clock: Clock, how: str) -> MessageStore:
-    """The store after a restart, or itself."""
+    """Returns the store after a restart, or the same one."""
     if how == "none":
         return store
     (store._release if how == "crash" else store.close)()
@@ -69,7 +69,7 @@ def restarted(store: MessageStore, clock: Clock, how: str) -> MessageStore:
 
 
 def send_some(store: MessageStore, clock: ManualClock, count: int = 5) -> list[int]:
-    """One message a second; returns their store times."""
+    """Sends one message a second; returns their store times."""
     times_ms = []
     for _ in range(count):
         clock.advance(SECOND_MS)
@@ -80,7 +80,7 @@ def send_some(store: MessageStore, clock: ManualClock, count: int = 5) -> list[i
 
 
 def see_clock(store: MessageStore) -> None:
-    """Reads the clock once, as every message lets the store do."""
+    """Reads the clock once, as the store does for each message."""
     store._appending.times.next_ms()
 
 
@@ -89,7 +89,7 @@ def since(store: MessageStore, timestamp_ms: int) -> int | None:
     return None if found is None else found.offset
 
 
-# --- What is believed ---
+# --- Accepted readings ---
 
 
 def test_f11_one_reading_far_ahead_is_not_believed() -> None:
@@ -226,11 +226,11 @@ def test_f11_store_times_far_ahead_are_told_once_and_that_they_fell(
     assert (waits, falls) == (1, 1)
 
 
-# --- Looking for times, and keys ---
+# --- Searches by time and by key ---
 
 
 def with_far_messages(folder: Path, clock: ManualClock) -> tuple[MessageStore, list[int]]:
-    """5 messages, 5 far ahead, and 5 of the mended clock; and the 15 times."""
+    """Returns a store with 5 messages, 5 far ahead, and 5 of the corrected clock; and all times."""
     store = store_at(folder, clock)
     send_some(store, clock)
     clock.jump(FAR_MS)
@@ -252,7 +252,7 @@ def test_f11_a_search_by_time_finds_what_the_mended_clock_has_stored(
     for offset in (*range(5), *range(11, 15)):
         assert since(store, times_ms[offset]) == offset
         assert since(store, times_ms[offset] - SECOND_MS + 1) == offset
-    # Those far ahead were stored before those behind them, whatever they say.
+    # The messages far ahead were stored before later ones, whatever their store times are.
     assert since(store, times_ms[4] + 1) == 5
     assert since(store, times_ms[10]) == 5
     for time_ms in (times_ms[14] + 1, times_ms[5], times_ms[9], times_ms[9] + 1):
@@ -289,7 +289,7 @@ def test_f11_clocks_that_are_wrong_again_and_again_are_bounded(restart: str, fol
         (time_ms,) = send_some(store, clock, 1)
     store = restarted(store, clock, restart)
     assert len(store._appending.times.falls) == FALLS_MAX
-    # The one far ahead before it may have been stored at any time up to then.
+    # The far message before it may have been stored at any time up to then.
     assert since(store, time_ms) == 2 * (FALLS_MAX + 6) - 2
     assert since(store, time_ms - CONFIRM_MS) == 2 * (FALLS_MAX + 6) - 2
     assert len(read_bodies(store)) == 2 * (FALLS_MAX + 6)

@@ -1,4 +1,4 @@
-"""Row F12: of two brokers on one directory exactly one serves."""
+"""Two brokers on one directory: exactly one serves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_f12_of_two_stores_on_one_directory_exactly_one_opens(
     zygote: Zygote, ram_folder: Path, races: int
 ) -> None:
     for number in range(races):
-        # Half of the races are for a directory that is not there yet.
+        # Half of the races are for a directory that does not exist yet.
         folder = ram_folder / str(number // 2)
         racers = [zygote.start(programs.race, folder=str(folder)) for _ in range(2)]
         for racer in racers:

@@ -1,4 +1,4 @@
-"""Row F13: a broker with few descriptors answers what it cannot do, and goes on after it."""
+"""A broker with few descriptors: it refuses some calls, and recovers after that."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SECONDS_MAX = float(PATIENCE_SECONDS)
 
 
 def descriptors_of(pid: int) -> int:
-    """How many descriptors a process has open."""
+    """Returns the number of open descriptors of a process."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 @contextlib.contextmanager
 def with_few_descriptors(folder: Path) -> Iterator[LocalBroker]:
-    """A broker that may have DESCRIPTORS_MAX descriptors open."""
+    """Yields a broker that may have DESCRIPTORS_MAX descriptors open."""
     broker = LocalBroker(
         folder, flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=SEGMENT_BYTES
     )
@@ -51,7 +51,7 @@ def with_few_descriptors(folder: Path) -> Iterator[LocalBroker]:
 
 
 class Client:
-    """One connection that sends to QUEUE, one message a request."""
+    """A connection that sends to QUEUE, one message a request."""
 
     def __init__(self, channel: grpc.Channel, history: History) -> None:
         self._stub = broker_pb2_grpc.BrokerStub(channel)
@@ -59,7 +59,7 @@ class Client:
         self._count = 0
 
     def send(self) -> int:
-        """Sends; return the response code. Raises grpc.RpcError."""
+        """Sends; returns the response code. Raises grpc.RpcError."""
         name = f"m{self._count}"
         self._count += 1
         body = body_of(name, BODY_BYTES)
@@ -83,7 +83,7 @@ def until_refused(client: Client) -> None:
 
 
 def wait_for_descriptors(pid: int, least: int, most: int) -> None:
-    """Waits until a process has so many descriptors open."""
+    """Waits until a process has from `least` to `most` descriptors open."""
     deadline = time.monotonic() + SECONDS_MAX
     while not least <= descriptors_of(pid) <= most:
         assert time.monotonic() < deadline, f"{descriptors_of(pid)} are open"
@@ -108,7 +108,7 @@ def test_f13_a_broker_without_descriptors_answers_and_goes_on_when_it_has_some(
             wait_for_descriptors(broker.pid, DESCRIPTORS_MAX - 1, DESCRIPTORS_MAX)
             until_refused(client)
             pull(channel, History(), "reader", QUEUE)
-        # The log may have grown by files, each of which keeps its descriptor; connections not.
+        # New log files may keep descriptors; connections may not.
         files = len(list((tmp_path / "store" / "commitlog").iterdir()))
         wait_for_descriptors(broker.pid, 0, before + files)
         for _ in range(2 * SEGMENT_BYTES // BODY_BYTES):

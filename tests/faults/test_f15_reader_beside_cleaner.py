@@ -1,4 +1,4 @@
-"""Row F15: reading while segments are added, removed, and truncated, in a process of its own."""
+"""Reads while segments are added, removed, and truncated, in another process."""
 
 from __future__ import annotations
 

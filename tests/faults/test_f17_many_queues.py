@@ -1,4 +1,4 @@
-"""Row F17: many queues with a message each cost what they hold; one without room harms no other."""
+"""Many queues of one message: small costs, and one without space harms no other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUEUES_PER_TOPIC = 8
 BYTES_PER_QUEUE_MAX = 25 << 10
 DESCRIPTORS_MAX = 1024
 STAT_BLOCK_BYTES = 512
-# What a start reads of a queue with one message: its block, and its first and last unit.
+# A start's reads of a queue with one message: its block, and its first and last unit.
 READ_BYTES_PER_QUEUE_MAX = 2 * BLOCK_BYTES
 DISK_BYTES = 32 << 20
 FEW_DESCRIPTORS = 256
@@ -40,7 +40,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(3600))
 
 
 def store_in(folder: Path) -> MessageStore:
-    """A store whose queue files have RocketMQ's length."""
+    """Returns a store with queue files of RocketMQ's length."""
     config = StoreConfig(
         folder,
         commit_log_segment_bytes=64 << 20,
@@ -58,12 +58,12 @@ def keys_of(topic_count: int) -> Iterator[QueueKey]:
 
 
 def allocated_bytes(folder: Path) -> int:
-    """What a folder takes of its disk, as du counts it."""
+    """Returns the disk usage of a folder, as du counts it."""
     return sum(path.lstat().st_blocks * STAT_BLOCK_BYTES for path in folder.rglob("*"))
 
 
 class CountedReads:
-    """Counts the bytes that positional reads ask for."""
+    """A counter of the bytes that positional reads ask for."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.bytes = 0
@@ -78,7 +78,7 @@ class CountedReads:
 def check_reopened(
     store: MessageStore, folder: Path, keys: list[QueueKey], reads: CountedReads
 ) -> None:
-    """It has all of the queues, and looked at little to know."""
+    """Asserts that a start finds all queues with few reads and descriptors."""
     before = open_below(folder)
     reads.bytes = 0
     result = store.open()
@@ -114,13 +114,13 @@ def test_f17_queues_with_a_message_each_cost_what_they_hold(
 
 @pytest.fixture
 def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A small disk in memory."""
+    """Yields a small disk in memory."""
     with mounted_disk(tmp_path / "disk", DISK_BYTES) as folder:
         yield folder
 
 
 def fill(folder: Path) -> Path:
-    """Takes all that is left of a disk."""
+    """Fills a disk."""
     ballast = folder / "ballast"
     with ballast.open("wb", buffering=0) as file:
         for size in (1 << 20, BLOCK_BYTES):

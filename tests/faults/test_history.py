@@ -1,4 +1,4 @@
-"""Row M3: the judge finds what is wrong, and nothing where all is right."""
+"""The judge of histories: it finds each fault, and none in a right history."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUEUE = QueueKey("T", 1)
 
 
 def sent(history: History, name: str, *, acked_at: int | None = None, sender: str = "a") -> bytes:
-    """A message that was sent, and acknowledged if an offset is given."""
+    """Records a sent message, acknowledged if an offset is given; returns its body."""
     body = body_of(name, 50)
     history.begin(sender, QUEUE, [body])
     if acked_at is not None:
@@ -27,7 +27,7 @@ def sent(history: History, name: str, *, acked_at: int | None = None, sender: st
 
 
 def a_good_history() -> History:
-    """Acknowledged and unknown ones, all where they belong."""
+    """Returns a right history of acknowledged and unknown messages."""
     history = History()
     bodies = [sent(history, f"m{number}", acked_at=number) for number in range(4)]
     for offset, body in enumerate([*bodies, sent(history, "came")]):

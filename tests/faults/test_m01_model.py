@@ -1,7 +1,7 @@
-"""Row M1: a store and a plain list are given the same steps, and must never differ.
+"""A store and a plain list with the same steps: they never differ.
 
-The store's disk is a simulated one. A kill loses nothing that was written; a power cut may lose any
-page that was not flushed, and then the log ends at some record behind the last flush.
+The store's disk is a simulated one. A kill loses no written byte. A power cut may lose any
+unflushed page; then the log ends at some record after the last flush.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ STEPS_TORTURE = 200
 SEGMENT_BYTES = 8192
 QUEUE_FILE_BYTES = 100
 QUEUES = [QueueKey("TopicA", 0), QueueKey("TopicA", 3), QueueKey("TopicB", 0)]
-# Always clean, and never call the disk full.
+# Always cleans, and never calls the disk full.
 EAGER = CleanPolicy(
     clean_file_forcibly_enable=True, clean_forcibly_ratio=-1.0, warning_level_ratio=2.0
 )
 FAR_MS = 1 << 50
 HOUR_MS = 3_600_000
-# The clock is set, wrong by days, and mended.
+# The clock is set, wrong by days, and corrected.
 JUMPS_MS = [-HOUR_MS, HOUR_MS, -72 * HOUR_MS, 2400 * HOUR_MS, -2400 * HOUR_MS]
 
 queues = st.sampled_from(QUEUES)
@@ -72,7 +72,7 @@ class AppendHints:
 
 
 class StoreAndList(RuleBasedStateMachine):
-    """The store, and the list of every record whose topic was not deleted since."""
+    """The store, and the list of all records of existing topics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ class StoreAndList(RuleBasedStateMachine):
         self.start(mode)
 
     def start(self, mode: FlushDiskType) -> int:
-        """Opens the store again; returns where its log ends."""
+        """Opens the store again; returns the end of its log."""
         config = StoreConfig(
             self.folder,
             SEGMENT_BYTES,
@@ -167,7 +167,7 @@ class StoreAndList(RuleBasedStateMachine):
 
     @rule(delta_ms=st.sampled_from(JUMPS_MS), then_ms=st.sampled_from([0, 60_000]))
     def set_clock(self, delta_ms: int, then_ms: int) -> None:
-        """Each message reads the clock; so does this."""
+        """Sets the clock and reads it, as each message does."""
         self.clock.jump(delta_ms)
         self.live()._appending.times.next_ms()
         self.clock.advance(then_ms)
@@ -190,7 +190,7 @@ class StoreAndList(RuleBasedStateMachine):
 
     @rule()
     def clean(self) -> None:
-        """As the broker does, whose queues have long been flushed then."""
+        """Cleans as the broker does, after a flush of the queues."""
         self.live().flush_derived()
         for _ in range(self.live().expired_segment_count(manual=False)):
             remove_oldest_segment(self.live())
@@ -207,7 +207,7 @@ class StoreAndList(RuleBasedStateMachine):
         return max(offsets, default=-1) + 1
 
     def visible(self, queue: QueueKey) -> list[AppendHints]:
-        """What a reader of the queue may see, whether it has been cleaned or not."""
+        """Returns the records that a reader of the queue may see, cleaned or not."""
         end = self.flushed if self.mode is FlushDiskType.SYNC_FLUSH else NO_END
         return [record for record in self.known if record.queue == queue and record.end <= end]
 
@@ -251,7 +251,7 @@ class StoreAndList(RuleBasedStateMachine):
     @precondition(lambda self: self.known)
     @rule(place=st.integers(0, 200))
     def find_by_key(self, place: int) -> None:
-        """The key of a record is its body, which no other has."""
+        """Checks a record's key: its body, which no other record has."""
         record = self.known[place % len(self.known)]
         is_there = record.begin >= self.live()._log.begin and record in self.visible(record.queue)
         key, topic = record.body.decode(), record.queue.topic
@@ -262,7 +262,7 @@ class StoreAndList(RuleBasedStateMachine):
     @precondition(lambda self: self.known)
     @rule(place=st.integers(0, 200), delta_ms=st.sampled_from([-1, 0, 1]))
     def find_by_time(self, place: int, delta_ms: int) -> None:
-        """What is found lies behind the last record of before that time."""
+        """Checks a time: the found record is after the last one from before that time."""
         asked = self.known[place % len(self.known)]
         time_ms, begin = asked.time_ms + delta_ms, self.live()._log.begin
         there = [part for part in self.visible(asked.queue) if part.begin >= begin]
@@ -286,7 +286,7 @@ class StoreAndList(RuleBasedStateMachine):
 
 
 def outside(bounds: QueueRange, place: int) -> tuple[GetMessageStatus, int]:
-    """Status and next offset of a read at `place`, which is outside these bounds."""
+    """Returns status and next offset of a read at `place`, which is outside these bounds."""
     low, high = bounds.min_offset, bounds.max_offset
     assert not low <= place < high
     if high == 0:

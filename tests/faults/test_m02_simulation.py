@@ -1,7 +1,6 @@
-"""Row M2: all services on a virtual clock and a simulated disk, as seeds decide.
+"""Simulations of all services with a virtual clock and a simulated disk, by seeds.
 
-A seed that fails is run again, with all that happened in it, by
-`python -m tests.faults.simulation SEED`.
+`python -m tests.faults.simulation SEED` runs a failed seed again and prints all its steps.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ HOUR_MS = 3_600_000
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Crashes make brokers complain, by the thousand."""
+    """Silences the brokers' logs: crashes cause thousands of lines."""
     logger = logging.getLogger("rocketpy_broker")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -57,7 +56,7 @@ def test_m2_no_seed_of_very_many_breaks_a_promise(tmp_path: Path) -> None:
 
 
 def test_m2_a_seed_is_the_same_life_each_time() -> None:
-    """Also where sets of texts have another order."""
+    """Asserts repeatable runs, also with sets of texts in another order."""
     seeds = ["3", "7", "10", "19", "20"]
     traces = []
     for hash_seed in ("1", "2"):
@@ -73,7 +72,7 @@ def test_m2_a_seed_is_the_same_life_each_time() -> None:
 
 
 def test_m2_seeds_try_everything() -> None:
-    """What clients do and what befalls machines is there, and most of it gets its answer."""
+    """Asserts that the seeds cover all clients' calls and machines' faults, mostly with answers."""
     words: Counter[str] = Counter()
     for seed in range(1_000, 1_040):
         for line in simulate(seed).machine.trace:

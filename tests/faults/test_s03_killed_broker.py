@@ -1,4 +1,4 @@
-"""Row S3 at the broker: killed with batches on their way, it shows each message exactly once."""
+"""A broker killed with unfinished batches: each message shows exactly once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 @dataclass
 class Writer:
-    """Writes batch after batch, as a query does; one without an answer is written again."""
+    """A writer of batches, like a query; a batch without an answer is written again."""
 
     plan: random.Random
     batch_id: int = 0
@@ -40,14 +40,14 @@ class Writer:
     batch: list[list[bytes]] = field(default_factory=list)
 
     def write_until_killed(self, endpoint: str) -> None:
-        """Goes on until the connection breaks."""
+        """Writes until the connection breaks."""
         with grpc.insecure_channel(endpoint) as channel, suppress(grpc.RpcError):
             stub = broker_pb2_grpc.BrokerStub(channel)
             while True:
                 self.write_one(stub)
 
     def write_one(self, stub: broker_pb2_grpc.BrokerStub) -> None:
-        """Prepares and commit the batch that is due. Raises grpc.RpcError."""
+        """Prepares and commits the next batch. Raises grpc.RpcError."""
         self.batch = self.batch or [
             [b"%d-%d-%d" % (self.batch_id, queue_id, n) for n in range(self.plan.randint(1, 200))]
             for queue_id in range(QUEUES)
@@ -61,7 +61,7 @@ class Writer:
         self.note(answer)
 
     def note(self, answer: broker_pb2.BatchResponse) -> None:
-        """The batch is there: by this attempt, or by one whose answer was lost."""
+        """Records a stored batch: by this attempt, or by one without an answer."""
         assert (answer.status.code, answer.batch_id) == (0, self.batch_id), answer
         assert answer.record_count == sum(map(len, self.batch)), answer
         for queue_id, bodies in enumerate(self.batch):
@@ -70,14 +70,14 @@ class Writer:
 
 
 def in_two_blocks(queue: QueueKey, bodies: list[bytes]) -> list[Block]:
-    """Messages of a queue in two blocks, or in one where there is one message."""
+    """Returns messages of a queue in two blocks, or a single message in one."""
     middle = len(bodies) // 2
     return [(queue, part) for part in (bodies[:middle], bodies[middle:]) if part]
 
 
 @contextmanager
 def killed_after(broker: LocalBroker, seconds: float) -> Iterator[None]:
-    """Kills the broker whatever it does then."""
+    """Kills the broker after some time, in any state."""
     timer = threading.Timer(seconds, broker.kill)
     timer.start()
     try:

@@ -1,7 +1,7 @@
-"""Row S08: a kill in the middle of any write of a batch's roll-forward, whose blocks are joined.
+"""Kills within any write of a batch's roll-forward of joined blocks.
 
-A thread's write ends behind any record, within one, or leaves a hole; then the store is let go of,
-and the next start has to show each message once, in order. It may be killed in the same way.
+A thread's write ends after any record, within one, or leaves a hole. Then the store is released,
+and the next start has to show each message once, in order. The start may be killed in the same way.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ Shown = dict[QueueKey, list[bytes]]
 
 
 class Cut(BaseException):
-    """A kill, which nothing is done about."""
+    """A kill, which no code handles."""
 
 
 @contextmanager
 def cut_at(number: int, length: int, hole: tuple[int, int] = (0, 0)) -> Iterator[list[RecordBlock]]:
-    """Of the write of that number by a thread so many bytes are written, less a hole."""
+    """Cuts the thread's write of that number after `length` bytes, less a hole."""
     write = AppendUnderWay.write
     seen: list[RecordBlock] = []
 
@@ -67,7 +67,7 @@ def cut_at(number: int, length: int, hole: tuple[int, int] = (0, 0)) -> Iterator
 
 
 def points_of(seen: list[RecordBlock]) -> Iterator[Point]:
-    """Where writes may be cut: around each record, and with a hole in each."""
+    """Yields the places to cut writes: around each record, and with a hole in each."""
     for number, block in enumerate(seen):
         total = len(block.data)
         yield number, 0, (0, 0)
@@ -79,7 +79,7 @@ def points_of(seen: list[RecordBlock]) -> Iterator[Point]:
 
 
 def blocks_of(task: int, dice: random.Random) -> Iterator[tuple[QueueKey, list[bytes]]]:
-    """Blocks of few messages, of sizes that are joined to about a segment."""
+    """Yields blocks of few messages; joined, they fill about a segment."""
     for block in range(dice.randint(1, 3)):
         size = dice.choice((5, 5, 200, 900))
         names = [b"%d-%d-%d-" % (task, block, row) for row in range(dice.choice((1, 1, 2, 4)))]
@@ -91,7 +91,7 @@ def shown_by(desk: Desk) -> Shown:
 
 
 def staged(desk: Desk, dice: random.Random) -> tuple[list[StagedTask], Shown]:
-    """A batch of many small tasks, and what shows when it is committed."""
+    """Returns a batch of many small tasks, and the messages that show after its commit."""
     wanted = shown_by(desk)
     work = [list(blocks_of(task, dice)) for task in range(TASKS)]
     for queue, bodies in itertools.chain.from_iterable(work):

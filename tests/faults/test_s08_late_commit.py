@@ -1,8 +1,8 @@
-"""Row S8, and S7 at the broker: a batch is visible once or never, wherever a crash comes.
+"""Crashes at any time: a batch is visible once or never.
 
-Kills are played inside the process, at every call that changes a file; power cuts by the simulated
-disk. After each the store is started again, the writer commits its batch again, and every message
-must be there exactly once, in order.
+Kills are simulated inside the process, at every call that changes a file; power cuts by the
+simulated disk. After each crash the store is started again and the writer commits its batch again.
+Then every message must be there exactly once, in order.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ modes = pytest.mark.parametrize("flush", list(FlushDiskType))
 
 
 def use(folder: Path, flush: FlushDiskType, token: int) -> None:
-    """Starts, commit what is not committed of three batches, and save the ledger now and then."""
+    """Starts, commits the uncommitted ones of three batches, and sometimes saves the ledger."""
     desk = Desk(folder, flush)
     try:
         desk.open()
@@ -72,9 +72,9 @@ def use(folder: Path, flush: FlushDiskType, token: int) -> None:
 
 
 def check(folder: Path, flush: FlushDiskType, token: int = 99) -> int:
-    """What a crash has left: decided batches are whole, others gone; asking again mends it all.
+    """Checks a store after a crash; returns the number of decided batches.
 
-    Returns how many were decided.
+    Decided batches are whole, all other ones are gone; a repeated write completes them.
     """
     desk = Desk(folder, flush)
     desk.open()
@@ -147,7 +147,7 @@ def test_s08_after_a_power_cut_what_was_answered_is_there_once(seed: int, cuts: 
 def test_s08_what_is_decided_has_been_on_disk_before(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The power goes when the decision is on disk and none of its messages is."""
+    """Covers a power cut with the decision on disk, and none of its messages."""
     chance = random.Random(seed)
 
     async def killed_behind_the_decision(rolling: RollForward, _: DecidedBatch) -> None:
@@ -170,7 +170,7 @@ def test_s08_what_is_decided_has_been_on_disk_before(
 
 
 def write_all(folder: Path, answered: list[int]) -> None:
-    """Three batches, and those of them that were answered."""
+    """Writes three batches; `answered` gets the committed ones."""
     desk = Desk(folder)
     try:
         desk.open()
@@ -183,7 +183,7 @@ def write_all(folder: Path, answered: list[int]) -> None:
 
 
 def decided_only(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Image, int, int]:
-    """A store that was killed right behind a decision, and where the decision lies."""
+    """Returns a store killed right after a decision, and the decision's place."""
     with monkeypatch.context() as patch:
         desk = Desk(folder)
         desk.open()
@@ -253,7 +253,7 @@ def test_s08_the_ledger_outlives_the_segments_of_its_decisions() -> None:
         desk.open()
         assert desk.commit(0, 2).outcome is Outcome.ALREADY_COMMITTED
         assert desk.commit(1, 2).outcome is Outcome.COMMITTED
-        # The newer decision is known by the log alone.
+        # The newer decision is known from the log alone.
         desk.crash()
         desk = Desk(folder)
         desk.open()
@@ -276,7 +276,7 @@ def test_s08_the_ledgers_file_knows_nothing_that_a_power_cut_can_take_back() -> 
 
 
 def known_last_batch(folder: Path) -> int:
-    """What the ledger's file says."""
+    """Returns the last batch of the ledger's file."""
     known = Desk(folder, FlushDiskType.ASYNC_FLUSH)
     known.ledger.load()
     last: int = known.ledger.last_batch(WRITER)

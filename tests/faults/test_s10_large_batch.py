@@ -1,4 +1,4 @@
-"""Row S10: a batch of many small blocks whose commit takes longer than every deadline."""
+"""A batch of many small blocks with a commit longer than every deadline."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ torture = (pytest.mark.torture, pytest.mark.timeout(3600))
 
 @dataclass(frozen=True)
 class Size:
-    """How large a batch is, and how often its broker is killed while it is stored."""
+    """The size of a batch, and the kills of its broker while it is stored."""
 
     tasks: int
     blocks_per_task: int
@@ -46,7 +46,7 @@ TORTURE = Size(tasks=20, blocks_per_task=5_000, queues=1_000, kills=10, kill_sec
 
 @dataclass
 class Staged:
-    """A job that has staged all it has, and what that must show."""
+    """A job with all tasks staged, and its expected messages."""
 
     client: BatchClient
     expected: dict[QueueKey, list[bytes]] = field(default_factory=lambda: defaultdict(list))
@@ -54,7 +54,7 @@ class Staged:
 
 @dataclass(frozen=True)
 class Served:
-    """A broker, and a stub to talk to it."""
+    """A broker and its stub."""
 
     broker: LocalBroker
     stub: broker_pb2_grpc.BrokerStub
@@ -62,14 +62,14 @@ class Served:
 
 @dataclass
 class Timeouts:
-    """Asks for a batch, and after it, again and again; each call is cut off by its deadline."""
+    """A client that commits and queries a batch repeatedly; each call ends at its deadline."""
 
     client: BatchClient
     dice: random.Random
     cut_off_count: int = 0
 
     def ask_until_ended(self, stub: broker_pb2_grpc.BrokerStub) -> broker_pb2.BatchResponse:
-        """The answer that ends it. Raises grpc.RpcError when the broker is gone."""
+        """Returns the final answer. Raises grpc.RpcError if the broker is gone."""
         commit = self.client.commit_request()
         while True:
             for ask in (
@@ -81,13 +81,13 @@ class Timeouts:
                     return answer
 
     def ask_until_killed(self, served: Served, seconds_max: float) -> None:
-        """Kills the broker at some moment; until then ask."""
+        """Asks until the broker is killed at a random moment."""
         killing = killed_after(served.broker, self.dice.uniform(0, seconds_max))
         with killing, suppress(grpc.RpcError):
             self.ask_until_ended(served.stub)
 
     def query(self, wait_ms_max: int) -> broker_pb2.QueryBatchRequest:
-        """What asks after the batch."""
+        """Returns the query for the batch."""
         return broker_pb2.QueryBatchRequest(job=self.client.job, wait_ms_max=wait_ms_max)
 
     def _answer(self, ask: Ask) -> broker_pb2.BatchResponse | None:
@@ -101,7 +101,7 @@ class Timeouts:
 
 
 def staged(stub: broker_pb2_grpc.BrokerStub, size: Size, dice: random.Random) -> Staged:
-    """A batch of small blocks for queues that chance names."""
+    """Stages a batch of small blocks for random queues."""
     job = broker_pb2.BatchJob(writer_id="w", batch_id=0, job_token=7)
     batch = Staged(BatchClient(job))
     for task in range(size.tasks):
@@ -117,7 +117,7 @@ def staged(stub: broker_pb2_grpc.BrokerStub, size: Size, dice: random.Random) ->
 
 @contextmanager
 def served(folder: Path, flush: FlushDiskType) -> Iterator[Served]:
-    """A broker, and a stub to talk to it."""
+    """Yields a broker and its stub."""
     with started(folder, flush) as broker, grpc.insecure_channel(broker.endpoint) as channel:
         yield Served(broker, broker_pb2_grpc.BrokerStub(channel))
 
@@ -132,7 +132,7 @@ def test_s10_a_commit_longer_than_every_deadline_shows_each_message_once(
         first.broker.create_topic(TOPIC, size.queues)
         batch = staged(first.stub, size, dice)
         patience = Timeouts(batch.client, dice)
-        # Of this run's files no one has to be read before the decision.
+        # Before the decision, no staging file of this run has to be read.
         patience.ask_until_killed(first, size.kill_seconds_max)
     stored: list[int] = []
     for _ in range(size.kills - 1):

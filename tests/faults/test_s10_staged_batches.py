@@ -1,8 +1,8 @@
-"""Row S10: staging files are harmed, or the disk is full, at any moment before or after a decision.
+"""Harmed staging files, or a full disk, at any moment around a decision.
 
-A model says what must be seen: nothing of a batch that was refused, and of one that was decided
-what was appended before the harm and what can still be read. Each store lives through many batches,
-and all that it holds is compared after each.
+A model has the expected messages. Of a refused batch it has none; of a decided one it has all that
+was appended before the harm or is still readable. Each store has many batches, and all its messages
+are compared after each.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.faults.test_f10_killed_recovery import Killed
 ROUNDS_QUICK = 20
 ROUNDS_TORTURE = 3_000
 ROUNDS_PER_STORE = 10
-# About as many calls as a batch takes.
+# About the number of calls of a batch.
 CALLS = 120
 REFUSALS = (StagedIllegalError, StoreClosedError)
 Block = tuple[QueueKey, list[bytes]]
@@ -44,7 +44,7 @@ rounds_of = pytest.mark.parametrize(
 
 @dataclass
 class StagedFile:
-    """An attempt's file, and what its frames hold, in order."""
+    """The file of an attempt, and the contents of its frames in order."""
 
     path: Path
     frames: list[Block]
@@ -52,7 +52,7 @@ class StagedFile:
 
 @dataclass
 class Trial:
-    """One store over many batches; `shown` is what it must show."""
+    """One store over many batches; `shown` has its expected messages."""
 
     folder: Path
     dice: random.Random
@@ -72,18 +72,18 @@ class Trial:
         self.desk.open()
 
     def let_go(self) -> None:
-        """Stops, or leave everything as a kill does."""
+        """Stops, or releases everything as a kill does."""
         self.dice.choice((Desk.stop, Desk.crash))(self.desk)
 
     # --- A batch ---
 
     def begin_batch(self) -> None:
-        """A new batch, of two tasks or more."""
+        """Starts a new batch, of two tasks or more."""
         self.batch_id += 1
         self.begin_job()
 
     def begin_job(self) -> None:
-        """Another job at the batch; its messages can be told from those of others."""
+        """Starts another job for the batch, with messages of its own."""
         self.token += 1
         self.work = [list(self._blocks(task)) for task in range(self.dice.randint(2, 4))]
 
@@ -94,7 +94,7 @@ class Trial:
             yield self.dice.choice((QUEUE, OTHER)), bodies
 
     def stage(self) -> None:
-        """Stages what the job has; note which file is whose. Raises StoreClosedError."""
+        """Stages the job's tasks and notes their files. Raises StoreClosedError."""
         self.tasks: list[StagedTask] = []
         self.files: list[StagedFile] = []
         for number, blocks in enumerate(self.work):
@@ -109,7 +109,7 @@ class Trial:
         return [(queue, [body]) for queue, bodies in blocks for body in bodies]
 
     def harm(self) -> list[bool]:
-        """Harms one of the files; of each of the batch's frames whether it can still be read."""
+        """Harms one of the files; returns for each frame of the batch if it is still readable."""
         which, other = self.dice.sample(range(len(self.files)), 2)
         harm = self.dice.choice(list(Harm))
         readable = [[True] * len(file.frames) for file in self.files]
@@ -122,19 +122,19 @@ class Trial:
         return [frame for file in self.files for frame in file.frames]
 
     def commit(self) -> BatchState:
-        """Asks for the batch."""
+        """Commits the batch."""
         return self.desk.commit(self.batch_id, self.token, *self.tasks)
 
-    # --- What must be so ---
+    # --- Checks ---
 
     def check_refused(self) -> None:
-        """The commit fails by name, and shows nothing; what another job writes is there once."""
+        """Asserts a named refusal without messages, and that another job's are there once."""
         with pytest.raises(REFUSALS) as refused:
             self.commit()
         self.check_nothing_shown(refused.value, *self.files)
 
     def check_nothing_shown(self, error: Exception, *files: StagedFile) -> None:
-        """The error says what is wrong, and nothing is shown; what another job writes is."""
+        """Asserts a named error without messages, and that another job's messages are there."""
         named = [file.path.name for file in files]
         assert any(name in str(error) for name in [*named, "nothing is staged for task"])
         assert self.desk.query(self.batch_id, self.token).outcome is Outcome.NOT_COMMITTED
@@ -144,7 +144,7 @@ class Trial:
         self.check_told(self.commit(), [True] * len(self.frames))
 
     def check_told(self, state: BatchState, stored: list[bool]) -> None:
-        """The batch is answered for what is stored of it, and that is what is seen."""
+        """Asserts that answer and messages of the batch are the stored part."""
         count = 0
         for (queue, bodies), is_stored in zip(self.frames, stored, strict=True):
             if is_stored:
@@ -175,7 +175,7 @@ class Trial:
     # --- Rounds ---
 
     def harm_before_the_decision(self) -> None:
-        """A harm after the last block; a restart before it, behind it, or none."""
+        """Harms a file after the last block, with a restart before it, after it, or none."""
         self.begin_batch()
         self.stage()
         moment = self.dice.choice(("no restart", "restart first", "restart then"))
@@ -191,7 +191,7 @@ class Trial:
 
     @contextmanager
     def times_moved(self, by_ns: int) -> Iterator[None]:
-        """What changes files moves their times by so much: the clock of files is coarse."""
+        """Advances the times of changed files by `by_ns`, as file clocks are coarse."""
         times = {file.path: file.path.stat().st_mtime_ns for file in self.files}
         yield
         for path, time_ns in times.items():
@@ -199,7 +199,7 @@ class Trial:
                 os.utime(path, ns=(time_ns, time_ns + by_ns))
 
     def harm_while_it_is_staged(self) -> None:
-        """A harm behind some blocks of a task, which then goes on; a start mends what it can."""
+        """Harms a file after some blocks of a task, which then continues; a start repairs it."""
         self.begin_batch()
         which, other = self.dice.sample(range(len(self.work)), 2)
         begun = self.work[which][: self.dice.randint(1, len(self.work[which]))]
@@ -224,7 +224,7 @@ class Trial:
             self.check_told(state, [True] * len(self.frames))
 
     def harm_without_a_trace(self) -> None:
-        """A disk that fails changes no time of a file: the harm is met behind the decision."""
+        """Harms a file and keeps its time, as failing disks do; a decided batch meets the harm."""
         self.begin_batch()
         self.stage()
         with self.times_moved(0):
@@ -235,7 +235,7 @@ class Trial:
             self.check_refused()
 
     def harm_after_the_decision(self) -> None:
-        """A harm when some frames are in the log; then it goes on, or is found by a start."""
+        """Harms a file with some frames in the log, then continues or restarts."""
         self.begin_batch()
         self.stage()
         is_killed = self.dice.random() < 0.5
@@ -266,7 +266,7 @@ class Trial:
         self.check_told(state, ((ends <= appended) | readable).tolist())
 
     def full_disk(self) -> None:
-        """The disk is full from any call on, until somebody is told."""
+        """Fills the disk at any call, until an error is reported."""
         self.begin_batch()
         disk = FullDisk()
         with disk.watched():
@@ -279,7 +279,7 @@ class Trial:
                     self.begin_job()
                 self.stage()
             if self.dice.random() < 0.5:
-                # Few of them are the decision's.
+                # A few of the calls are the decision's.
                 disk.calls_left = self.dice.choice((0, 1, self.dice.randrange(CALLS)))
             try:
                 state = self.commit_on(disk)
@@ -290,16 +290,16 @@ class Trial:
             self.check_told(state, [True] * len(self.frames))
 
     def check_nothing_done(self, disk: FullDisk, error: StoreClosedError) -> None:
-        """The error says what is wrong, and nothing is shown; the disk is freed."""
+        """Asserts an error that names the cause, without messages; frees the disk."""
         assert "No space left on device" in str(error)
         assert self.desk.query(self.batch_id, self.token).outcome is Outcome.NOT_COMMITTED
         self.check_shown()
         disk.calls_left = None
 
     def commit_on(self, disk: FullDisk) -> BatchState:
-        """Asks for the batch, and free the disk, or kill the store, when that is held up.
+        """Commits the batch; if it is held up, frees the disk or kills the store.
 
-        A store is killed anyway when a flush has failed: it takes nothing more until a restart.
+        A store is killed anyway after a failed flush: it takes nothing more until a restart.
         """
         is_killed = self.dice.random() < 0.5
 
@@ -317,7 +317,7 @@ class Trial:
 
 
 def play(rounds: int, seed: int, what: Callable[[Trial], None]) -> set[Outcome]:
-    """Rounds over store after store; how they ended."""
+    """Plays rounds with new stores; returns their outcomes."""
     dice = random.Random(seed)
     outcomes: set[Outcome] = set()
     for _ in range(rounds // ROUNDS_PER_STORE):

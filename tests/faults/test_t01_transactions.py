@@ -1,4 +1,7 @@
-"""Row T1: killed at each step, each half message is committed once, invisible, or still checked."""
+"""Kills at each step of transactions.
+
+Each half message is committed once, invisible, or still checked.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,11 @@ from tests.faults.transaction_recorder import KILLED_AT, TransactionRecorder
 from tests.faults.zygote import Event, Zygote
 
 KILLS_QUICK, KILLS_TORTURE = 20, 200
-# A step is met once or more before the kill, so that it falls among transactions of all kinds.
+# A step is met once or more before the kill, so that transactions of all kinds are there.
 TIMES_MAX = 3
 SURVEYED: Event = ["surveyed"]
 CHECKING = [f"check: {step}" for step in ("before half", "after half", "after op", "asked")]
-# A second kill, at the start that notes a commit whose op message the first one has taken.
+# A second kill, at the start that records a commit without its op message after a first kill.
 NOTING = [f"start: {step} op" for step in ("before", "after")]
 NOTED = "commit: after final"
 PLACES = [*KILLED_AT, *CHECKING, *NOTING]
@@ -34,7 +37,7 @@ class Store:
 
     zygote: Zygote
     folder: Path
-    # For histories that fail.
+    # The folder for histories that fail.
     kept: Path
     seed: int
     recorder: TransactionRecorder = field(default_factory=TransactionRecorder)
@@ -44,7 +47,7 @@ class Store:
         self._plan = random.Random(self.seed)
 
     def kill_at(self, place: str) -> None:
-        """Starts, look at what the kill before has left, and use transactions up to a place."""
+        """Starts, checks the result of the last kill, and uses transactions up to a place."""
         events = self._start(
             place, times=1 if place in NOTING else self._plan.randint(1, TIMES_MAX)
         )
@@ -55,11 +58,11 @@ class Store:
                 self.recorder.take(event)
 
     def look(self) -> None:
-        """Starts, and look at what the last kill has left."""
+        """Starts, and checks the result of the last kill."""
         self._judge(self._start("", times=0))
 
     def _start(self, place: str, times: int) -> list[Event]:
-        """All that a worker says, whose end is checked."""
+        """Runs a worker; returns all its words after a check of its end."""
         self.starts += 1
         worker = self.zygote.start(
             programs.transact,
@@ -77,7 +80,7 @@ class Store:
         return events
 
     def _judge(self, events: list[Event]) -> None:
-        """Judges what a start has found, and how that ended."""
+        """Judges a start's messages and check-backs, and how the transactions ended."""
         recorder, answered = self.recorder, events.index(["answered"])
         before, after = (event[1] for event in events if event[0] == "shown")
         recorder.look(before, [event[1] for event in events[:answered] if event[0] == "asked"])

@@ -1,4 +1,4 @@
-"""Rows M3, T1: what a worker says becomes a history in which the judge finds each planted fault."""
+"""Histories of workers' transactions: the judge finds each planted fault."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.faults.history import History, body_of, hash_of, judge
 from tests.faults.transaction_programs import BODY_BYTES
 from tests.faults.transaction_recorder import TransactionRecorder
 
-# By the words of their producers: each of these has come so far when the broker dies.
+# By the words of their producers: each transaction's progress when the broker dies.
 WORDS = {
     "c-begun": ["preparing"],
     "c-open": ["preparing", "prepared"],
@@ -29,7 +29,7 @@ WORDS = {
 
 @dataclass
 class Start:
-    """What a start finds: right as it is, to be made wrong."""
+    """The findings of a start: right at first, for a test to make wrong."""
 
     shown: list[str] = field(default_factory=lambda: ["c-came", "c-ended"])
     asked: list[str] = field(default_factory=lambda: ["c-open", "c-asked", "r-open", "r-asked"])
@@ -41,7 +41,7 @@ class Start:
 
 
 def used() -> TransactionRecorder:
-    """Transactions of all kinds."""
+    """Returns a recorder with transactions of all kinds."""
     recorder = TransactionRecorder()
     for name, words in WORDS.items():
         for word in words:

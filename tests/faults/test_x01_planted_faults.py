@@ -1,6 +1,6 @@
-"""Row X1: a known fault is planted into a process, and the test that claims it fails there.
+"""Planted faults: the test that claims a known fault fails with it.
 
-So the tests are tested: one that passes whatever the code does would be noticed here.
+A test that passes whatever the code does is detected here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.faults.planted import Fault
 from tests.patience import PATIENCE_SECONDS
 
 FAILED = re.compile(r"^FAILED (\S+::.+?) - (.*)$", re.MULTILINE)
-# A test that fails by one of these has met a broken program, and not the fault that was meant.
+# A test that fails by one of these errors found a broken program, not the planted fault.
 BROKEN = re.compile(r"\b(Name|UnboundLocal|Import|ModuleNotFound|Syntax|Attribute|Type)Error\b")
 TESTS_FAILED = 1
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_SECONDS)]
 
 @pytest.fixture(scope="module")
 def forked_pytest() -> Iterator[ForkedPytest]:
-    """Runs tests."""
+    """Yields a runner of tests."""
     with ForkedPytest() as started:
         yield started
 

@@ -35,7 +35,7 @@ class Call:
 
 
 def missing() -> str | None:
-    """Why there can be no tracing here; None where it can be."""
+    """Returns the reason why tracing is impossible here, or None."""
     if shutil.which("strace") is None:
         return "strace is not installed"
     command = ["strace", "-o", "/dev/null", "true"]
@@ -45,7 +45,7 @@ def missing() -> str | None:
 
 @contextmanager
 def traced(pid: int, calls: str, inject: str | None, output: Path) -> Iterator[None]:
-    """Traces `calls` of a process, and all its threads, that began to wait; it must end inside."""
+    """Traces `calls` of a waiting process and all its threads; it must end in the block."""
     command = ["strace", "-f", "-p", str(pid), "-y", "-s", "0", "-o", str(output)]
     command += ["-e", f"trace={calls}", "-e", "signal=none"]
     if inject is not None:
@@ -59,7 +59,7 @@ def traced(pid: int, calls: str, inject: str | None, output: Path) -> Iterator[N
 
 
 def calls_in(output: Path) -> list[Call]:
-    """What strace has written down, in order; calls in two halves are left out."""
+    """Returns the calls in strace's output, in order, without calls in two halves."""
     found = []
     for line in output.read_text(encoding="utf-8", errors="replace").splitlines():
         match = CALL.match(line)

@@ -1,8 +1,8 @@
-"""What workers do to transactions: a broker's rooms in a process of its own, killed at a place.
+"""Worker programs with transactions: a broker's services, killed at a place.
 
-A place is a stage, and a step of it: before or after a record of a kind is appended, when it is on
-disk and not answered yet, when a producer is asked. The worker kills itself there, as `kill -9`
-does. Bodies begin with what becomes of their transactions: c, committed, or r, rolled back.
+A place is a stage and a step of it: before or after the append of a record of a kind, after its
+flush and before the answer, or at a check-back. The worker kills itself there, as `kill -9` does.
+Bodies start with the decision of their transactions: c, committed, or r, rolled back.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ KINDS = {HALF_QUEUE: "half", OP_QUEUE: "op", QUEUE: "final"}
 
 @dataclass
 class Place:
-    """Where the worker ends, when it gets there for the `times_left`-th time."""
+    """The worker's end: at the `times_left`-th time at a place."""
 
     link: Link
     name: str
@@ -52,7 +52,7 @@ class Place:
     is_armed: bool = True
 
     def reached(self, step: str) -> None:
-        """Ends here, if this is it."""
+        """Ends the worker if this is the place."""
         if not self.is_armed or f"{self.stage}: {step}" != self.name:
             return
         self.times_left -= 1
@@ -63,19 +63,19 @@ class Place:
 
 @dataclass
 class Producer:
-    """A broker's rooms, without a server, and the producer that is asked by them."""
+    """A broker's services, without a server, and the producer that answers their check-backs."""
 
     link: Link
     broker: Broker
     clock: ManualClock
     place: Place
-    # Each transaction by all that may name it: its half message, and what its producer was asked.
+    # Each transaction by all that may name it: its half message, and its check-backs.
     handles: defaultdict[str, list[EndTransaction]] = field(
         default_factory=lambda: defaultdict(list)
     )
 
     def ask(self, question: CheckBack) -> bool:
-        """Is asked by the broker."""
+        """Receives a check-back of the broker."""
         name = question.transaction_id
         self.link.emit("asked", name)
         self._note(name, question.commit_log_offset, question.queue_offset, from_check=True)
@@ -102,20 +102,20 @@ class Producer:
         self._note(name, result.physical_offset, result.queue_offset, from_check=False)
 
     async def end(self, name: str, command: EndTransaction) -> None:
-        """Commits or roll back."""
+        """Commits or rolls back."""
         self.place.stage = command.decision.value
         self.link.emit("ending", name)
         await self.broker.services.transactions.service.end(command)
         self.link.emit("ended", name)
 
     async def check(self) -> None:
-        """A round of questions, 30 s later."""
+        """Runs a round of check-backs, 30 s later."""
         self.place.stage = "check"
         self.clock.jump(ROUND_MS)
         await self.broker.services.transactions.checks.check_all()
 
     def install(self) -> None:
-        """Puts the places into the broker's way."""
+        """Adds the places to the broker's calls."""
         store, group_commit = self.broker.store, self.broker.services.flush.group_commit
         append, wait = store.append, group_commit.wait
         is_acknowledged = group_commit.is_acknowledged
@@ -147,7 +147,7 @@ class Producer:
 async def producing(
     link: Link, folder: str, flush: str, place: str = "", times: int = 0
 ) -> AsyncIterator[Producer]:
-    """The rooms, started over a folder; they are never stopped."""
+    """Yields the services, started over a folder; they are never stopped."""
     config = BrokerConfig(
         Path(folder),
         flush_disk_type=FlushDiskType(flush),
@@ -186,9 +186,9 @@ async def _transact(plan: random.Random, prefix: str, producer: Producer) -> Non
 def transact(
     link: Link, folder: str, flush: str, seed: int, prefix: str, place: str, times: int
 ) -> None:
-    """Says what an earlier kill has left, and go on until the place is reached.
+    """Reports the state after an earlier kill, and continues until the place is reached.
 
-    What is prepared, ended and checked follows from chance. Without a place, only say it.
+    Preparations, ends and checks are random. Without a place, it only reports.
     """
 
     async def run() -> None:
@@ -203,7 +203,7 @@ def transact(
 
 
 async def _survey(producer: Producer) -> None:
-    """What shows, what is asked after, and how that ends."""
+    """Reports visible messages and check-backs, and how the transactions end."""
     tell_shown(producer)
     await producer.check()
     for name, commands in sorted(producer.handles.items()):
@@ -217,7 +217,7 @@ async def _survey(producer: Producer) -> None:
 
 
 def tell_shown(producer: Producer) -> None:
-    """Says all that readers see."""
+    """Reports all messages that readers see."""
     store, bodies = producer.broker.store, list[bytes]()
     bounds = store.range_of(QUEUE)
     while len(bodies) < bounds.max_offset:

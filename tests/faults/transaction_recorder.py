@@ -1,8 +1,8 @@
-"""From the words of workers that use transactions to a history, which is judged at every start.
+"""A recorder of workers' transactions in a history, judged at every start.
 
-At a start readers get all that shows, and the producer is asked after what is open: first as the
-kill has left it, then when all questions are answered. Each time the history holds what is known
-by then, and one whole reading. Row T1.
+At a start readers get all visible messages, and the producer gets check-backs for open
+transactions: first as the kill has left them, then after all answers. Each time the history has the
+present knowledge, and one whole reading.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OUTCOMES = dict.fromkeys(Stage, Outcome.HIDDEN) | {
     Stage.COMMITTING: Outcome.UNKNOWN,
     Stage.COMMITTED: Outcome.ACKED,
 }
-# What a kill at a place makes of the transaction that it meets, beyond what its producer was told.
+# The effect of a kill at a place on its transaction, beyond the answers that the producer got.
 KILLED_AT = {
     "prepare: before half": Stage.GONE,
     "prepare: after half": Stage.PREPARED,
@@ -35,20 +35,20 @@ KILLED_AT = {
 
 
 def is_to_commit(name: str) -> bool:
-    """What the producer of a transaction wants."""
+    """True if the producer wants the transaction committed."""
     return name.startswith("c")
 
 
 @dataclass
 class TransactionRecorder:
-    """Writes a history. `last` is the transaction that a worker spoke of last."""
+    """A recorder of a history. `last` is the transaction of the worker's last word."""
 
     history: History = field(default_factory=History)
     halves: dict[str, Half] = field(default_factory=dict)
     last: str = ""
 
     def take(self, event: Event) -> None:
-        """Writes down what a producer does, up to its end."""
+        """Records a producer's step."""
         match event:
             case ["preparing", name]:
                 self.history.begin(name, QUEUE, [body_of(name, BODY_BYTES)])
@@ -73,7 +73,7 @@ class TransactionRecorder:
         self.history.outcome(name, OUTCOMES[stage])
 
     def look(self, shown: Iterable[tuple[int, str, str]], asked: Sequence[str]) -> None:
-        """Writes down all that readers see, and what a producer is asked after."""
+        """Records all messages that readers see, and all check-backs."""
         self.history.deliveries.clear()
         for offset, name, body_hash in shown:
             self.history.seen(Delivery(FINAL, *QUEUE, offset, name, body_hash))
@@ -83,7 +83,7 @@ class TransactionRecorder:
             self.history.events.append(Fault("phantom", f"{name!r} is asked after"))
 
     def settle(self) -> None:
-        """Questions are answered; what showed stays, and nothing else may come."""
+        """Records that check-backs are answered: visible messages stay, and no other may appear."""
         there = {delivery.message_id for delivery in self.history.deliveries}
         for name, half in self.halves.items():
             is_committed = name in there or (half.asked and is_to_commit(name))
@@ -91,5 +91,5 @@ class TransactionRecorder:
 
     @property
     def is_worth_it(self) -> bool:
-        """True if anything was committed."""
+        """True if any transaction was committed."""
         return any(half.stage is Stage.COMMITTED for half in self.halves.values())

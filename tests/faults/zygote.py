@@ -1,10 +1,9 @@
-"""Worker processes without the price of starting Python: forked from one that has all imported.
+"""Worker processes, forked from a process with all imports done.
 
-`Zygote` is the side of the tests: it starts this module as a program, which loads the store and
-then forks a worker for each request. A worker runs one function of a module in `PROGRAMS` and
-tells what it does over a socket, line by line, so that all it said before a kill is known.
-Everything ends with the test process: the zygote at the end of its socket, a worker at its next
-word.
+`Zygote` is the side of the tests. It starts this module as a program, which loads the store and
+then forks a worker for each request. A worker runs one function of a module in `PROGRAMS`. It
+reports over a socket, line by line, so that all its words before a kill are known. Everything ends
+with the test process: the zygote at the end of its socket, a worker at its next word.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ MESSAGE_BYTES_MAX = 1 << 16
 RECEIVE_BYTES = 1 << 16
 ANSWER_SECONDS_MAX = float(PATIENCE_SECONDS)
 
-# Loaded once, shared by every worker.
+# Loaded once, shared by all workers.
 PROGRAMS = (
     "tests.faults.programs",
     "tests.faults.disk_programs",
@@ -46,17 +45,17 @@ Program = Callable[..., None]
 
 
 class Link:
-    """The worker's end: `emit` says something, `wait_for_go` waits for the test."""
+    """The worker's end: `emit` reports, `wait_for_go` waits for the test."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
     def emit(self, *words: object) -> None:
-        """Says one thing. It is out of this process, and survives its death, on return."""
+        """Reports one event. On return it is out of this process, and survives its death."""
         self._connection.sendall(json.dumps(words).encode() + b"\n")
 
     def wait_for_go(self) -> None:
-        """Block until the test says go; ends the worker when the test has gone."""
+        """Waits for the test's go; ends the worker when the test has gone."""
         if not self._connection.recv(1):
             os._exit(1)
 
@@ -72,7 +71,7 @@ class Worker:
         self._ended = False
 
     def events(self, seconds_max: float = ANSWER_SECONDS_MAX) -> Iterator[Event]:
-        """What the worker says, until it ends or the time is over."""
+        """Yields the worker's events, until it ends or the time is over."""
         deadline = time.monotonic() + seconds_max
         while not self._ended:
             while (line_end := self._rest.find(b"\n")) >= 0:
@@ -91,26 +90,26 @@ class Worker:
         try:
             return self._connection.recv(RECEIVE_BYTES)
         except ConnectionResetError:
-            # The worker died with a go of ours unread.
+            # The worker died with an unread go.
             return b""
 
     def expect(self, word: str) -> Event:
-        """The next event, which has to begin with `word`."""
+        """Returns the next event, which has to start with `word`."""
         event = next(self.events(), None)
         assert event is not None, f"the worker ended before it said {word!r}"
         assert event[0] == word, event
         return event
 
     def go(self) -> None:
-        """Let a worker that waits go on."""
+        """Wakes a waiting worker."""
         self._connection.sendall(b"g")
 
     def kill(self) -> None:
-        """Ends it as a crash does; `events` still gives what it had said."""
+        """Ends the worker as a crash does; `events` still yields its earlier words."""
         os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> int:
-        """The exit status, or minus the signal; drops what the worker has still to say."""
+        """Returns the exit status, or minus the signal; drops the worker's remaining words."""
         for _event in self.events():
             pass
         assert self._ended, f"worker {self.pid} does not end"
@@ -119,7 +118,7 @@ class Worker:
 
 
 class Zygote:
-    """Starts workers. Use it as a context manager."""
+    """A starter of workers, used as a context manager."""
 
     def __enter__(self) -> Zygote:
         self._control, theirs = socket.socketpair()
@@ -151,7 +150,7 @@ class Zygote:
         return Worker(self, pid, ours)
 
     def wait(self, pid: int) -> int:
-        """Waits status of a worker that has ended or is about to."""
+        """Returns the wait status of a worker that has ended or is about to."""
         self._control.sendall(json.dumps({"wait": pid}).encode())
         status = int(self._control.recv(MESSAGE_BYTES_MAX))
         self._alive.discard(pid)
@@ -159,8 +158,8 @@ class Zygote:
 
 
 def _run(request: dict[str, Any], connection: socket.socket) -> int:
-    """One worker, from its fork to its end."""
-    # A module started by `-m` is not the one of this name that the programs have imported.
+    """Runs one worker, from its fork to its end."""
+    # The programs have imported this module by its name; `-m` loads a second one.
     link = importlib.import_module("tests.faults.zygote").Link(connection)
     program = getattr(importlib.import_module(request["module"]), request["name"])
     try:
@@ -188,7 +187,7 @@ def _serve(control: socket.socket) -> None:
             pid = os.fork()
             if pid == 0:
                 control.close()
-                # Nothing of this process may run in the worker: no flush, no handlers at exit.
+                # No code of this process may run in the worker: no flush, no exit handlers.
                 os._exit(_run(request, connection))
         control.sendall(str(pid).encode())
 
@@ -196,9 +195,9 @@ def _serve(control: socket.socket) -> None:
 if __name__ == "__main__":
     for name in PROGRAMS:
         importlib.import_module(name)
-    # Imports pandas, which a worker would do amid what is done to its calls.
+    # Imports pandas, which a worker would otherwise do among its traced calls.
     pa.array([0])
-    # Workers' garbage collections leave alone what they share.
+    # Workers' garbage collections skip shared objects.
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as parent:
         _serve(parent)

@@ -2,5 +2,5 @@
 
 import pytest
 
-# It compares on behalf of the tests, and should say what differs as they do.
+# Its assertions compare on behalf of the tests, and need the same failure texts.
 pytest.register_assert_rewrite("tests.interop.stores")

@@ -1,4 +1,4 @@
-"""A whole RocketMQ broker with clients of its own, and what a directory shows to each side."""
+"""A whole RocketMQ broker with its own clients, and a directory's content for each side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import V5, RocketMQStore
 from tests.interop.test_broker_directory import two_free_ports
 
-# A broker on a busy machine may take a minute for what takes a second elsewhere.
+# A busy machine may take a minute for a second's work.
 WAIT_MS_MAX = 90_000
 QUEUES = 4
 PRODUCERS, CONSUMERS = "producers", "consumers"
@@ -24,7 +24,7 @@ TOPIC, RETRIES, DEAD_LETTERS = "T", f"%RETRY%{CONSUMERS}", f"%DLQ%{CONSUMERS}"
 
 @dataclass(frozen=True)
 class Delivery:
-    """A message as RocketMQ's consumer was given it."""
+    """A message as RocketMQ's consumer received it."""
 
     topic: str
     body: str
@@ -32,7 +32,7 @@ class Delivery:
 
 
 class RocketMQBroker:
-    """Started over a directory, in a process of its own; `conf` is its broker.conf."""
+    """A RocketMQ broker over a directory, in its own process; `conf` is its broker.conf."""
 
     def __init__(self, folder: Path, version: str = V5, **conf: object) -> None:
         scratch = folder.with_name(folder.name + "-rocketmq")
@@ -42,40 +42,40 @@ class RocketMQBroker:
         self._process.ask("startBroker", folder=str(folder), port=two_free_ports(), conf=texts)
 
     def create_topic(self) -> None:
-        """The topic of all messages."""
+        """Creates the topic of all messages."""
         self._process.ask("createTopic", topic=TOPIC, queues=QUEUES)
 
     def start_producer(self) -> None:
-        """A producer that sends in transactions, and answers when it is asked after them."""
+        """Starts a producer that sends in transactions and answers their checks."""
         self._process.ask("startProducer", group=PRODUCERS, topic=TOPIC)
 
     def start_consumer(self) -> None:
-        """A consumer of the topic and of its own retries."""
+        """Starts a consumer of the topic and of its own retries."""
         self._process.ask("startConsumer", group=CONSUMERS, topic=TOPIC)
 
     def send(self, body: str, **properties: str) -> None:
-        """Sends with the producer; `java/ClientDriver.java` says what the properties do."""
+        """Sends with the producer; `java/ClientDriver.java` lists the effects of the properties."""
         messages = [{"body": body, "properties": properties}]
         self._process.ask("send", topic=TOPIC, messages=messages)
 
     @property
     def asked(self) -> list[str]:
-        """The messages whose transactions the producer was asked after."""
+        """The messages of the transactions that the broker checked at the producer."""
         bodies: list[str] = self._process.ask("seen")["asked"]
         return bodies
 
     @property
     def consumed(self) -> list[Delivery]:
-        """What the consumer was given."""
+        """The messages that the consumer received."""
         seen = self._process.ask("seen")["consumed"]
         return [Delivery(one["topic"], one["body"], one["reconsumeTimes"]) for one in seen]
 
     def count(self, topic: str, queue_id: int = 0) -> int:
-        """Messages in a queue."""
+        """Returns the number of messages in a queue."""
         return self._process.range(QueueKey(topic, queue_id))["max"]
 
     def records(self, topic: str) -> list[dict[str, Any]]:
-        """What a topic shows, in the order of the log."""
+        """Returns a topic's visible records, in the order of the log."""
         found: list[dict[str, Any]] = []
         for queue_id in range(QUEUES):
             if self.count(topic, queue_id) > 0:
@@ -83,27 +83,27 @@ class RocketMQBroker:
         return sorted(found, key=lambda record: int(record["physicalOffset"]))
 
     def bodies(self, topic: str) -> list[str]:
-        """What a topic shows, in the order of bodies."""
+        """Returns a topic's visible bodies, sorted."""
         return sorted(record["body"].decode() for record in self.records(topic))
 
     def until(self, is_so: Callable[[], bool]) -> None:
-        """Waits until something is so."""
+        """Waits until the condition holds."""
         end_ms = SystemClock().now_ms() + WAIT_MS_MAX
         while not is_so():
             seen = f"asked: {self.asked}, consumed: {self.consumed}, {TOPIC}: {self.bodies(TOPIC)}"
             assert SystemClock().now_ms() < end_ms, seen
 
     def stop_clients(self) -> None:
-        """They leave their groups; the consumer commits how far it came."""
+        """Makes the clients leave their groups; the consumer commits its offsets."""
         self._process.ask("stopClients")
 
     def stop(self) -> None:
-        """A clean stop."""
+        """Stops the broker cleanly."""
         self._process.ask("stopBroker")
         self._process.end()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kills the broker with SIGKILL."""
         self._process.kill()
 
     def __enter__(self) -> RocketMQBroker:
@@ -114,6 +114,6 @@ class RocketMQBroker:
 
 
 def check_clean(folder: Path) -> None:
-    """`rocketpy store check` finds no fault."""
+    """Asserts that `rocketpy store check` finds no fault."""
     findings = StoreCheck(folder, StoreSizes.of(folder)).run()
     assert [found for found in findings if isinstance(found, Fault)] == []

@@ -1,4 +1,4 @@
-"""notebooks/clusters.py on a living cluster, as a program."""
+"""The notebook notebooks/clusters.py on a live cluster, as a program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "clusters.py"
 
 
 def run_notebook(told: Mapping[str, str], folder: Path) -> str:
-    """What it prints with these variables, run in a folder to its end, which has to be good."""
+    """Runs it with these variables in a folder, asserts that it succeeds, returns its output."""
     done = subprocess.run(
         [sys.executable, NOTEBOOK],
         capture_output=True,

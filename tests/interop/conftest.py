@@ -1,4 +1,4 @@
-"""What the tests against RocketMQ's own code share. Set up by `make interop`."""
+"""Fixtures of the tests against RocketMQ's own code. Set up by `make interop`."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ QUEUE_FILE_BYTES = 200
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks what lies here, so that `make test` leaves it out.
+    """Marks the tests of this folder, so that `make test` leaves them out.
 
-    Tests of the one cluster stay in one process, beside those of them that share a Spark session.
+    Tests of the one cluster stay in one process, together with the cluster's tests that share a
+    Spark session.
     """
     for item in items:
         if HERE in item.path.parents:
@@ -39,16 +40,16 @@ def _jars() -> None:
 
 @pytest.fixture
 def version() -> str:
-    """The RocketMQ that a directory changes hands with.
+    """Returns the RocketMQ version that shares a directory with us.
 
-    A test names others where files are not the same: an index, a checkpoint, what a kill leaves.
+    A test overrides it where files differ by version: an index, a checkpoint, files after a kill.
     """
     return V5
 
 
 @pytest.fixture
 def new_stores(tmp_path: Path, version: str) -> MakeStores:
-    """Makes a directory for both sides, with small files unless told otherwise."""
+    """Returns a function that makes a directory for both sides, by default with small files."""
 
     def make(
         flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH,
@@ -62,13 +63,13 @@ def new_stores(tmp_path: Path, version: str) -> MakeStores:
 
 @pytest.fixture
 def stores(new_stores: MakeStores) -> Stores:
-    """A directory with small files, so that the tests cross their borders."""
+    """Returns a directory with small files, so that the tests cross their borders."""
     return new_stores()
 
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A real cluster for the whole session; who breaks it heals it: see `fragile_cluster`."""
+    """Yields a real cluster for the session; a test that breaks it uses `fragile_cluster`."""
     started = Cluster(tmp_path_factory.mktemp("cluster"))
     try:
         started.start()
@@ -79,6 +80,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def fragile_cluster(cluster: Cluster) -> Iterator[Cluster]:
-    """The same, for a test that kills or freezes servers: afterwards all of them run again."""
+    """Yields the same, for a test that kills or freezes servers; afterwards all run again."""
     yield cluster
     cluster.heal()

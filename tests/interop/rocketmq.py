@@ -1,4 +1,4 @@
-"""RocketMQ's own store in a process of its own, as the tests drive it.
+"""RocketMQ's own store in a separate process, driven by the tests.
 
 `make interop` fetches RocketMQ's jars and compiles `java/` into `.interop/`; nothing is fetched
 here. Requests and answers are lines of JSON, see `java/StoreDriver.java`.
@@ -21,25 +21,25 @@ from rocketpy_broker.store.values import QueueKey
 from tests.patience import PATIENCE_SECONDS
 
 TOP = Path(__file__).parents[2]
-# The newest that is served whole, and the last of two older lines; the Makefile has the same.
+# The newest completely available version, and the last of two older lines; as in the Makefile.
 V5, V5_3, V4 = VERSIONS = ("5.5.0", "5.3.3", "4.9.7")
-# For clients: what they say to brokers is of two kinds, and 5.3's is that of the newest.
+# For clients: there are two kinds of requests to brokers; 5.3's are like the newest version's.
 ENDS = (V5, V4)
 JAVA_OPTIONS = (
     *("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-    # RocketMQ unmaps its files through the JDK's insides.
+    # RocketMQ unmaps its files through the JDK's internals.
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
 )
 
 
 def classes_of(version: str) -> Path:
-    """The drivers, as they were compiled for a version."""
+    """Returns the folder of the drivers compiled for a version."""
     return TOP / ".interop" / version / "classes"
 
 
 def class_path_of(version: str) -> str:
-    """The drivers and a version's jars."""
+    """Returns the class path: the drivers and a version's jars."""
     return f"{classes_of(version)}:{classes_of(version).with_name('lib')}/*"
 
 
@@ -53,14 +53,14 @@ class ProcessEndedError(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """What a producer sends: a body, and properties with TAGS and KEYS among them."""
+    """A producer's message: a body, and properties with TAGS and KEYS among them."""
 
     body: bytes
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 class RocketMQStore:
-    """A Java process that holds one message store. `log` is where its own words go."""
+    """A Java process that holds one message store; its output goes to `log`."""
 
     def __init__(self, log: Path, home: Path, version: str = V5) -> None:
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
@@ -75,7 +75,7 @@ class RocketMQStore:
             )
 
     def ask(self, do: str, **request: object) -> dict[str, Any]:
-        """Sends a request, wait for its answer. Raises RocketMQError, ProcessEndedError."""
+        """Sends a request and waits for its answer. Raises RocketMQError, ProcessEndedError."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -99,7 +99,7 @@ class RocketMQStore:
         flush: FlushDiskType,
         settings: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
-        """Loads, recover and start a store. `settings` are those of a MessageStoreConfig."""
+        """Loads, recovers and starts a store. `settings` are fields of a MessageStoreConfig."""
         sizes = {"segmentBytes": segment_bytes, "queueFileBytes": queue_file_bytes}
         told = {"flushDiskType": flush.value, "settings": {**settings}}
         self.ask("open", folder=str(folder), **told, **sizes)
@@ -111,29 +111,29 @@ class RocketMQStore:
         return answers
 
     def put_batch(self, queue: QueueKey, messages: Sequence[Message]) -> dict[str, Any]:
-        """Puts as one batch; the answer tells of its first message."""
+        """Puts as one batch; returns the answer for its first message."""
         request = {**_queue(queue), "messages": [_message(one) for one in messages]}
         answer: dict[str, Any] = self.ask("putBatch", **request)["results"][0]
         return answer
 
     def dump(self, queue: QueueKey) -> list[dict[str, Any]]:
-        """Every record of a queue, by queue offset, with its body's bytes."""
+        """Returns every record of a queue, by queue offset, with its body's bytes."""
         return _records(self.ask("dump", dispatched=True, **_queue(queue)))
 
     def query(self, topic: str, key: str) -> list[dict[str, Any]]:
-        """The records of a topic that the index finds for a key."""
+        """Returns the records of a topic that the index finds for a key."""
         return _records(self.ask("query", dispatched=True, topic=topic, key=key))
 
     def query_by_tag(self, topic: str, tag: str) -> list[dict[str, Any]]:
-        """The records of a topic that the index finds for a tag."""
+        """Returns the records of a topic that the index finds for a tag."""
         return _records(self.ask("queryByTag", dispatched=True, topic=topic, tag=tag))
 
     def range(self, queue: QueueKey) -> dict[str, int]:
-        """`min` and `max` of the queue in units, logBegin and logEnd in bytes."""
+        """Returns `min` and `max` of the queue in units, logBegin and logEnd in bytes."""
         return self.ask("range", dispatched=True, **_queue(queue))
 
     def offset_by_time(self, queue: QueueKey, timestamp_ms: int) -> int:
-        """The first queue offset stored at that time or later."""
+        """Returns the first queue offset stored at that time or later."""
         request = {**_queue(queue), "timestamp": timestamp_ms}
         return int(self.ask("offsetByTime", dispatched=True, **request)["offset"])
 
@@ -143,16 +143,16 @@ class RocketMQStore:
         self.end()
 
     def kill_process(self) -> None:
-        """SIGKILL, from any thread: the store is left as it is."""
+        """Sends SIGKILL, from any thread: the store stays as it is."""
         self._process.kill()
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
+        """Sends SIGKILL and waits for the end."""
         self.kill_process()
         self.end()
 
     def end(self) -> None:
-        """Ends the process. A store that is open is then a crashed one."""
+        """Ends the process. An open store is then a crashed one."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

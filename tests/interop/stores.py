@@ -1,6 +1,6 @@
 """Our store and RocketMQ's over one directory: one writes, the other reads, both must agree.
 
-`Stores` remembers what was written, whoever wrote it, and compares each side with that.
+`Stores` remembers all messages that either side wrote, and compares each side with them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.store.messages import flush_log
 STORE_HOST = Host.parse("10.0.0.2:10911")
 NO_END = 1 << 60
 PROPERTIES = pa.map_(pa.string(), pa.string())
-# RocketMQ 5.5 makes lost queues of ten segments at most.
+# RocketMQ 5.5 rebuilds lost queues from ten segments at most.
 READ_WHOLE_LOG = {"commitLogRecoverMaxNum": 1 << 20}
 MakeStores = Callable[..., "Stores"]
 
@@ -45,7 +45,7 @@ MakeStores = Callable[..., "Stores"]
 class Stores:
     """One directory for us and a version of RocketMQ.
 
-    `written` is what each queue must hold, in order.
+    `written` is the content that each queue must hold, in order.
     """
 
     folder: Path
@@ -57,20 +57,20 @@ class Stores:
     written: dict[QueueKey, list[Message]] = field(default_factory=dict)
 
     def ours(self) -> MessageStore:
-        """Our store, not yet open."""
+        """Returns our store, not yet open."""
         config = StoreConfig(self.folder, self.segment_bytes, self.queue_file_bytes, self.flush)
         return MessageStore(config, SystemClock(), STORE_HOST)
 
     @contextmanager
     def rocketmq(self, **settings: object) -> Iterator[RocketMQStore]:
-        """RocketMQ's store, open; killed at the end unless it was stopped."""
+        """Yields RocketMQ's store, open; kills it at the end unless it was stopped."""
         with self._process() as store:
             sizes = self.segment_bytes, self.queue_file_bytes
             store.open(self.folder, *sizes, self.flush, settings)
             yield store
 
     def ask_config(self) -> dict[str, Any]:
-        """What RocketMQ's managers read below `config/`."""
+        """Returns the content that RocketMQ's managers read below `config/`."""
         with self._process() as process:
             return process.ask("readConfig", folder=str(self.folder))
 
@@ -107,13 +107,13 @@ class Stores:
         known.extend(messages)
 
     def check_ours(self, store: MessageStore) -> None:
-        """Our store reads exactly what was written."""
+        """Asserts that our store reads exactly the written messages."""
         assert set(store.queues()) == set(self.written)
         for queue, messages in self.written.items():
             assert [_message(record) for record in read(store, queue)] == messages
 
     def check_rocketmq(self, store: RocketMQStore) -> None:
-        """RocketMQ reads exactly what was written, at the offsets where it was written."""
+        """Asserts that RocketMQ reads exactly the written messages, at their offsets."""
         for queue, messages in self.written.items():
             bounds = store.range(queue)
             assert (bounds["min"], bounds["max"]) == (0, len(messages)), queue
@@ -123,7 +123,7 @@ class Stores:
             assert found == messages
 
     def check_both_read_the_same(self) -> RecoveryResult:
-        """Each side, one after the other, reads what was written, down to each header field."""
+        """Asserts that each side, one after the other, reads the same in each header field."""
         with self.rocketmq() as theirs:
             self.check_rocketmq(theirs)
             dumps = {queue: theirs.dump(queue) for queue in self.written}
@@ -138,7 +138,7 @@ class Stores:
 
 
 def rebuilt_queues(stores: Stores) -> dict[Path, bytes]:
-    """The consume queue files that we rebuild from the log alone, by path."""
+    """Returns the consume queue files that we rebuild from the log alone, by path."""
     shutil.rmtree(stores.folder / "consumequeue")
     (stores.folder / "abort").touch()
     store = stores.ours()
@@ -148,13 +148,13 @@ def rebuilt_queues(stores: Stores) -> dict[Path, bytes]:
 
 
 def queue_files(stores: Stores) -> dict[Path, bytes]:
-    """What the consume queue files hold, by path."""
+    """Returns the content of the consume queue files, by path."""
     files = (stores.folder / "consumequeue").rglob("*")
     return {path: path.read_bytes() for path in files if path.is_file()}
 
 
 def block_of(topic: str, messages: Sequence[Message]) -> RecordBlock:
-    """A block as a client of ours sends it."""
+    """Returns a block as a client of ours sends it."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array([message.body for message in messages], pa.binary()),
@@ -169,7 +169,7 @@ def block_of(topic: str, messages: Sequence[Message]) -> RecordBlock:
 
 
 def read(store: MessageStore, queue: QueueKey) -> list[Record]:
-    """Every record of a queue that our store serves."""
+    """Returns every record of a queue that our store serves."""
     offset = store.range_of(queue).min_offset
     records: list[Record] = []
     while True:
@@ -185,7 +185,7 @@ def read(store: MessageStore, queue: QueueKey) -> list[Record]:
 
 
 def as_rocketmq_sees(record: Record) -> dict[str, Any]:
-    """A record in the words of `RocketMQStore.dump`."""
+    """Returns a record in the form of `RocketMQStore.dump`."""
     return {
         "topic": record.topic,
         "queueId": record.queue_id,
@@ -204,12 +204,12 @@ def as_rocketmq_sees(record: Record) -> dict[str, Any]:
 
 
 def crash(store: MessageStore) -> None:
-    """Let go of the directory without any of the steps of a clean stop."""
+    """Releases the directory without any of the steps of a clean stop."""
     store._release()
 
 
 def messages(count: int, word: str = "message") -> list[Message]:
-    """Messages that can be told apart, every third one with tag, keys and more than ASCII."""
+    """Returns different messages, every third one with tag, keys and more than ASCII."""
     made: list[Message] = []
     for number in range(count):
         rich = {"TAGS": f"Tag{number % 5}", "KEYS": f"{word}-{number} shared", "stadt": "Köln 😀"}

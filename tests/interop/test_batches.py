@@ -22,7 +22,7 @@ def test_s08_rocketmq_reads_committed_messages_once_and_no_staged_one(stores: St
         desk.stage(batch_id, 99, 5, (QUEUE, [b"never"]))
         desk.write(batch_id, batch_id + 1)
     desk.stop()
-    # It is small, and RocketMQ's is not.
+    # Our index is small, and RocketMQ's is not.
     shutil.rmtree(folder / "index")
     ours = queue_files(stores)
     shutil.rmtree(folder / "consumequeue")

@@ -1,4 +1,4 @@
-"""A store that goes to RocketMQ with batches on their way shows what was appended, once."""
+"""A store handed to RocketMQ during outstanding batches: it shows each appended message once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.interop.stores import MakeStores, Stores
 from tests.store.messages import flush_log
 
 FOREVER_MS = 1 << 50
-# Batch 1 is being stored, and has come so far; batch 2 is staged.
+# Batch 1 is partly stored, up to its first APPENDED messages; batch 2 is staged.
 PARTS = [b"part-%d" % number for number in range(7)]
 STAGED = [b"staged-%d" % number for number in range(3)]
 NEVER = [b"aborted", b"not named"]
@@ -31,7 +31,7 @@ APPENDED = 3
 
 @dataclass
 class Shown:
-    """What the store must show, in order; each message is found by its body as its key."""
+    """The content that the store must show, in order; each message's body is also its key."""
 
     queues: dict[QueueKey, list[bytes]]
 
@@ -39,13 +39,13 @@ class Shown:
         self.queues[queue] += bodies
 
     def keys(self, topic: str) -> dict[str, list[bytes]]:
-        """What each key there is must find in a topic."""
+        """Returns the bodies that each existing key must find in a topic."""
         (own,) = (bodies for queue, bodies in self.queues.items() if queue.topic == topic)
         every = [*PARTS, *STAGED, *NEVER, *(b for found in self.queues.values() for b in found)]
         return {body.decode(): [body] if body in own else [] for body in every}
 
     def check_ours(self, desk: Desk) -> None:
-        """Our readers and our index see that, once, and nothing else."""
+        """Asserts that our readers and our index show this content, once, and nothing else."""
         desk.store.dispatch()
         for queue, bodies in self.queues.items():
             assert read_bodies(desk.store, queue) == bodies
@@ -55,7 +55,7 @@ class Shown:
                 assert [decode_record(one).record.body for one in found] == expected, key
 
     def check_theirs(self, theirs: RocketMQStore) -> None:
-        """And so do RocketMQ's."""
+        """Asserts that RocketMQ's readers and index do, too."""
         for queue, bodies in self.queues.items():
             assert [record["body"] for record in theirs.dump(queue)] == bodies
             for key, expected in self.keys(queue.topic).items():
@@ -64,13 +64,13 @@ class Shown:
 
 
 def desk_of(stores: Stores) -> Desk:
-    """Ours, with an index as large as RocketMQ's, and frames of one record."""
+    """Returns our store, with an index as large as RocketMQ's, and frames of one record."""
     with one_by_one():
         return Desk(stores.folder, stores.flush, IndexFormat())
 
 
 def send_plain(desk: Desk, shown: Shown, word: bytes) -> None:
-    """Two ordinary messages in each queue."""
+    """Sends two ordinary messages to each queue."""
     for queue in shown.queues:
         bodies = [b"%b-%b-%d" % (word, queue.topic.encode(), number) for number in range(2)]
         send(desk.store, bodies, queue)
@@ -79,7 +79,7 @@ def send_plain(desk: Desk, shown: Shown, word: bytes) -> None:
 
 
 def leave_under_way(stores: Stores, shown: Shown) -> StagedTask:
-    """Let go of a store, as a kill does, in the middle of all; return the staged task."""
+    """Leaves a store as a kill does, in mid-batch; returns the staged task."""
     desk = desk_of(stores)
     desk.open()
     send_plain(desk, shown, b"first")
@@ -98,7 +98,7 @@ def leave_under_way(stores: Stores, shown: Shown) -> StagedTask:
             send_plain(desk, shown, b"between")
             raise Killed
 
-        # The first one is the decision.
+        # The first record is the decision.
         room.left = 1 + APPENDED
         shown.add(QUEUE, *PARTS[:2])
         shown.add(OTHER, PARTS[2])

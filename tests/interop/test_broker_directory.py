@@ -1,4 +1,4 @@
-"""A whole RocketMQ broker starts over a directory of ours, and leaves it as one that we open."""
+"""A directory of ours, served by a whole RocketMQ broker and then opened by us again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ B3 = QueueKey("TopicB", 3)
 
 
 def two_free_ports() -> int:
-    """A free port whose next but one below, where the broker listens too, is free as well."""
+    """Returns a free port; the broker's second port, two below it, is free as well."""
     while True:
         with socket.socket() as upper, socket.socket() as lower:
             upper.bind(("", 0))
@@ -75,7 +75,7 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
 
 
 def served_by_rocketmq(stores: Stores) -> dict[str, Any]:
-    """A broker of RocketMQ's serves the directory; returns the configuration that it then has."""
+    """Serves the directory with RocketMQ's broker; returns the resulting configuration."""
     with RocketMQStore(stores.scratch / "rocketmq.log", stores.scratch) as theirs:
         theirs.ask("startBroker", folder=str(stores.folder), port=two_free_ports())
         stores.check_rocketmq(theirs)
@@ -87,7 +87,7 @@ def served_by_rocketmq(stores: Stores) -> dict[str, Any]:
 
 
 def opened_by_us(stores: Stores) -> None:
-    """Our store reads the directory, and closes it."""
+    """Opens the directory with our store, checks its content, and closes it."""
     store = stores.ours()
     assert not store.open().abnormal
     stores.check_ours(store)
@@ -95,7 +95,7 @@ def opened_by_us(stores: Stores) -> None:
 
 
 def of_rocketmq_alone(folder: Path) -> dict[Path, bytes]:
-    """What lies in a store's directory that this program has no name for."""
+    """Returns the content of the files in a store's directory that our store does not know."""
     known = {"commitlog", "consumequeue", "index", "rocketpy", "timerlog"}
     known |= {"checkpoint", "lock", "abort", "topics.json", "consumerOffset.json"}
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]

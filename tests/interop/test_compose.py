@@ -1,7 +1,7 @@
-"""What docker/docker-compose.rocketmq.yml gives to RocketMQ, given to RocketMQ without containers.
+"""The settings of docker/docker-compose.rocketmq.yml, given to RocketMQ without containers.
 
-A name server and a broker run as the file says, but for addresses and folders: those of services
-and images become ones of this machine.
+A name server and a broker run with the file's settings, but with this machine's addresses and
+folders in place of the services' and images'.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class ComposedBroker(ServerProcess):
 
 @dataclass(frozen=True)
 class Composed:
-    """A name server and a broker; the broker is started by who needs it."""
+    """A name server and a broker; a test that needs the broker starts it."""
 
     name_server: NameServer
     broker: ComposedBroker
     folder: Path
 
     def start_broker(self) -> None:
-        """Starts it, and wait until the name server knows it."""
+        """Starts it, and waits until the name server lists it."""
         self.broker.start()
         until(
             lambda: self.name_server.members() == {("broker-a", 0)},
@@ -76,7 +76,7 @@ class Composed:
         )
 
     def at_home(self, text: str) -> str:
-        """Text of the compose file with this machine's addresses in it."""
+        """Returns text of the compose file with this machine's addresses in it."""
         port = self.broker.address.rpartition(":")[2]
         for inside, outside in {
             "namesrv:9876": self.name_server.address,
@@ -87,7 +87,7 @@ class Composed:
         return text
 
     def run(self, command: list[str]) -> subprocess.CompletedProcess[str]:
-        """Runs a command of the file where `mqadmin` lies, as in the image."""
+        """Runs a command of the file in the folder of `mqadmin`, as in the image."""
         return subprocess.run(
             [self.at_home(word) for word in command],
             cwd=self.folder,
@@ -101,7 +101,7 @@ class Composed:
 
 @pytest.fixture
 def composed(tmp_path: Path) -> Iterator[Composed]:
-    """The name server runs."""
+    """Yields a running name server and a broker that is not started."""
     name_server = NameServer("name-server", tmp_path / "name-server", jvm_options("namesrv"))
     broker = ComposedBroker(tmp_path / "broker", name_server.address)
     admin = Program(V5, MQADMIN).command(tmp_path)
@@ -116,13 +116,13 @@ def composed(tmp_path: Path) -> Iterator[Composed]:
 
 
 def taken(conf: str, folder: Path) -> dict[str, str]:
-    """Every setting that a broker knows, as it is after it has read a file. It is not started."""
+    """Returns every setting that a broker knows after it has read a file. Does not start it."""
     with RocketMQStore(folder / "rocketmq.log", folder) as process:
         found: dict[str, str] = process.ask("takeSettings", conf=settings(conf))["settings"]
     return found
 
 
-# They are of the class above the one whose settings are asked; names of the cluster tell them.
+# RocketMQ has them in the parent class of the queried settings; names of the cluster show them.
 IDENTITY = {"brokerClusterName": "DefaultCluster", "brokerName": "broker-a", "brokerId": "0"}
 
 
@@ -148,7 +148,7 @@ def test_the_broker_runs_with_every_setting_of_the_file(composed: Composed) -> N
 
 
 def test_the_services_one_after_the_other(composed: Composed, tmp_path: Path) -> None:
-    """As in the file: the broker is healthy, then the topic is made, then notebooks run."""
+    """Runs them in the file's order: the broker is healthy, the topic is created, notebooks run."""
     health = SERVICES["broker"]["healthcheck"]["test"][1:]
     topic = SERVICES["topic"]["command"]
     assert composed.run(health).returncode == 1

@@ -1,4 +1,4 @@
-"""The JSON files below `config/`, between our managers and those of RocketMQ's broker."""
+"""The JSON files below `config/`, exchanged between our managers and RocketMQ's."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ CLUSTER, BROKER = "DefaultCluster", "broker-a"
 
 @pytest.fixture
 def rocketmq(tmp_path: Path) -> Iterator[RocketMQStore]:
-    """RocketMQ's managers, in a process without a store."""
+    """Yields RocketMQ's managers, in a process without a store."""
     with RocketMQStore(tmp_path / "rocketmq.log", tmp_path) as process:
         yield process
 
 
 def our_topics(folder: Path) -> TopicConfigManager:
-    """Our table of topics over a store's folder."""
+    """Returns our table of topics over a store's folder."""
     topics = TopicConfigManager(folder / "config", SystemClock(), CLUSTER, BROKER)
     topics.load()
     return topics

@@ -1,6 +1,6 @@
-"""Messages of delay levels wait in one broker and are delivered by the other, each once.
+"""Messages with delay levels: they wait in one broker, and the other delivers each once.
 
-RocketMQ lives by the machine's time, so these tests take some seconds of it.
+RocketMQ uses the machine's clock, so these tests take some seconds.
 """
 
 from __future__ import annotations

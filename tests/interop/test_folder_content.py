@@ -1,4 +1,4 @@
-"""What else lies in a store's directory: what each side keeps beside the log, and what it lacks."""
+"""Files beside the log in a store's directory, and missing ones, for each side."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ B0 = QueueKey("TopicB", 0)
 
 
 def fill(stores: Stores) -> None:
-    """Writes messages of two topics, and stop cleanly."""
+    """Writes messages of two topics, and closes the store cleanly."""
     store = stores.ours()
     store.open()
     for number in range(9):
@@ -44,7 +44,7 @@ def fill(stores: Stores) -> None:
 
 @pytest.fixture
 def filled(stores: Stores) -> Stores:
-    """A store that we wrote and closed."""
+    """Returns a store that we wrote and closed."""
     fill(stores)
     return stores
 
@@ -76,7 +76,7 @@ def test_f14_what_we_keep_beside_the_log_is_left_alone(filled: Stores, crashed: 
 
 @pytest.mark.parametrize("name", ["commitlog/notes.txt", "consumequeue/TopicA/0/notes.txt"])
 def test_f14_rocketmq_refuses_a_foreign_file_among_segments(filled: Stores, name: str) -> None:
-    # This is why whatever we keep beside the log lies in folders of its own.
+    # For this reason our own files beside the log are in folders of their own.
     (filled.folder / name).write_bytes(b"abc")
     with pytest.raises(RocketMQError, match="does not load"), filled.rocketmq():
         pass
@@ -86,7 +86,7 @@ def test_f14_rocketmq_refuses_a_foreign_file_among_segments(filled: Stores, name
 def test_s06_the_queues_that_rocketmq_rebuilds_are_ours_byte_for_byte(filled: Stores) -> None:
     ours = queue_files(filled)
     shutil.rmtree(filled.folder / "consumequeue")
-    # It vouches for the queues that are gone.
+    # The checkpoint vouches for the queues that are gone.
     (filled.folder / "checkpoint").unlink()
     (filled.folder / "abort").touch()
     with filled.rocketmq(**READ_WHOLE_LOG) as theirs:
@@ -98,10 +98,10 @@ def test_s06_the_queues_that_rocketmq_rebuilds_are_ours_byte_for_byte(filled: St
 @pytest.mark.parametrize(
     ("lost", "how", "segments_read"),
     [
-        # It adds what lies behind the last record that any queue has.
+        # RocketMQ adds the log's records after the last record that any queue has.
         ("TopicA", "stopped", 0),
         ("", "stopped", SEGMENTS_READ),
-        # It adds what the checkpoint does not vouch for, which is not much.
+        # RocketMQ adds the records that the checkpoint does not cover: few.
         ("TopicA", "killed", 1),
         ("", "killed", 1),
         ("", "killed, without checkpoint", SEGMENTS_READ),
@@ -110,7 +110,7 @@ def test_s06_the_queues_that_rocketmq_rebuilds_are_ours_byte_for_byte(filled: St
 def test_f14_rocketmq_5_5_makes_lost_queues_of_a_few_segments_and_we_of_all(
     new_stores: MakeStores, lost: str, how: str, segments_read: int
 ) -> None:
-    """So a start and a clean stop of ours make a directory whole that has lost queues."""
+    """Asserts that a start and a clean stop of ours restore a directory's lost queues."""
     stores = new_stores(segment_bytes=1024)
     fill(stores)
     whole = queue_files(stores)
@@ -139,7 +139,7 @@ def test_f14_rocketmq_5_5_makes_lost_queues_of_a_few_segments_and_we_of_all(
 
 
 def places_of(files: Mapping[Path, bytes], queue: QueueKey) -> list[int]:
-    """Where in the log the records of a queue lie, by its files."""
+    """Returns the log positions of a queue's records, by its files."""
     own = [
         path for path in sorted(files) if path.parts[-3:-1] == (queue.topic, str(queue.queue_id))
     ]
@@ -181,7 +181,7 @@ def test_f14_rocketmqs_checkpoint_from_before_our_turn_misleads_nobody(
 def test_f14_rocketmq_5_5_completes_our_queues_from_the_checkpoints_position(
     filled: Stores, settings: dict[str, object], position: int | None
 ) -> None:
-    """Of a crashed store; without a position it goes by times, as older brokers do."""
+    """Opens a crashed store; without a position RocketMQ goes by times, as older brokers do."""
     with filled.rocketmq() as theirs:
         filled.put_rocketmq(theirs, A0, messages(5, "theirs"))
         theirs.stop()

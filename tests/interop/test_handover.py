@@ -1,4 +1,4 @@
-"""F16: the directory changes hands, with a damaged record, stale bytes, and kills on both sides."""
+"""F16: a directory that changes hands, with a damaged record, stale bytes, and kills."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ each_version = pytest.mark.parametrize("version", VERSIONS)
 
 @pytest.fixture
 def stores(new_stores: MakeStores) -> Stores:
-    """A directory with one segment and one file for each queue."""
+    """Returns a directory with one segment and one file for each queue."""
     return new_stores(segment_bytes=1 << 20, queue_file_bytes=200_000)
 
 
 def alike(count: int, word: str) -> list[Message]:
-    """Messages of one size: what is written in place of some ends where a stale one begins."""
+    """Returns messages of one size, so that replacements end where a stale one begins."""
     return [Message(f"{word} {number:06d}".encode()) for number in range(count)]
 
 
@@ -40,23 +40,23 @@ def end_theirs(store: RocketMQStore, how: str) -> None:
 
 
 def place_of(stores: Stores, queue: QueueKey, number: int) -> int:
-    """Where in the log the unit of a queue points."""
+    """Returns the log position that a queue's unit points to."""
     path = stores.folder / "consumequeue" / queue.topic / str(queue.queue_id) / FIRST
     return int.from_bytes(path.read_bytes()[number * 20 :][:8], "big")
 
 
 def damage(stores: Stores) -> None:
-    """Flips a bit in the body of record 50, and let RocketMQ scan the whole log, as it may."""
+    """Flips a bit in the body of record 50."""
     flip(stores.folder / "commitlog" / FIRST, place_of(stores, A0, DAMAGED // 2) + 90)
 
 
 def cut(stores: Stores) -> None:
-    """What is shown when the log ends at record 50."""
+    """Removes the expected messages from record 50 on, where the log then ends."""
     for queue in QUEUES:
         del stores.written[queue][DAMAGED // 2 :]
 
 
-# Where a stale record begins is a matter of our recovery, and the same behind any version.
+# The start of a stale record concerns our recovery alone, and is the same after any version.
 @pytest.mark.parametrize(
     ("version", "word"),
     [(V5, "new"), (V5, "newer than before"), (V4, "new")],
@@ -113,7 +113,7 @@ def test_f16_both_killed_one_after_the_other_lose_nothing(stores: Stores) -> Non
             stores.put_rocketmq(theirs, A0, messages(10, f"theirs {turn}"))
             stores.put_rocketmq(theirs, A1, messages(3, f"theirs {turn}"))
             theirs.kill()
-        # RocketMQ 4.9 only makes the file where there is none.
+        # RocketMQ 4.9 only creates the file if there is none.
         kept = (stores.folder / "abort").read_bytes() == text
         assert kept == (stores.version == V4)
     stores.check_both_read_the_same()
@@ -160,7 +160,7 @@ def test_f16_rocketmq_reads_on_behind_a_record_of_ours_that_was_damaged(
 
 
 def shown(store: MessageStore, queue: QueueKey) -> list[bytes]:
-    """Every body, whatever lies between."""
+    """Returns every readable body, past any holes."""
     bounds = store.range_of(queue)
     found: list[bytes] = []
     for offset in range(bounds.min_offset, bounds.max_offset):
@@ -171,7 +171,7 @@ def shown(store: MessageStore, queue: QueueKey) -> list[bytes]:
 
 
 def read_body(data: bytes) -> bytes:
-    """The body of one record."""
+    """Returns the body of one record."""
     length = int.from_bytes(data[84:88], "big")
     return data[88 : 88 + length]
 

@@ -1,4 +1,4 @@
-"""F16: whole brokers have the directory in turn, three times, with clients of their own.
+"""F16: whole brokers that use the directory in turn, three times, with their own clients.
 
 Ours is a process that is stopped or killed, as RocketMQ's is.
 """
@@ -22,7 +22,7 @@ Records = list[dict[str, Any]]
 
 
 def as_rocketmq_sees(message: Message) -> dict[str, Any]:
-    """A message in the words of `RocketMQStore.dump`, but for `flag`, which clients do not show."""
+    """Returns a message in the form of `RocketMQStore.dump`, without `flag`, which clients omit."""
     apart = {"TAGS": message.tags, "KEYS": " ".join(message.keys), "UNIQ_KEY": message.msg_id}
     return {
         "topic": message.topic,
@@ -41,13 +41,13 @@ def as_rocketmq_sees(message: Message) -> dict[str, Any]:
 
 
 def of_ours(broker: LocalBroker) -> Records:
-    """What the topic shows here, in the order of the log."""
+    """Returns the topic's records at our broker, in the order of the log."""
     found = [as_rocketmq_sees(message) for message in broker.messages(TOPIC)]
     return sorted(found, key=lambda record: int(record["physicalOffset"]))
 
 
 def of_theirs(broker: RocketMQBroker) -> Records:
-    """What it shows there."""
+    """Returns the topic's records at RocketMQ's broker."""
     return [
         {name: record[name] for name in record if name != "flag"}
         for record in broker.records(TOPIC)
@@ -59,7 +59,7 @@ def bodies(records: Records) -> list[str]:
 
 
 def our_turn(folder: Path, words: list[str], before: Records, how: str) -> Records:
-    """See what was there, send, and leave; return what is there now."""
+    """Checks the records, sends, and ends our broker; returns the records then."""
     with LocalBroker(folder, commit_log_segment_bytes=1 << 30) as broker:
         if not before:
             broker.create_topic(TOPIC, QUEUES)
@@ -73,7 +73,7 @@ def our_turn(folder: Path, words: list[str], before: Records, how: str) -> Recor
 
 
 def their_turn(theirs: RocketMQBroker, words: list[str], before: Records, how: str) -> Records:
-    """The same with RocketMQ's client; its group consumes what it has not had yet."""
+    """Checks and sends with RocketMQ's client in the same way; its group consumes new messages."""
     if not before:
         theirs.create_topic()
     assert of_theirs(theirs) == before
@@ -81,7 +81,7 @@ def their_turn(theirs: RocketMQBroker, words: list[str], before: Records, how: s
     for word in words:
         theirs.send(word)
     theirs.start_consumer()
-    # All but its own of the turn before.
+    # All but the group's own messages of the turn before.
     new = [*bodies(before)[-COUNT:], *words]
     theirs.until(lambda: {one.body for one in theirs.consumed} >= set(new))
     theirs.stop_clients()

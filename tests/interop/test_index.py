@@ -24,20 +24,20 @@ COUNT_MAX = 64
 
 
 def keyed(start: int) -> list[Message]:
-    """Ten messages, each with a key of its own and one that all have."""
+    """Returns ten messages, each with a key of its own and a shared one."""
     made = [Message(b"%d" % n, {"KEYS": f"k{n} shared"}) for n in range(start, start + 8)]
     made.append(Message(b"blanks", {"KEYS": "a  b Köln 😀 shared"}))
     return [*made, Message(b"unique", {"UNIQ_KEY": f"uniq-{start}", "KEYS": "shared"})]
 
 
 def keys_of(message: Message) -> set[str]:
-    """What a message is found by."""
+    """Returns all keys that find a message."""
     keys = {*message.properties["KEYS"].split(" "), message.properties.get("UNIQ_KEY", "")}
     return keys - {""}
 
 
 def check(stores: Stores, found_by: dict[str, list[bytes]]) -> None:
-    """Each key finds exactly the messages that have it, up to the limit."""
+    """Asserts that each key finds exactly the messages that have it, up to the limit."""
     written = [message for queue in stores.written.values() for message in queue]
     for key, bodies in found_by.items():
         expected = sorted(one.body for one in written if key in keys_of(one))
@@ -52,7 +52,7 @@ def all_keys(stores: Stores) -> list[str]:
 
 
 def check_ours(stores: Stores, store: MessageStore) -> None:
-    """Our store finds every message by each of its keys."""
+    """Asserts that our store finds every message by each of its keys."""
     store.dispatch()
     found = {
         key: store.messages.by_key(TOPIC, key, 0, FOREVER_MS, COUNT_MAX) for key in all_keys(stores)
@@ -61,7 +61,7 @@ def check_ours(stores: Stores, store: MessageStore) -> None:
 
 
 def check_rocketmq(stores: Stores, theirs: RocketMQStore) -> None:
-    """And so does RocketMQ."""
+    """Asserts that RocketMQ does, too."""
     keys = all_keys(stores)
     check(stores, {key: [r["body"] for r in theirs.query(TOPIC, key)] for key in keys})
 
@@ -93,7 +93,7 @@ TAGS = ["TagA", "Größe 😀", "T#TagA"]
 
 
 def tagged(start: int) -> list[Message]:
-    """Messages with a tag, with tag and keys, with a key that looks like a tag, and with none."""
+    """Returns messages with a tag, with tag and keys, with a key like a tag, and with neither."""
     return [
         *(Message(b"%d" % n, {"TAGS": TAGS[n % 3]}) for n in range(start, start + 3)),
         Message(b"both", {"TAGS": "TagA", "KEYS": "a b", "UNIQ_KEY": f"u{start}"}),
@@ -103,7 +103,7 @@ def tagged(start: int) -> list[Message]:
 
 
 def with_tag(messages: list[Message], tag: str) -> list[bytes]:
-    """The bodies of those that have the tag."""
+    """Returns the bodies of the messages that have the tag."""
     return sorted(one.body for one in messages if one.properties.get("TAGS") == tag)
 
 
@@ -114,7 +114,7 @@ def ours_with_tag(store: MessageStore, tag: str) -> list[bytes]:
 
 
 def theirs_with_tag(theirs: RocketMQStore, tag: str) -> list[bytes]:
-    """RocketMQ leaves it to clients to pass over a key that looks like a tag."""
+    """Returns RocketMQ's results; clients have to skip a key that looks like a tag."""
     found = theirs.query_by_tag(TOPIC, tag)
     return sorted(one["body"] for one in found if one["properties"].get("TAGS") == tag)
 
@@ -146,7 +146,7 @@ def test_s08_tags_are_found_after_each_turn_of_a_broker_that_enters_them(
     assert faults(stores) == []
     before = [*stores.written[A0]]
     with stores.rocketmq() as theirs:
-        # Also a broker that enters none finds those that are there.
+        # A broker that writes no entries for tags still finds the existing ones.
         for tag in TAGS:
             assert theirs_with_tag(theirs, tag) == with_tag(before, tag)
         stores.put_rocketmq(theirs, A0, tagged(200))
@@ -163,7 +163,7 @@ def test_s08_tags_are_found_after_each_turn_of_a_broker_that_enters_them(
 
 
 def content_of(folder: Path) -> bytes:
-    """The header, slots and entries of the one index file."""
+    """Returns the header, slots and entries of the one index file."""
     (path,) = (folder / "index").iterdir()
     with path.open("rb") as file:
         count = int(np.frombuffer(file.read(HEADER.itemsize), HEADER)[0]["count"])

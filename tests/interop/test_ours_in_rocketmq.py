@@ -1,4 +1,4 @@
-"""RocketMQ opens directories that our store wrote, reads all, and goes on."""
+"""Directories that our store wrote: RocketMQ opens, reads and extends them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ B0 = QueueKey("TopicB", 0)
 
 
 def fill(stores: Stores, store: MessageStore, rounds: int = 12) -> None:
-    """Blocks of three queues, across several segments and queue files."""
+    """Appends blocks to three queues, across several segments and queue files."""
     for number in range(rounds):
         stores.append_ours(store, A0, messages(7, f"a{number}"))
         stores.append_ours(store, A3, messages(1, f"b{number}"))
@@ -23,7 +23,7 @@ def fill(stores: Stores, store: MessageStore, rounds: int = 12) -> None:
 
 
 def go_on(stores: Stores) -> None:
-    """RocketMQ reads and appends, we read and append, and both agree at the end."""
+    """Reads and appends with RocketMQ, then with ours; both agree at the end."""
     with stores.rocketmq() as theirs:
         stores.check_rocketmq(theirs)
         stores.put_rocketmq(theirs, A0, messages(25, "theirs"))

@@ -18,12 +18,12 @@ QUEUES = [QueueKey(topic, number) for topic in ("TopicA", "B-2", "%RETRY%g") for
 
 
 def text(dice: random.Random, length_max: int) -> str:
-    """At least one character, and none that properties are separated by."""
+    """Returns at least one character, and none that separates properties."""
     return "".join(dice.choices(LETTERS, k=dice.randint(1, length_max)))
 
 
 def message(dice: random.Random) -> Message:
-    """A body of up to 3,000 bytes, mostly short, and any mix of properties."""
+    """Returns a message: up to 3,000 bytes, mostly short, and any mix of properties."""
     size = dice.choice((0, 1, dice.randint(2, 90), dice.randint(2, 90), dice.randint(100, 3000)))
     properties = {
         "stadt " + text(dice, 5): text(dice, 40) for _ in range(dice.choice((0, 0, 1, 3)))
@@ -36,7 +36,7 @@ def message(dice: random.Random) -> Message:
 
 
 def our_turn(stores: Stores, dice: random.Random) -> None:
-    """Reads all, append blocks of a few messages, and stop or crash."""
+    """Reads all, appends blocks of a few messages, and stops or crashes."""
     store = stores.ours()
     store.open()
     stores.check_ours(store)
@@ -49,13 +49,13 @@ def our_turn(stores: Stores, dice: random.Random) -> None:
 
 
 def their_turn(stores: Stores, dice: random.Random) -> None:
-    """The same by RocketMQ, one by one and in batches."""
+    """Reads and writes in the same way with RocketMQ, one by one and in batches."""
     with stores.rocketmq() as store:
         stores.check_rocketmq(store)
         for _ in range(dice.randint(1, 25)):
             queue = dice.choice(QUEUES)
             if dice.random() < 0.3:
-                # RocketMQ takes no batch with an empty body in it.
+                # RocketMQ refuses a batch with an empty body in it.
                 batch = [Message(dice.randbytes(9)) for _ in range(dice.randint(1, 9))]
                 stores.put_batch_rocketmq(store, queue, batch)
             else:
@@ -74,13 +74,13 @@ def test_f14_both_sides_in_turn_lose_nothing(
     new_stores: MakeStores, flush: FlushDiskType, seed: int
 ) -> None:
     dice = random.Random(seed)
-    # A queue file of 7 units and a segment for two large messages: borders are met all the time.
+    # A queue file of 7 units and a segment for two large messages: borders are frequent.
     stores = new_stores(flush, segment_bytes=8192, queue_file_bytes=140)
     for _ in range(ROUNDS):
         turn = dice.choice((our_turn, their_turn))
         turn(stores, dice)
         if turn is their_turn and stores.version == V4:
-            # Killed while it made a queue's file it does not start again, unless we do before.
+            # After a kill during a queue file's creation, 4.9 starts only after a start of ours.
             our_turn(stores, dice)
     our_turn(stores, dice)
     stores.check_both_read_the_same()

@@ -1,4 +1,4 @@
-"""We open directories that RocketMQ wrote, read all, and go on; and so does RocketMQ after us."""
+"""Directories that RocketMQ wrote: we open, read and extend them, then RocketMQ does again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ B0 = QueueKey("TopicB", 0)
 
 
 def fill(stores: Stores, theirs: RocketMQStore, rounds: int = 6) -> None:
-    """Single messages and batches of three queues, across segments and queue files."""
+    """Puts single messages and batches to three queues, across segments and queue files."""
     for number in range(rounds):
         stores.put_rocketmq(theirs, A0, messages(7, f"a{number}"))
         stores.put_rocketmq(theirs, A3, [Message(b""), *messages(1, f"b{number}")])
@@ -34,7 +34,7 @@ def fill(stores: Stores, theirs: RocketMQStore, rounds: int = 6) -> None:
 
 
 def go_on(stores: Stores, *, crashed: bool) -> None:
-    """We read and append, then both sides read all."""
+    """Reads and appends with our store, then reads all with both."""
     ours = stores.ours()
     assert ours.open().abnormal == crashed
     stores.check_ours(ours)

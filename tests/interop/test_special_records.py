@@ -1,4 +1,4 @@
-"""Records with more to them: delayed, transactional, compressed, of long topics, large."""
+"""Special records: delayed, transactional, compressed, of long topics, large."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DEFLATE: dict[str, Callable[[bytes], bytes]] = {
 
 
 def text(body: bytes) -> str:
-    """A body as the driver takes it."""
+    """Returns a body in the driver's form."""
     return base64.b64encode(body).decode("ascii")
 
 
@@ -60,7 +60,7 @@ def test_s02_long_topics_and_full_properties_are_read_and_rebuilt(new_stores: Ma
     store = stores.ours()
     store.open()
     stores.append_ours(store, LONG, messages(12))
-    # The longest properties there are, and a tag whose hash has no positive counterpart.
+    # The longest possible properties, and a tag with a hash that has no positive counterpart.
     stores.append_ours(store, A0, [Message(b"a", {"p": "v" * 32_764})])
     stores.append_ours(store, A0, [Message(b"a", {"TAGS": "polygenelubricants", "KEYS": "a  b"})])
     store.close()

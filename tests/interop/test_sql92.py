@@ -1,4 +1,4 @@
-"""SQL92 expressions, between our filter and RocketMQ's own one (row C04).
+"""SQL92 expressions, compared between our filter and RocketMQ's.
 
 RocketMQ ignores text after a complete expression. So both get expressions in parentheses.
 """
@@ -52,7 +52,7 @@ class RocketMQFilter:
         return self._answer({"expression": expression, "rows": rows})
 
     def results_with_zero(self, expression: str, rows: Rows) -> str:
-        """Returns the results that RocketMQ gave if its parser took `0.0`."""
+        """Returns RocketMQ's results as if its parser accepted `0.0`."""
         text = _STRING_OR_ZERO.sub(
             lambda found: found[0] if found[0].startswith("'") else ZERO_MARK, expression
         )
@@ -75,14 +75,14 @@ class RocketMQFilter:
 
 @pytest.fixture(scope="module")
 def rocketmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQFilter]:
-    """RocketMQ's filter."""
+    """Yields RocketMQ's filter."""
     running = RocketMQFilter(tmp_path_factory.mktemp("filter") / "rocketmq.log")
     yield running
     running.end()
 
 
 def ours(expression: str, rows: Rows) -> str:
-    """Returns the same of our filter; B where a boolean stands left of a string."""
+    """Returns the same for our filter; B for a boolean to the left of a string."""
     try:
         parsed = parse(expression)
     except ExpressionError as error:
@@ -114,7 +114,7 @@ def test_c04_any_expression_does_in_rocketmq_what_it_does_here(
     mine = ours(expression, rows)
     assume(mine != "B")
     theirs = rocketmq.results_with_zero(expression, rows)
-    # The smallest double that stands for 0.0 is more than the upper bound 0.
+    # The smallest double that replaces 0.0 is more than the upper bound 0.
     assume(theirs != "R" or mine == "R" or "BETWEEN" not in expression)
     assert mine == theirs
 
@@ -205,7 +205,7 @@ FORMS = (*NUMBER_FORMS, *OTHER_FORMS)
 
 
 def grid() -> Iterator[str]:
-    """Returns every literal form in every operator, on both sides."""
+    """Yields every literal form in every operator, on both sides."""
     for left, right in itertools.product(FORMS, FORMS):
         if {"a", "b", "TRUE", "NULL", "1", "'x'", "1.5", "0.0"} & {left, right}:
             for operator in ("=", "<>", "<", "<=", ">", ">="):

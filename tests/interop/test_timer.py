@@ -1,6 +1,6 @@
-"""Messages with a delivery time wait in one broker and are delivered by the other, each once.
+"""Messages with a delivery time: they wait in one broker, and the other delivers each once.
 
-RocketMQ lives by the machine's time, so these tests take some seconds of it.
+RocketMQ uses the machine's clock, so these tests take some seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def cancel(running: RunningBroker, deliver_ms: int, key: str) -> None:
 
 
 def until_stored(theirs: RocketMQStore, count: int) -> list[bytes]:
-    """The bodies of the real queue, once there are so many."""
+    """Returns the bodies of the real queue, once there are `count`, or after a minute."""
     end_ms = SystemClock().now_ms() + 60_000
     while theirs.range(T1)["max"] < count and SystemClock().now_ms() < end_ms:
         pass

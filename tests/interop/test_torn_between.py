@@ -1,4 +1,4 @@
-"""We crash with a torn tail, RocketMQ cuts it and goes on in its place, and we come back."""
+"""A crash of ours with a torn tail: RocketMQ cuts it and continues there, then we return."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A0 = QueueKey("TopicA", 0)
         (V5, "killed"),
         (V5, "killed, with our process id"),
         (V4, "stopped"),
-        # It leaves the whole of our text.
+        # 4.9 leaves the whole of our text.
         (V4, "killed"),
     ],
 )
@@ -33,7 +33,7 @@ def test_f14_what_rocketmq_wrote_in_place_of_our_torn_tail_is_kept(
     stores.append_ours(store, A0, messages(10))
     end = store.append(A0, block_of("TopicA", messages(6, "lost"))).physical_offset
     crash(store)
-    # A power cut took the pages of the last block, but not those of its checksums.
+    # A power cut took the pages of the last block, but not the pages of its checksums.
     log = stores.folder / "commitlog" / "0".zfill(20)
     data = log.read_bytes()
     log.write_bytes(data[:end] + bytes(len(data) - end))

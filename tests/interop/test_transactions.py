@@ -1,7 +1,6 @@
-"""Open and ended transactions, retries and dead letters go from one broker to the other and back.
+"""Open and ended transactions, retries and dead letters, between both brokers and back.
 
-RocketMQ lives by the machine's time, so these tests take some seconds of it; it takes twenty to
-stop.
+RocketMQ uses the machine's clock, so these tests take some seconds; it takes twenty to stop.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from tests.interop.test_timer import SIZES
 __all__ = ["start_broker"]
 
 pytestmark = pytest.mark.timeout(600)
-# Transactions are asked after soon and often; op messages come before the next question does.
+# Checks are early and frequent; op messages come before the next check.
 CONF = {
     "transactionTimeOut": 500,
     "transactionCheckInterval": 1_000,
@@ -56,38 +55,38 @@ CONF = {
 TIMES = TransactionTimes(check_max=1_000)
 OPEN, TO_COMMIT, TO_ROLL_BACK = "UNKNOW", "COMMIT_MESSAGE", "ROLLBACK_MESSAGE"
 
-# What the topic shows of each side's messages, and what the group was given a second time.
+# The topic's content of each side's messages, and the messages that the group received twice.
 OURS = ["committed", "dead", "plain", "retried", "retry for RocketMQ", "retry for us", "to commit"]
 THEIRS = [f"its {name}" for name in ("committed", "dead", "retried", "retry for us")]
 RETRIED = ["its retried", "retried", "retry for RocketMQ"]
 
 
-# --- What our broker leaves ---
+# --- Written by our broker ---
 
 
 def prepared(endpoint: str, body: str, later: str = OPEN) -> Transaction:
-    """A half message; `later` is what a producer of RocketMQ's says when it is asked after it."""
+    """Sends a half message; `later` is RocketMQ's producer's answer to a check."""
     message = OutgoingMessage(body.encode(), properties={"later": later})
     with BrokerConnection(endpoint) as connection:
         return transactions.prepare(connection, TOPIC, PRODUCERS, message)
 
 
 def ended(broker: LocalBroker, body: str, *, commit: bool) -> None:
-    """A transaction that has ended."""
+    """Sends a transaction and ends it."""
     transaction = prepared(broker.endpoint, body)
     with BrokerConnection(broker.endpoint) as connection:
         transactions.end(connection, transaction, commit=commit)
 
 
 def sent_back(broker: LocalBroker, body: str, level: int) -> None:
-    """A message that the group could not consume."""
+    """Sends a message, and sends it back as the group's consumer does."""
     (sent,) = broker.send(TOPIC, body, queue_id=0)
     message = next(one for one in broker.messages(TOPIC) if one.msg_id == sent.msg_id)
     broker.send_back(message, CONSUMERS, delay_level=level)
 
 
 def delivered(folder: Path, level: int) -> int:
-    """How far a level was delivered, as the other side will read it."""
+    """Returns a level's delivered offset, as the other side will read it."""
     path = folder / "config" / "delayOffset.json"
     # RocketMQ writes it in place, with numbers for keys.
     if not path.exists() or not (text := path.read_text()).endswith("}"):
@@ -97,12 +96,12 @@ def delivered(folder: Path, level: int) -> int:
 
 
 def write_ours(folder: Path, leave: Callable[[LocalBroker], None]) -> None:
-    """Let our broker make a directory, and leave it in the middle."""
+    """Fills a directory with our broker, and leaves it in mid-work."""
     broker = LocalBroker(folder, commit_log_segment_bytes=1 << 30).start()
     broker.create_topic(TOPIC, QUEUES)
     broker.send(TOPIC, "plain")
     sent_back(broker, "retried", 1)
-    # It says so after some seconds: only a clean stop tells RocketMQ of all that is delivered.
+    # The broker saves it after some seconds: only a clean stop saves all deliveries for RocketMQ.
     while delivered(folder, 1) < 1:
         pass
     ended(broker, "committed", commit=True)
@@ -115,17 +114,17 @@ def write_ours(folder: Path, leave: Callable[[LocalBroker], None]) -> None:
     leave(broker)
 
 
-# --- What RocketMQ does with it, and leaves ---
+# --- Continued by RocketMQ ---
 
 
 def go_on(theirs: RocketMQBroker) -> None:
-    """Its clients are asked after our open transactions, and consume; each once."""
+    """Asserts that its clients get our open transactions' checks and consume each message once."""
     theirs.start_producer()
     theirs.start_consumer()
     again = [Delivery(TOPIC, body, 1) for body in RETRIED[1:]]
     expected = sorted([*(Delivery(TOPIC, body, 0) for body in OURS), *again], key=repr)
     theirs.until(lambda: len(theirs.consumed) >= len(expected))
-    # Questions go in the order of half messages: all have been asked after for several times.
+    # Checks go in the order of half messages: all have been checked several times.
     theirs.until(lambda: theirs.asked.count("open") >= 3)
     assert sorted(body for body in theirs.asked if body != "open") == ["to commit", "to roll back"]
     assert theirs.bodies(TOPIC) == OURS
@@ -136,7 +135,7 @@ def go_on(theirs: RocketMQBroker) -> None:
 def write_theirs(
     theirs: RocketMQBroker, folder: Path, leave: Callable[[RocketMQBroker], None]
 ) -> None:
-    """The same by RocketMQ's broker and clients, left in the middle."""
+    """Fills the directory in the same way with RocketMQ, and leaves it in mid-work."""
     for body, level in (("its retried", 1), ("its retry for us", 5), ("its dead", -1)):
         theirs.send(body, fail=str(level))
     theirs.send("its committed", first=TO_COMMIT)
@@ -148,7 +147,8 @@ def write_theirs(
     theirs.until(lambda: theirs.count(SCHEDULE_TOPIC, 4) == 2)
     theirs.until(lambda: theirs.asked.count("its to roll back") >= 3)
     if leave is RocketMQBroker.kill:
-        # It saves how far levels are delivered each ten seconds, and repeats the rest itself, too.
+        # It saves the delivered offsets of levels every ten seconds, and repeats the rest itself,
+        # too.
         theirs.until(lambda: [delivered(folder, level) for level in (1, 3)] == [2, 1])
     theirs.stop_clients()
     leave(theirs)
@@ -159,7 +159,7 @@ def write_theirs(
 
 @asynccontextmanager
 async def ours(start_broker: StartBroker) -> AsyncIterator[RunningBroker]:
-    """Our broker, with a clock that the test moves."""
+    """Yields our broker, with a clock that the test moves."""
     clock = ManualClock(SystemClock().now_ms())
     flush = FlushDiskType.ASYNC_FLUSH
     async with start_broker(flush, clock=clock, transactions=TIMES, **SIZES) as running:
@@ -168,20 +168,20 @@ async def ours(start_broker: StartBroker) -> AsyncIterator[RunningBroker]:
 
 @asynccontextmanager
 async def producing(running: RunningBroker) -> AsyncIterator[Listener]:
-    """A producer of the group that listens."""
+    """Yields a listening producer of the group."""
     async with listening(running, "ours") as told:
         assert (await heartbeat(running, "ours", producers=[PRODUCERS])).code == 0
         yield told
 
 
 async def shown(running: RunningBroker, topic: str = TOPIC) -> list[str]:
-    """What a topic shows, in the order of bodies."""
+    """Returns a topic's visible bodies, sorted."""
     found = [await bodies(running, topic, queue_id) for queue_id in range(QUEUES)]
     return sorted(body.decode() for each in found for body in each)
 
 
 async def end_all(running: RunningBroker, answers: dict[str, int]) -> None:
-    """Is asked after these transactions, once each, answer, and be asked after no other one."""
+    """Answers one check of each of these transactions; asserts that no other one is checked."""
     async with producing(running) as told:
         await rounds(running)
         asked = dict([await question(told) for _ in answers])
@@ -197,7 +197,7 @@ async def end_all(running: RunningBroker, answers: dict[str, int]) -> None:
 
 
 async def question(told: Listener) -> tuple[str, Half]:
-    """The body of the message whose transaction the next question is after; and the transaction."""
+    """Returns the body of the next checked transaction's message, and the transaction."""
     asked = (await told.next()).check_transaction
     half = Half(asked.transaction_id, asked.commit_log_offset, asked.queue_offset)
     return decode_record(asked.record).record.body.decode(), half
@@ -208,7 +208,7 @@ async def answer(running: RunningBroker, half: Half, resolution: int) -> None:
 
 
 async def wait_for_retries(running: RunningBroker, expected: list[str]) -> None:
-    """All that waits is delivered, and nothing else."""
+    """Asserts that all waiting messages are delivered, and nothing else."""
     running.clock.advance(60_000)
     await until(lambda: visible(running, RETRIES, 0) >= len(expected))
     await advance(running, 1_000)
@@ -255,7 +255,7 @@ async def test_t05_rocketmq_goes_on_with_our_transactions_and_retries_and_we_wit
 
 
 def hand_back(folder: Path, version: str) -> None:
-    """RocketMQ repeats nothing of what we have ended and delivered."""
+    """Asserts that RocketMQ repeats nothing that we have ended and delivered."""
     with RocketMQBroker(folder, version, **CONF) as theirs:
         theirs.start_consumer()
         theirs.start_producer()
@@ -274,7 +274,7 @@ def hand_back(folder: Path, version: str) -> None:
 async def test_t05_what_rocketmq_committed_and_could_not_note_is_not_committed_again(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """The message itself names its transaction. Nothing tells of one that was rolled back."""
+    """Relies on the message, which names its transaction. No message records a rollback."""
     with RocketMQBroker(tmp_path, transactionOpBatchInterval=3_600_000) as theirs:
         theirs.create_topic()
         theirs.start_producer()

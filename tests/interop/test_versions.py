@@ -1,4 +1,4 @@
-"""The versions of RocketMQ that tests run, and the tool that tells of newer ones."""
+"""The versions of RocketMQ that tests run, and the tool that reports newer ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Whether the RocketMQ versions of `make interop` are the newest ones: `make rocketmq-versions`.
+"""A check for newer RocketMQ versions than `make interop` has: `make rocketmq-versions`.
 
-For a maintainer, since it asks Maven's repository. A version counts when each artifact of its pom
-is served, and all that they need. Exit code 1 tells of a newer one. Holds no state.
+For a maintainer, since it queries Maven's repository. A version counts when the repository has each
+artifact of its pom and all their dependencies. Exit code 1 reports a newer one.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ Number = tuple[int, ...]
 
 
 def number_of(version: str) -> Number:
-    """Such as (5, 3, 3)."""
+    """Returns a version's numbers, such as (5, 3, 3)."""
     return tuple(int(part) for part in version.split("."))
 
 
 def served(by_artifact: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """The artifacts that each release lacks, by version in ascending order."""
+    """Returns the artifacts that each release lacks, by version in ascending order."""
     releases = {name: {*filter(_RELEASE.fullmatch, by_artifact[name])} for name in by_artifact}
     versions = sorted(set().union(*releases.values()), key=number_of)
     return {one: [name for name in releases if one not in releases[name]] for one in versions}
 
 
 def newer(pinned: str, pins: Sequence[str], versions: Iterable[str]) -> list[str]:
-    """The versions beyond a pinned one, of its line; of the newest pinned one, of any line."""
+    """Returns newer versions than a pinned one, of its line; for the newest pin, of any line."""
     line = number_of(pinned)[:2]
     is_newest = number_of(pinned) == max(map(number_of, pins))
     beyond = [one for one in versions if number_of(one) > number_of(pinned)]
@@ -47,13 +47,13 @@ def newer(pinned: str, pins: Sequence[str], versions: Iterable[str]) -> list[str
 
 
 def artifacts_of(pinned: str) -> list[str]:
-    """The artifacts that a version's pom names."""
+    """Returns the artifacts that a version's pom names."""
     text = (POMS / pinned / "pom.xml").read_text("utf-8")
     return re.findall(r"<artifactId>(rocketmq-[^<]+)</artifactId>", text)
 
 
 def versions_of(artifact: str) -> list[str]:
-    """All versions of an artifact that the repository tells Maven of."""
+    """Returns all versions of an artifact that the repository reports to Maven."""
     newest = f"-Dartifact={GROUP}:{artifact}:LATEST:pom"
     subprocess.run([*_MAVEN, "dependency:get", newest, "-Dtransitive=false"], check=True)
     folder = Path(_local_repository(), *GROUP.split("."), artifact)
@@ -66,7 +66,7 @@ def versions_of(artifact: str) -> list[str]:
 
 @cache
 def _local_repository() -> str:
-    """The folder where Maven keeps what it was told."""
+    """Returns the folder of Maven's local repository."""
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "answer")
         asked = ["help:evaluate", "-Dexpression=settings.localRepository", f"-Doutput={answer}"]
@@ -75,7 +75,7 @@ def _local_repository() -> str:
 
 
 def is_whole(pinned: str, version: str) -> bool:
-    """True if all that a version's artifacts need is served, too."""
+    """True if the repository also has all dependencies of a version's artifacts."""
     with tempfile.TemporaryDirectory() as folder:
         pom = Path(folder, "pom.xml")
         text = (POMS / pinned / "pom.xml").read_text("utf-8")
@@ -85,7 +85,7 @@ def is_whole(pinned: str, version: str) -> bool:
 
 
 def report() -> Iterator[tuple[str, bool]]:
-    """A line for each pinned version and each one beyond it; true where a pin is to be renewed."""
+    """Yields a line for each pinned version and each newer one; true if a pin is outdated."""
     for pinned in VERSIONS:
         lacking = served({name: versions_of(name) for name in artifacts_of(pinned)})
         is_last = True
@@ -101,7 +101,7 @@ def report() -> Iterator[tuple[str, bool]]:
 
 
 def main() -> int:
-    """Prints the report; 1 where a newer version is served whole."""
+    """Prints the report; returns 1 if a newer version is completely available."""
     if shutil.which("mvn") is None:
         sys.exit("asking for versions failed: mvn is not there. Install Maven")
     is_outdated = False

@@ -1,10 +1,10 @@
-"""`make test-matrix`: runs the cells one after the other, and prints what came of them.
+"""`make test-matrix`: runs the cells one after the other and prints their results.
 
     python -m tests.matrix [--cells NAME,...] [--pythons PROGRAM,...] [-- pytest's arguments]
     python -m tests.matrix --page     puts the last results into docs/compatibility.md
 
-A cell without an interpreter is named and left out; with CI=true, and where it was asked for by
-name, that fails the run.
+A cell without an interpreter is reported and left out. That fails the run with CI=true, and if the
+cell was requested by name.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tests.matrix.cells import CELLS, REFUSED, Cell
 from tests.matrix.results import TOP, Counts, Result
 from tests.skips import is_ci
 
-# As `make test` does: Spark's tests share a session, the others wait most of the time.
+# As `make test` does: Spark's tests share a session; the other tests mostly wait.
 PYTEST = ("-m", "pytest", "-q", "-m", "not torture and not interop", "--numprocesses", "3")
 BY_GROUP = ("--dist", "loadgroup")
 
 
 def run(cell: Cell, interpreter: Path, arguments: Sequence[str]) -> Result:
-    """Makes the cell's environment, and run its tests in it."""
+    """Makes the cell's environment and runs its tests in it."""
     try:
         python = environments.make(cell, interpreter)
     except subprocess.CalledProcessError as error:
@@ -59,7 +59,7 @@ def _today() -> str:
 
 
 def chosen(names: str) -> list[Cell]:
-    """The cells of these names; all for none. Exits where a name is unknown."""
+    """Returns the cells of these names, or all if none is given. Exits on an unknown name."""
     by_name = {cell.name: cell for cell in CELLS}
     wanted = _listed(names) or list(by_name)
     unknown = [name for name in wanted if name not in by_name]
@@ -87,7 +87,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
 
 
 def run_all(cells: Sequence[Cell], told: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """Runs cells, and note each result when it is there; the names of those that failed."""
+    """Runs cells and saves each result at once; returns the names of the failed cells."""
     failed = []
     for cell in cells:
         _say(f"matrix: {cell.name}")
@@ -105,8 +105,9 @@ def run_all(cells: Sequence[Cell], told: Sequence[str], arguments: Sequence[str]
 
 
 def main(words: Sequence[str]) -> None:
-    """Runs, print the table, and exit with 1 where a cell failed."""
-    # A shell's background jobs begin with it ignored, and their tests' programs would, too.
+    """Runs the cells, prints the table and exits with 1 if a cell failed."""
+    # A shell's background jobs start with SIGINT ignored; their tests' programs would ignore it
+    # too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     told = _parsed(words)
     if told.page:

@@ -1,7 +1,7 @@
-"""What `make test-matrix` runs: each cell is a Python, a PySpark, other libraries, and tests.
+"""Cells of `make test-matrix`: a Python, a PySpark, other libraries, and tests.
 
-Not every pair is run. Each value occurs, the oldest Python meets the lowest of all libraries, the
-newest Python the newest. PySpark 4.3 asks for Python 3.11. Holds no state.
+Not every pair is run. Each value occurs; the oldest Python is paired with the lowest versions of
+all libraries, the newest Python with the newest. PySpark 4.3 requires Python 3.11.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from types import MappingProxyType
 LOWEST, NEWEST = "lowest", "newest"
 FULL, SELECTED, REFUSED = "full", "selected", "refused"
 
-# Left out everywhere: these make environments of their own, with the newest of all libraries, or
-# look at documents and notebooks.
+# Left out in every cell: they make environments with the newest libraries, or test documents and
+# notebooks.
 LEFT_OUT = (
     "tests/spark/test_documents.py",
     "tests/spark/test_notebooks.py",
@@ -26,10 +26,10 @@ LEFT_OUT = (
     "tests/unit/test_site.py",
     "tests/unit/test_surroundings.py",
 )
-# PySpark's Connect asks for grpcio 1.76.
+# PySpark's Connect requires grpcio 1.76.
 SPARK_CONNECT = ("tests/spark/test_connect.py",)
 
-# The broker as a process and its command line.
+# The broker as a process, and its command line.
 BROKER = (
     "tests/broker/cli",
     "tests/broker/metrics/test_http.py",
@@ -42,7 +42,7 @@ BROKER = (
 SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         FULL: ("tests/unit", "tests/spark", *BROKER),
-        # Streams and batches, in and out, and what Arrow and Spark's plans see of it.
+        # Streams and batches, source and sink, and their Arrow data and Spark plans.
         SELECTED: (
             "tests/unit",
             *(
@@ -61,7 +61,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             ),
             *BROKER,
         ),
-        # A program, since the tests need a PySpark that is accepted.
+        # A program, since the tests need a supported PySpark.
         REFUSED: ("tests/spark/refused.py",),
     }
 )
@@ -78,12 +78,12 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """As in the table, on the command line, and in the environment's folder."""
+        """Name in the table, on the command line and in the environment's folder."""
         return f"{self.python}-{self.pyspark}-{self.libraries}"
 
     @property
     def tests(self) -> list[str]:
-        """Files and folders that the cell runs, and what of them it leaves out."""
+        """Files and folders that the cell runs, and the ones in them that it leaves out."""
         left_out = [*LEFT_OUT, *(SPARK_CONNECT if self.libraries == LOWEST else ())]
         named = [path for path in SUITES[self.suite] if path not in left_out]
         return [*named, *(f"--ignore={path}" for path in left_out)]

@@ -1,6 +1,6 @@
-"""Environments of cells: folders `.venv-matrix-*`, made again when what they hold has changed.
+"""Environments of cells: folders `.venv-matrix-*`, recreated when their contents have changed.
 
-A folder that is not complete lacks its stamp, and is made anew.
+An incomplete folder has no stamp and is recreated.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from tests.matrix.cells import LOWEST, REFUSED, Cell
 
 TOP = Path(__file__).parents[2]
 EXTRAS = ("broker", "metrics", "test")
-# Of the lowest typer's time: newer ones warn of what that typer imports.
+# From the time of the lowest typer: newer ones warn about that typer's imports.
 CLICK = "click==8.2.*"
 
 
 def packages(cell: Cell) -> list[str]:
-    """What pip is asked for, in the folder of the project."""
+    """Returns the arguments of pip, which runs in the project's folder."""
     pyspark = f"pyspark=={cell.pyspark}.*"
     if cell.suite == REFUSED:
         return ["-e", ".", pyspark, "pandas<3"]
-    # What pandas is for in tests is not part of what we ask for: Spark's own range holds.
+    # pandas is a dependency of tests, not of the package: Spark's own range applies.
     wanted = ["-e", f".[{','.join(EXTRAS)}]", "pandas<3"]
     if cell.libraries == LOWEST:
         return [*wanted, pyspark, *lowest(), CLICK]
@@ -34,14 +34,14 @@ def packages(cell: Cell) -> list[str]:
 
 
 def lowest() -> list[str]:
-    """The lower bound of each library, as the newest release of the line that it names."""
+    """Returns the lower bound of each library as the newest release of that version line."""
     asked_for = requirements(distribution(OURS), {"broker", "metrics"})
     bounds = [(each.name, bound) for each in asked_for for bound in each.specifier]
     return sorted({f"{name}=={at.version}.*" for name, at in bounds if at.operator == ">="})
 
 
 def make(cell: Cell, interpreter: Path) -> Path:
-    """The environment's interpreter. Raises CalledProcessError where pip fails."""
+    """Creates the environment if needed; returns its interpreter. Raises CalledProcessError."""
     folder = TOP / f".venv-matrix-{cell.name}"
     python, stamp = folder / "bin" / "python", folder / "installed"
     words = packages(cell)
@@ -58,7 +58,7 @@ def make(cell: Cell, interpreter: Path) -> Path:
 
 
 def versions(python: Path) -> dict[str, str]:
-    """What the environment holds: the version of each library, by name, and Python's."""
+    """Returns the environment's versions: of each library, by name, and of Python."""
     words = [str(python), "-m", "pip", "list", "--format", "json", "--disable-pip-version-check"]
     listed = subprocess.run(words, capture_output=True, text=True, check=True)
     found = {each["name"].lower(): str(each["version"]) for each in json.loads(listed.stdout)}

@@ -1,6 +1,6 @@
-"""Finds an interpreter of a version: told by the user, on the PATH, or one of pyenv's. No state.
+"""Interpreters of a version: named by the user, on the PATH, or one of pyenv's.
 
-What is found is run: pyenv puts programs on the PATH that only say that they cannot.
+Each candidate is run: pyenv puts programs on the PATH that only report an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ANSWER_SECONDS_MAX = 30
 
 
 def find(version: str, told: Sequence[str] = ()) -> Path | None:
-    """An interpreter of `version`, such as "3.12", that can make environments; None for none."""
+    """Returns an interpreter of `version`, such as "3.12", that can make environments, or None."""
     for program in _candidates(version, told):
         if version_of(program) == version:
             return program
@@ -26,7 +26,7 @@ def find(version: str, told: Sequence[str] = ()) -> Path | None:
 
 
 def version_of(program: Path) -> str | None:
-    """Its version, such as "3.12"; None for what does not run or cannot make environments."""
+    """Returns its version, such as "3.12"; None if it does not run or cannot make environments."""
     try:
         done = subprocess.run(
             [program, "-c", _TELL],

@@ -1,7 +1,7 @@
-"""What a run of the matrix found: `build/matrix.json`, and the table of docs/compatibility.md.
+"""Results of a matrix run: `build/matrix.json`, and the table of docs/compatibility.md.
 
-The file is written after each cell, so an interrupted run keeps what it has found; a cell that
-runs again replaces its own result.
+The file is written after each cell, so an interrupted run keeps its results; a cell that runs again
+replaces its own result.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SUITES = {FULL: "all", REFUSED: "is refused"}
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one cell, on a day. `why_not` says why it could not run, or not to its end."""
+    """Result of one cell on a day. `why_not` is why it did not run, or not to its end."""
 
     day: str
     versions: dict[str, str] = field(default_factory=dict)
@@ -44,13 +44,13 @@ class Result:
 
     @property
     def is_good(self) -> bool:
-        """True if everything that was to run has run and held."""
+        """True if every test that was to run has passed."""
         return bool(self.passed) and not self.failed and not self.why_not
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Tests by outcome. `failed` counts errors, too."""
+    """Tests by outcome. `failed` includes errors."""
 
     passed: int = 0
     failed: int = 0
@@ -58,7 +58,7 @@ class Counts:
 
     @classmethod
     def of(cls, report: Path) -> Counts:
-        """From pytest's report in JUnit's format; one failure where it left none to read."""
+        """Reads pytest's report in JUnit's format; counts an unreadable report as one failure."""
         try:
             suites = list(ET.parse(report).getroot().iter("testsuite"))
         except (OSError, ET.ParseError):
@@ -72,7 +72,7 @@ class Counts:
 
 
 def load(path: Path = FILE) -> dict[str, Result]:
-    """Results by the name of their cell; nothing where there was no run. Raises ValueError."""
+    """Returns results by cell name; empty if there was no run. Raises ValueError."""
     if not path.exists():
         return {}
     content = json.loads(path.read_text(encoding="utf-8"))
@@ -80,14 +80,14 @@ def load(path: Path = FILE) -> dict[str, Result]:
 
 
 def save(results: dict[str, Result], path: Path = FILE) -> None:
-    """Replaces the file; results of cells that are not declared any more go."""
+    """Replaces the file; results of undeclared cells are removed."""
     declared = {cell.name: asdict(results[cell.name]) for cell in CELLS if cell.name in results}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"cells": declared}, indent=2) + "\n", encoding="utf-8")
 
 
 def table(results: dict[str, Result]) -> str:
-    """One row for each cell that is declared, in Markdown."""
+    """Returns one row for each declared cell, in Markdown."""
     titles = ["cell", *LIBRARIES, "tests", "passed", "failed", "skipped", "run on"]
     lines = [titles, ["---"] * len(titles), *(_row(cell, results.get(cell.name)) for cell in CELLS)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
@@ -106,7 +106,7 @@ def _row(cell: Cell, result: Result | None) -> Iterator[str]:
 
 
 def write_page(results: dict[str, Result], page: Path = PAGE) -> None:
-    """Puts the table between the page's marks. Raises ValueError where a cell was not run."""
+    """Writes the table between the page's marks. Raises ValueError if a cell was not run."""
     missing = [cell.name for cell in CELLS if not (results.get(cell.name) or Result("")).passed]
     if missing:
         raise ValueError(f"not run: {', '.join(missing)}; a page tells of a complete run")

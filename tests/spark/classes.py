@@ -1,4 +1,4 @@
-"""What most tests do with Spark, done once in a JVM that archives the classes of it; see `jvm`."""
+"""Common Spark work of tests, run once in a JVM that archives its classes; see `jvm`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _collect(frame: DataFrame, _batch_id: int) -> None:
 
 
 def main() -> None:
-    """Writes and read a topic, as a batch and as a stream. Takes the path of the archive."""
+    """Writes and reads a topic, as a batch and as a stream. Takes the path of the archive."""
     archiving = f"-XX:ArchiveClassesAtExit={sys.argv[1]} -Xlog:disable"
     os.environ["JDK_JAVA_OPTIONS"] = f"{jvm.QUICK} {archiving}"
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
@@ -37,7 +37,7 @@ def main() -> None:
             assert query.trigger(availableNow=True).start().awaitTermination(300)
         java = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
         spark.stop()
-    # It ends with its input, and writes the archive then.
+    # The JVM ends with its input and then writes the archive.
     java.stdin.close()
     java.wait(300)
 

@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """local[2]; found like a user's session, with no register call."""
+    """Yields a `local[2]` session, found like a user's session, with no register call."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[2]").appName("tests")
     for name, value in {
@@ -43,14 +43,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @dataclass
 class Topic:
-    """A topic of one test, and the ways to it through Spark."""
+    """A topic of one test, with Spark reads and writes of it."""
 
     name: str
     spark: SparkSession
     broker: LocalBroker
 
     def options(self, **options: object) -> dict[str, str]:
-        """Connector options for this topic; a value of None leaves one out."""
+        """Returns connector options for this topic; a value of None leaves one out."""
         merged = {"endpoints": self.broker.endpoint, "topic": self.name, **options}
         return {name: str(value) for name, value in merged.items() if value is not None}
 
@@ -69,7 +69,7 @@ class Topic:
         return self.spark.read.format("rocketpy").options(**self.options(**options)).load()
 
     def bodies(self, **options: object) -> list[str]:
-        """All bodies, sorted."""
+        """Returns all bodies, sorted."""
         return sorted(row.body.decode() for row in self.read(**options).select("body").collect())
 
     def stream(self, **options: object) -> DataFrame:
@@ -79,7 +79,7 @@ class Topic:
 
 @pytest.fixture
 def new_topic(spark: SparkSession, rocketpy_broker: LocalBroker) -> Callable[..., Topic]:
-    """Makes topics with names of their own."""
+    """Returns a function that creates topics with unique names."""
 
     def make(queues: int = 2, broker: LocalBroker = rocketpy_broker) -> Topic:
         name = f"topic-{next(_numbers)}"
@@ -91,12 +91,12 @@ def new_topic(spark: SparkSession, rocketpy_broker: LocalBroker) -> Callable[...
 
 @pytest.fixture
 def topic(new_topic: Callable[..., Topic]) -> Topic:
-    """A topic with two queues."""
+    """Returns a topic with two queues."""
     return new_topic()
 
 
 class Collected:
-    """A streaming query whose rows are collected batch by batch, and that can be restarted."""
+    """A restartable streaming query that collects its rows batch by batch."""
 
     def __init__(self, folder: Path) -> None:
         self._checkpoint = str(folder / f"checkpoint-{next(_numbers)}")
@@ -106,25 +106,25 @@ class Collected:
         self.batches[batch_id] = frame.collect()
 
     def start(self, frame: DataFrame, **trigger: Any) -> StreamingQuery:
-        """Starts from the checkpoint, or anew."""
+        """Starts the query, from the checkpoint if there is one."""
         writer = frame.writeStream.foreachBatch(self._collect)
         return writer.option("checkpointLocation", self._checkpoint).trigger(**trigger).start()
 
     def run(self, frame: DataFrame, seconds_max: int = PATIENCE_SECONDS) -> StreamingQuery:
-        """Reads what is there, and end."""
+        """Reads all available rows, then stops the query."""
         query = self.start(frame, availableNow=True)
         try:
             assert query.awaitTermination(seconds_max)
         finally:
-            query.stop()  # Else one that is slow goes on beside the next tests.
+            query.stop()  # Else a slow query runs on during the next tests.
         return query
 
     def bodies(self) -> list[str]:
-        """The bodies of all batches, in the order of the batches."""
+        """Returns the bodies of all batches, in the order of the batches."""
         return [row.body.decode() for batch in sorted(self.batches) for row in self.batches[batch]]
 
 
 @pytest.fixture
 def collected(tmp_path: Path) -> Collected:
-    """A query with a checkpoint of its own."""
+    """Returns a query with a checkpoint of its own."""
     return Collected(tmp_path)

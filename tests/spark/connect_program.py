@@ -1,7 +1,7 @@
-"""A program under Spark Connect: writes, reads and streams, in a process of its own.
+"""A program under Spark Connect: writes, reads and streams, in its own process.
 
-Its argument is the broker's endpoint. It starts a local Connect server with it, which ends with it,
-and prints one JSON object of what it saw.
+Its argument is the broker's endpoint. It starts a local Connect server, which ends with it. It
+prints one JSON object with its results.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ ROWS, PER_BATCH = 1000, 300
 
 
 def session() -> SparkSession:
-    """A session of a Connect server at a free port."""
+    """Returns a session of a Connect server at a free port."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_TESTING"] = "1"  # PySpark then takes a free port, and not always 15002.
-    # What is said to the builder goes to the client's session as well, which refuses it.
+    # The builder's settings also go to the client's session, which refuses these.
     told = " ".join(f"--conf {name}={value}" for name, value in SERVER.items())
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"{told} pyspark-shell"
     return SparkSession.builder.remote("local[2]").getOrCreate()
 
 
 def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
-    """A topic, as a batch."""
+    """Returns a topic's bodies, as a batch."""
     rows = spark.read.format("rocketpy").options(**options).option("columns", "body").load()
     return rows.selectExpr("string(body) as body")
 
 
 def copy(spark: SparkSession, source: dict[str, str], target: dict[str, str], folder: str) -> int:
-    """Streams from topic to topic until nothing is left; the number of batches."""
+    """Streams from topic to topic until nothing is left; returns the number of batches."""
     stream = spark.readStream.format("rocketpy").options(**source)
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", PER_BATCH)
     writer = stream.load().select("body").writeStream.format("rocketpy").options(**target)
@@ -59,7 +59,7 @@ def copy(spark: SparkSession, source: dict[str, str], target: dict[str, str], fo
 
 
 def scraped(spark: SparkSession, source: dict[str, str], folder: str) -> dict[str, float | None]:
-    """What metrics show of a query that has read everything, and whether they go with it."""
+    """Returns a query's metrics after it has read everything, and after their removal."""
     registry = CollectorRegistry()
     listener = QueryMetrics(registry)
     spark.streams.addListener(listener)
@@ -86,7 +86,7 @@ def scraped(spark: SparkSession, source: dict[str, str], folder: str) -> dict[st
 
 
 def main(endpoint: str) -> None:
-    """Batch write, batch read, streaming source and sink, a replay, metrics."""
+    """Runs a batch write, a batch read, streaming source and sink, a replay, and metrics."""
     spark = session()
     source = {"endpoints": endpoint, "topic": "connect-source"}
     target = {"endpoints": endpoint, "topic": "connect-target"}

@@ -1,4 +1,4 @@
-"""Running `copying_driver` from a test: start it, kill it with all its workers, see what it did."""
+"""Processes of `copying_driver`: a test starts one, kills it with its workers, checks its work."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class Driver:
             )
 
     def log_text(self) -> str:
-        """What it has said so far."""
+        """Returns the output so far."""
         return self._log.read_text(encoding="utf-8")
 
     def check_running(self) -> None:
-        """It has not ended, as it does when a query fails."""
+        """Asserts that the driver has not ended, as it does when a query fails."""
         assert self._process.poll() is None, self.log_text()[-3000:]
 
     def kill(self) -> None:
-        """Ends it and all that it has started, at once."""
+        """Kills the driver and all its child processes."""
         kill_with_children(self._process)
 
     def wait(self) -> None:
-        """Until it has ended by itself."""
+        """Waits until the driver has ended by itself."""
         try:
             code = self._process.wait(END_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -64,7 +64,7 @@ class Driver:
 
 @contextmanager
 def driver(*copyings: Copying) -> Iterator[Driver]:
-    """A driver of these copies that does not outlive the block."""
+    """Yields a driver of these copies that does not outlive the block."""
     started = Driver(*copyings)
     try:
         yield started
@@ -73,7 +73,7 @@ def driver(*copyings: Copying) -> Iterator[Driver]:
 
 
 def kill_with_children(process: subprocess.Popen[bytes]) -> None:
-    """Ends a process and all that it has started, at once."""
+    """Kills a process and all its child processes."""
     with contextlib.suppress(psutil.NoSuchProcess):
         started = psutil.Process(process.pid).children(recursive=True)
         process.kill()
@@ -85,19 +85,19 @@ def kill_with_children(process: subprocess.Popen[bytes]) -> None:
 
 
 def send_numbered(topic: Topic, count: int) -> list[str]:
-    """Sends `count` different messages to the topic's two queues; return their bodies, sorted."""
+    """Sends `count` different messages to the topic's two queues; returns their bodies, sorted."""
     for queue_id in (0, 1):
         topic.send(*numbered(queue_id, count // 2), queue_id=queue_id)
     return sorted(numbered(0, count // 2) + numbered(1, count // 2))
 
 
 def numbered(queue_id: int, count: int) -> list[str]:
-    """Bodies that tell their queue and their place."""
+    """Returns bodies that contain their queue and their place."""
     return [f"{queue_id}-{number:06d}" for number in range(count)]
 
 
 def send_numbered_to_each(topics: list[Topic], count: int) -> list[list[str]]:
-    """As `send_numbered` to each topic, in one write; bodies tell their topic too."""
+    """Sends as `send_numbered` to each topic, in one write; bodies contain their topic too."""
     rows = [
         (topic.name, queue_id, f"{topic.name}-{body}")
         for topic in topics
@@ -110,12 +110,12 @@ def send_numbered_to_each(topics: list[Topic], count: int) -> list[list[str]]:
 
 
 def check_copied(source: Topic, target: Topic, sent: list[str]) -> None:
-    """Nothing lost, nothing twice, and the order of each queue kept."""
+    """Asserts that no row is lost or duplicated, and that each queue keeps its order."""
     check_exact(target.read().select("queueId", "queueOffset", "body").collect(), sent)
 
 
 def check_each_copied(targets: list[Topic], sent: list[list[str]]) -> None:
-    """As `check_copied` of each target, in one read."""
+    """Checks each target as `check_copied` does, in one read."""
     every = targets[0].read(topic=None, topics=",".join(target.name for target in targets))
     rows = every.select("topic", "queueId", "queueOffset", "body").collect()
     for target, bodies in zip(targets, sent, strict=True):
@@ -123,7 +123,7 @@ def check_each_copied(targets: list[Topic], sent: list[list[str]]) -> None:
 
 
 def check_exact(rows: list[Row], sent: list[str]) -> None:
-    """Of one topic: all that was sent, once, in the order of each queue."""
+    """Asserts that one topic's rows are all that was sent, once, in the order of each queue."""
     assert sorted(row.body.decode() for row in rows) == sent
     for queue_id in {row.queueId for row in rows}:
         queue = sorted((row.queueOffset, row.body) for row in rows if row.queueId == queue_id)

@@ -1,9 +1,9 @@
-"""A Spark driver of its own that copies topics to others, exactly once; a program for tests.
+"""A Spark driver program for tests that copies topics exactly once.
 
     python -m tests.spark.copying_driver '[{"endpoint": "…", "checkpoint": "…", …}, …]'
 
-Each copy is a query of its own. It prints a line when its queries run and one when they have ended,
-and fails when one of them does. What a kill does to it is what the tests look at.
+Each copy is a query. The program prints a line when its queries run, and one when they have ended.
+It fails when a query fails. Tests kill it and check the result.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 STARTED, ENDED = "started", "ended"
 BATCH_ROWS = 40
-# Of each copy: one for each queue, so that a task that is held takes no other query's slot.
+# Per copy: one slot for each queue, so that a held task takes no other query's slot.
 SLOTS = 2
 LOOK_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class Copying:
-    """What to copy, and how."""
+    """The source, the target and the options of one copy."""
 
     endpoint: str
     source: str
@@ -35,7 +35,7 @@ class Copying:
 
 
 def session(copies: int) -> SparkSession:
-    """A session without a web page, on loopback, with slots for so many copies."""
+    """Returns a session without a web page, on loopback, with slots for `copies` copies."""
     builder = SparkSession.builder.master(f"local[{copies * SLOTS}]").appName("copying")
     for name, value in {
         "spark.driver.bindAddress": "127.0.0.1",
@@ -50,7 +50,7 @@ def session(copies: int) -> SparkSession:
 
 
 def start(spark: SparkSession, copying: Copying) -> StreamingQuery:
-    """Starts a copy, or go on with it from its checkpoint."""
+    """Starts a copy, from its checkpoint if there is one."""
     reader = spark.readStream.format("rocketpy").option("endpoints", copying.endpoint)
     frame = (
         reader.option("topic", copying.source)
@@ -73,18 +73,18 @@ def start(spark: SparkSession, copying: Copying) -> StreamingQuery:
 
 
 def is_starting(query: StreamingQuery) -> bool:
-    """It has no source yet. Many that start theirs at once would all be slow."""
+    """True if the query has no source yet. Many sources that start at once would all be slow."""
     return query.isActive and query.status["message"].startswith("Initializing")
 
 
 def has_started_too_slowly(query: StreamingQuery) -> bool:
-    """A source's Python was not there within Spark's ten seconds; the query has done nothing."""
+    """True if a source's Python did not start within Spark's ten seconds; the query did nothing."""
     error = query.exception()
     return error is not None and "Python worker failed to connect back" in str(error)
 
 
 def main() -> None:
-    """Runs the queries until they end, one fails, or somebody ends them."""
+    """Runs the queries until they end, one fails, or the process is killed."""
     copyings = [Copying(**each) for each in json.loads(sys.argv[1])]
     spark = session(len(copyings))
     queries = [start(spark, copying) for copying in copyings]
@@ -92,7 +92,7 @@ def main() -> None:
     sys.stdout.flush()
     spark.streams.resetTerminated()
     if all(query.exception() is None for query in queries):
-        spark.streams.awaitAnyTermination()  # Raises where a query has failed.
+        spark.streams.awaitAnyTermination()  # Raises if a query has failed.
     for query in queries:
         query.awaitTermination()
     sys.stdout.write(f"{ENDED}\n")

@@ -1,10 +1,10 @@
-"""A Spark program of its own: it writes rows through tasks whose first attempts come to grief.
+"""A Spark program that writes rows through tasks with failing first attempts.
 
     python failing_attempts.py HOW KIND WHERE TARGET FOLDER
 
 HOW is `raise` (an attempt fails when the sink has had all its rows) or `kill` (its Python workers
 are killed then, the sink's too). KIND is `batch`, or `stream`, which reads the topic `source`.
-WHERE is JSON: the options that lead to a broker, and for a batch others of the sink.
+WHERE is JSON: the options that lead to a broker, and for a batch more options of the sink.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONF = {
 
 
 def main() -> None:
-    """Writes, and end with the job's exit code."""
+    """Writes the rows and ends with the job's exit code."""
     builder = SparkSession.builder.master(MASTER)
     for name, value in CONF.items():
         builder = builder.config(name, value)
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def troubled(rows: DataFrame) -> DataFrame:
-    """The same rows, through attempts of which the first ones fail."""
+    """Returns the same rows, through tasks with failing first attempts."""
     return rows.mapInArrow({"raise": failing, "kill": dying}[HOW], rows.schema)
 
 
@@ -65,14 +65,14 @@ def attempt() -> int:
 
 
 def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Hands over all rows, then fail."""
+    """Yields all rows, then fails."""
     yield from batches
     if attempt() == 0:
         raise RuntimeError("a first attempt fails")
 
 
 def dying(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Hands over all rows, then kill every worker that shares this one's parent."""
+    """Yields all rows, then kills every worker that shares this one's parent."""
     yield from batches
     if attempt() == 0:
         for process in Path("/proc").iterdir():

@@ -1,9 +1,8 @@
-"""A gRPC proxy before a broker that can stop the world at a chosen point of a call.
+"""A gRPC proxy before a broker that holds a call at a chosen point.
 
-A test arms it with a call's name and a moment; the call that gets there waits until the test lets
-it go, and the test does meanwhile what it wants: kill the caller, the broker, or nobody. Bytes are
-passed on as they are, but for calls that it answers itself as a busy broker does. Holds no state
-on disk.
+A test arms it with a call's name and a moment. The call waits there until the test releases it.
+Meanwhile the test may kill the caller or the broker. The proxy passes bytes on unchanged, but
+answers some calls itself as a busy broker does.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ THREADS = 32
 REACHED_SECONDS_MAX = PATIENCE_SECONDS
 LOOK_SECONDS = 1.0
 HELD_SECONDS_MAX = PATIENCE_SECONDS
-# gRPC tells a call without a deadline by one that is very far away.
+# gRPC marks a call without a deadline by a very distant one.
 DEADLINE_SECONDS_MAX = 1e6
 _OPTIONS = [
     ("grpc.max_receive_message_length", BYTES_MAX),
@@ -49,15 +48,15 @@ _BUSY = retry_pb2.SendBackResponse(
 
 
 class Moment(str, Enum):
-    """Where in a call it is held."""
+    """The point of a call at which it is held."""
 
     ASKED = "asked"  # The broker has not seen the request.
-    ANSWERED = "answered"  # The broker has answered, and the caller does not know.
+    ANSWERED = "answered"  # The broker has answered, and the caller has not received it.
 
 
 @dataclass
 class Hold:
-    """One place to stop at; the `skip` first times it is passed by."""
+    """One place to hold a call; the first `skip` calls pass."""
 
     method: str
     moment: Moment
@@ -66,25 +65,25 @@ class Hold:
     released: threading.Event = field(default_factory=threading.Event)
 
     def wait_reached(self, look: Callable[[], None] = lambda: None) -> None:
-        """Until a call stands there; `look` raises where none will."""
+        """Waits until a call is held there; `look` raises if none can be."""
         deadline = time.monotonic() + REACHED_SECONDS_MAX
         while not self.reached.wait(LOOK_SECONDS):
             look()
             assert time.monotonic() < deadline, f"no {self.method} was {self.moment.value}"
 
     def release(self) -> None:
-        """Let the call go on, and all that come later."""
+        """Releases the held call and all later ones."""
         self.released.set()
 
 
 def _timeout(context: grpc.ServicerContext) -> float | None:
-    """What is left of the caller's deadline; None where it has none."""
+    """Returns the time left of the caller's deadline; None without a deadline."""
     left = context.time_remaining()
     return left if left < DEADLINE_SECONDS_MAX else None
 
 
 class HoldingProxy(grpc.GenericRpcHandler):
-    """Listens on a free port of loopback and asks the broker at `target`."""
+    """A proxy on a free port of loopback, for the broker at `target`."""
 
     def __init__(self, target: str) -> None:
         self._channel = grpc.insecure_channel(target, _OPTIONS)
@@ -92,7 +91,7 @@ class HoldingProxy(grpc.GenericRpcHandler):
         self._port = self._server.add_insecure_port(f"{HOST}:0")
         self._lock = threading.Lock()
         self._hold: Hold | None = None
-        # How many of the next calls of a method are answered as a busy broker does, and were.
+        # Per method: the next calls to answer as a busy broker does, and the calls answered so.
         self.busy: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
 
@@ -101,7 +100,7 @@ class HoldingProxy(grpc.GenericRpcHandler):
         return f"{HOST}:{self._port}"
 
     def hold(self, method: str, moment: Moment, skip: int = 0) -> Hold:
-        """Arms one place; one armed before is let go."""
+        """Arms one place; releases the one armed before."""
         with self._lock:
             if self._hold is not None:
                 self._hold.release()
@@ -126,7 +125,7 @@ class HoldingProxy(grpc.GenericRpcHandler):
             return is_busy
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler[Any, Any]:
-        """The handler of a call, by the call's kind."""
+        """Returns the handler of a call, by the call's kind."""
         method = details.method
         if method in {APPEND, STAGE_BLOCKS}:
             return grpc.stream_stream_rpc_method_handler(

@@ -1,6 +1,6 @@
-"""Run with a PySpark that is too old: reading and writing must be refused, and say why.
+"""A program under a too old PySpark: reads and writes must be refused, with a reason.
 
-A program of its own for `make test-matrix`, since the test suite needs a PySpark that is accepted.
+`make test-matrix` runs it by itself, since the test suite needs a PySpark that is accepted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def assert_refused(use: Callable[[], object]) -> None:
 
 
 def main() -> None:
-    """Reads and write as a batch and as a stream."""
+    """Reads and writes as a batch and as a stream."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1")

@@ -1,11 +1,11 @@
-"""A Spark program of its own: it writes rows through tasks of which two attempts run at once.
+"""A Spark program that writes rows through tasks with two attempts at once.
 
     python rival_attempts.py MASTER ENDPOINT FOLDER RUNS
 
-In each run each job writes to its topic of that run; the streams read what the first job, a batch,
-has written. The sink is the real one, with something in the way of some attempts. Each of these
-tells in FOLDER/attempts its topic and role, its number and host, and how far it has come; or that
-it waited for another one in vain, as it does where Spark starts no second attempt.
+In each run each job writes to its topic of that run; the streams read the rows that the first job,
+a batch, has written. The sink is the real one, with an obstacle for some attempts. Each of these
+reports in FOLDER/attempts its topic and role, its number and host, and its progress. It also
+reports that it waited for another one in vain, as it does where Spark starts no second attempt.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ JOBS = {
     "killed": {0: "killing"},
 }
 # Not always the second attempt: Spark that stops a worker as it starts ends all workers of that
-# executor, and other attempts with them.
+# executor, with the other attempts in them.
 RIVALS = range(1, 10)
-# Of the cluster that runs this; each has one executor.
+# Of the cluster that runs this program; each host has one executor.
 HOSTS = 2
 STAND_SECONDS_MAX = 240.0
 LOOK_SECONDS = 0.01
@@ -60,7 +60,7 @@ Batches = Iterator[pa.RecordBatch]
 
 
 def main() -> None:
-    """Runs all jobs; the exit code tells whether Spark was content."""
+    """Runs all jobs; the exit code reports whether Spark succeeded."""
     builder = SparkSession.builder.master(MASTER)
     for name, value in CONF.items():
         builder = builder.config(name, value)
@@ -79,13 +79,13 @@ def main() -> None:
 
 
 def executors(spark: SparkSession) -> set[str]:
-    """The executors that Spark knows of."""
+    """Returns the executors that Spark knows."""
     ids: str = spark.sparkContext._jsc.sc().getExecutorIds().mkString(" ")
     return set(ids.split())
 
 
 def wait_standing(spark: SparkSession) -> set[str]:
-    """The executors, once each host has one."""
+    """Waits until each host has an executor; returns the executors."""
     deadline = time.monotonic() + STAND_SECONDS_MAX
     while len(now := executors(spark)) != HOSTS:
         if time.monotonic() > deadline:
@@ -95,9 +95,9 @@ def wait_standing(spark: SparkSession) -> set[str]:
 
 
 def wait_replaced(spark: SparkSession, before: set[str]) -> None:
-    """Until there is another executor for the one that was killed: a run begins as the first one.
+    """Waits until another executor replaces the killed one: each run starts like the first.
 
-    Spark may not even have noticed that death, where a rival attempt was there already.
+    Spark may not even have noticed the kill if a rival attempt was already running.
     """
     deadline = time.monotonic() + STAND_SECONDS_MAX
     while len(now := executors(spark)) != len(before) or len(now - before) != 1:
@@ -125,7 +125,7 @@ def write_stream(spark: SparkSession, topic: str, written: str) -> None:
 
 
 class RivalSource(DefaultSource):
-    """The connector, with something in the way of its writers."""
+    """The connector, with obstacles for its writers."""
 
     @classmethod
     def name(cls) -> str:
@@ -153,7 +153,7 @@ class RivalStreamWriter(RocketpyStreamWriter):
 def rival_write(
     topic: str | None, write: Callable[[Batches], RowsWritten], batches: Batches
 ) -> RowsWritten:
-    """Writes as the sink does, and get in the way of that."""
+    """Writes as the sink does, with an obstacle by the attempt's role."""
     context = TaskContext.get()
     assert topic is not None
     assert context is not None
@@ -177,14 +177,14 @@ def rival_write(
 
 
 def then_stand_still(batches: Batches, attempt: str) -> Batches:
-    """All rows, and never an end."""
+    """Yields all rows, and then never ends."""
     yield from batches
     tell(f"{attempt} handed over")
     wait_told("nothing more")
 
 
 def executor() -> psutil.Process:
-    """The one that this worker belongs to: the parent of its workers' daemon."""
+    """Returns this worker's executor: the parent of its workers' daemon."""
     parents = psutil.Process().parents()
     return next(process for process in parents if process.name() == "java")
 
@@ -195,7 +195,7 @@ def tell(line: str) -> None:
 
 
 def wait_told(*beginnings: str) -> None:
-    """Until some attempt has told a line that begins so, or until Spark kills this one."""
+    """Waits until an attempt has reported a line with one of these starts, or is killed."""
     deadline = time.monotonic() + STAND_SECONDS_MAX
     while not any(
         line.startswith(beginnings) for line in Path(FOLDER, "attempts").read_text().splitlines()

@@ -1,8 +1,8 @@
-"""A Spark cluster of one test: a master and two workers, each worker on a host name of its own.
+"""A Spark cluster of one test: a master and two workers on different host names.
 
 Spark runs a second attempt of a task only on another host than the first one's. Here the hosts are
-addresses of the loopback, so that all is on this machine and nothing is heard outside of it. Master
-and workers end with the test, and their executors with them; they keep nothing but logs.
+addresses of the loopback, so all traffic stays on this machine. Master and workers end with the
+test, and their executors with them; they keep nothing but logs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.patience import PATIENCE_SECONDS
 from tests.spark.copies import kill_with_children
 
 MASTER_HOST, WORKER_HOSTS = "127.0.0.1", ("127.0.0.2", "127.0.0.3")
-CORES = 2  # Of each worker: one may stand still while the other one works.
+CORES = 2  # Per worker: one may stand still while the other one works.
 DEPLOY = "org.apache.spark.deploy"
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 START_SECONDS_MAX = PATIENCE_SECONDS
@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.02
 
 @contextmanager
 def two_hosts(folder: Path) -> Iterator[str]:
-    """The address of a master whose workers write to `folder`."""
+    """Yields the address of a master with workers that write to `folder`."""
     port = free_port()
     master = f"spark://{MASTER_HOST}:{port}"
     with ExitStack() as stack:
@@ -57,7 +57,7 @@ def two_hosts(folder: Path) -> Iterator[str]:
 
 
 def environment(host: str, folder: Path) -> dict[str, str]:
-    """For any part of the cluster, drivers too: on this host alone."""
+    """Returns the environment for any part of the cluster, drivers too: on this host alone."""
     return {
         **os.environ,
         "SPARK_LOCAL_IP": host,

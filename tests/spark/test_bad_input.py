@@ -16,7 +16,7 @@ from tests.spark.conftest import Collected, Topic
 
 
 def failure(work: Callable[[], object]) -> str:
-    """The text of the error that `work` ends in."""
+    """Returns the text of the error that `work` ends in."""
     with pytest.raises(PySparkException) as caught:
         work()
     return str(caught.value)
@@ -98,7 +98,7 @@ def test_an_unreachable_broker_is_named_in_time(topic: Topic, collected: Collect
         port = server.getsockname()[1]
     options = {"endpoints": f"127.0.0.1:{port}", "connectTimeoutMs": 500}
     assert f"127.0.0.1:{port}" in failure(lambda: topic.read(**options).collect())
-    # Once with all the patience that is the default is enough: some twenty seconds.
+    # One call with the default patience is enough: some twenty seconds.
     options["retryTimesMax"] = 2
     assert f"127.0.0.1:{port}" in failure(lambda: collected.run(topic.stream(**options)))
     frame = topic.spark.createDataFrame([("x",)], "body string")

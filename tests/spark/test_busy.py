@@ -1,4 +1,4 @@
-"""A busy broker holds a query up, and ends none; nor does it spoil a worker that lives on."""
+"""A busy broker: it delays a query, ends none, and leaves reused workers intact."""
 
 from __future__ import annotations
 

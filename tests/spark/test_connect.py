@@ -1,4 +1,4 @@
-"""The connector under Spark Connect, in a process of its own beside the suite's classic session."""
+"""The connector under Spark Connect, in a separate process beside the suite's classic session."""
 
 from __future__ import annotations
 

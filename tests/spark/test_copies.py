@@ -1,4 +1,4 @@
-"""Rows that are written with the properties of rows that were read: new messages."""
+"""Rows written with the properties of rows that were read: new messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that rot on the disk, or that nobody expects: the source tells, or reads on."""
+"""Damaged or unexpected records: the source reports them, or skips them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_f05_a_damaged_record_fails_the_query_or_is_left_out(
         broker.stop()
         path = tmp_path / "store" / "commitlog" / "0".zfill(20)
         data = bytearray(path.read_bytes())
-        # The topic's name behind the body: RocketMQ's own check does not cover it.
+        # The topic's name follows the body: RocketMQ's own check does not cover it.
         place = data.index(b"body %d." % ROTTEN) + len(b"body 17.") + 1
         data[place] ^= 1
         path.write_bytes(data)
@@ -46,7 +46,7 @@ def test_f05_a_damaged_record_fails_the_query_or_is_left_out(
 
 
 def send_records(topic: Topic, *records: Record) -> None:
-    """Appends records as they are."""
+    """Appends records unchanged."""
     encoded = [encode_record(record) for record in records]
     request = broker_pb2.AppendRequest(
         topic=topic.name,

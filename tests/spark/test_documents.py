@@ -1,4 +1,4 @@
-"""Python in the documents runs as a reader would run it: pasted, with nothing activated."""
+"""Python in the documents, run as a reader pastes it, with nothing activated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exactly-once sink: what tasks, drivers and brokers go through, and what readers see."""
+"""The exactly-once sink: failures of tasks, drivers and brokers, and the rows that readers see."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def numbers(count: int, begin: int = 0) -> list[str]:
 
 
 def stream(source: Topic, target: Topic, folder: Path, **options: object) -> StreamingQuery:
-    """Copys what is there from topic to topic, as far as the checkpoint does not know it."""
+    """Copies all available messages to the target, from the checkpoint on."""
     frame = source.stream(startingOffsets="earliest", columns="body")
     writer = frame.writeStream.format("rocketpy").options(**target.options(**options))
     writer = writer.option("checkpointLocation", str(folder))
@@ -78,7 +78,7 @@ def test_s2_a_failed_micro_batch_leaves_nothing_to_see(
     new_topic: Callable[..., Topic], tmp_path: Path
 ) -> None:
     def failing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Fails in the last of three tasks, of which two run at once: one has ended then."""
+        """Fails in the last of three tasks; two run at once, so one has ended by then."""
         context = TaskContext.get()
         assert context is not None
         if context.partitionId() == 2:
@@ -100,7 +100,7 @@ def test_s2_a_failed_micro_batch_leaves_nothing_to_see(
 
 
 def staging_files(broker: LocalBroker) -> list[str]:
-    """What lies in the broker's staging area."""
+    """Returns the names of the files in the broker's staging area."""
     return [path.name for path in (broker.data / "rocketpy" / "staging").iterdir()]
 
 
@@ -110,7 +110,7 @@ def test_s7_a_micro_batch_that_spark_repeats_shows_once(
     source, target = new_topic(), new_topic()
     source.send(*numbers(10))
     stream(source, target, tmp_path / "checkpoint")
-    # A driver that is killed behind the sink's commit has not written this file.
+    # A driver that is killed after the sink's commit has not written this file.
     commits = tmp_path / "checkpoint" / "commits"
     last = max(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
     for name in (f"{last}", f".{last}.crc"):
@@ -185,7 +185,7 @@ def test_s3_a_broker_that_is_killed_and_comes_back_fails_no_task(
         os.mkfifo(pipe)
 
     def pausing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Let the broker be killed between a task's first Arrow batch and the others."""
+        """Yields the batches; the broker is killed after the first one of task 0."""
         context = TaskContext.get()
         assert context is not None
         for number, batch in enumerate(batches):
@@ -205,10 +205,10 @@ def test_s3_a_broker_that_is_killed_and_comes_back_fails_no_task(
             killed.write_bytes(b".")
             broker.start()
 
-        # It waits for good if the job fails before it has written anything.
+        # The thread waits without end if the job fails before it has written anything.
         thread = threading.Thread(target=restart, daemon=True)
         thread.start()
-        # However long a busy machine takes to start the broker.
+        # Enough retries for any broker start on a busy machine.
         options = {"batchBytesMax": 20_000, "retryTimesMax": 1_000}
         topic.write(rows.mapInArrow(pausing, rows.schema), delivery=delivery, **options)
         thread.join()

@@ -1,4 +1,4 @@
-"""Filters of type SQL92 through real Spark (row C04)."""
+"""Filters of type SQL92 through real Spark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCHEMA = "body string, properties map<string,string>, tags string, queueId int"
 
 
 def write(topic: Topic, *bodies: str, region: str = "EU", queue_id: int = 0) -> None:
-    """Messages whose body is their amount; odd ones have tag odd."""
+    """Writes messages with their amount as body; odd ones have tag odd."""
     rows = [
         (body, {"amount": body, "region": region}, "odd" if int(body) % 2 else "even", queue_id)
         for body in bodies
@@ -29,7 +29,7 @@ def write(topic: Topic, *bodies: str, region: str = "EU", queue_id: int = 0) -> 
 
 @pytest.fixture
 def orders(topic: Topic) -> Topic:
-    """Two queues with orders from two regions."""
+    """Returns a topic with two queues of orders from two regions."""
     write(topic, "1", "9", "3", "7", "5")
     write(topic, "8", "6", region="US")
     write(topic, "2", "6", queue_id=1)
@@ -40,7 +40,7 @@ def test_c04_a_batch_has_what_the_expression_matches(orders: Topic) -> None:
     assert orders.bodies(**LARGE) == ["6", "7", "9"]
     assert orders.bodies(filter="amount > 99", filterType="SQL92") == []
     assert orders.bodies(filter="region IS NULL", filterType="SQL92") == []
-    # Tasks and responses that are cut elsewhere give the same.
+    # Smaller tasks and responses give the same rows.
     assert orders.bodies(fetchBytesMax=1024, maxRecordsPerPartition=2, **LARGE) == ["6", "7", "9"]
     where = orders.read(columns="queueId,queueOffset,body", **LARGE).collect()
     assert sorted((row.queueId, row.queueOffset) for row in where) == [(0, 1), (0, 3), (1, 1)]
@@ -48,7 +48,7 @@ def test_c04_a_batch_has_what_the_expression_matches(orders: Topic) -> None:
 
 @pytest.fixture
 def switched_on(spark: SparkSession) -> Iterator[None]:
-    """Spark hands filters to Python sources."""
+    """Turns on Spark's filter pushdown to Python sources."""
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     yield
     spark.conf.unset("spark.sql.python.filterPushdown.enabled")
@@ -80,7 +80,7 @@ def test_c04_a_stream_counts_every_offset_and_goes_on_where_it_ended(
     assert len(query.recentProgress) >= 9 // 4
     ended = str(query.recentProgress[-1]["sources"][0]["endOffset"]).replace("'", '"')
     assert '"0":7,"1":2' in ended.replace(" ", "")
-    # Nothing matches, and the offsets move all the same.
+    # Nothing matches, and the offsets advance all the same.
     write(orders, "1", "2", "3")
     query = collected.run(orders.stream(**limited))
     ended = str(query.recentProgress[-1]["sources"][0]["endOffset"]).replace("'", '"')

@@ -1,4 +1,4 @@
-"""Metrics of real queries: what a scrape shows is what was sent, read and left unread."""
+"""Metrics of real queries: a scrape shows the messages sent, read and left unread."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 
 class Watched:
-    """A listener at the session, and what its registry shows."""
+    """A listener at the session, with its registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -31,7 +31,7 @@ class Watched:
         return self.registry.get_sample_value(f"rocketpy_{name}", labels)
 
     def comes_to(self, expected: float | None, name: str, **labels: str) -> bool:
-        """True if a series gets a value; Spark tells its events by and by."""
+        """True if a series gets a value in time; Spark delivers its events late."""
         ends = time.monotonic() + PATIENCE_SECONDS
         while self.value(name, **labels) != expected and time.monotonic() < ends:
             threading.Event().wait(0.02)
@@ -40,7 +40,7 @@ class Watched:
 
 @pytest.fixture
 def watched(spark: SparkSession) -> Iterator[Watched]:
-    """Removed from the session at the end."""
+    """Yields a listener that is removed from the session at the end."""
     metrics = Watched()
     spark.streams.addListener(metrics.listener)
     yield metrics
@@ -49,7 +49,7 @@ def watched(spark: SparkSession) -> Iterator[Watched]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., StreamingQuery]]:
-    """Starts queries that throw their rows away; those that run still are stopped."""
+    """Yields a starter of queries that discard their rows; stops the running ones at the end."""
     started: list[StreamingQuery] = []
 
     def begin(frame: DataFrame, name: str, **trigger: str) -> StreamingQuery:
@@ -72,7 +72,7 @@ def test_lag_falls_batch_by_batch_and_rows_add_up(
     topic = new_topic(queues=1)
     topic.send(*map(str, range(120)))
     rows = topic.stream(**EARLIEST, maxOffsetsPerTrigger=60)
-    # An hour between triggers: the first batch is all that runs.
+    # An hour between triggers: only the first batch runs.
     query = start(rows, "watched", processingTime="1 hour")
     assert watched.comes_to(60, "query_lag_messages", query="watched", topic=topic.name)
     assert watched.value("query_last_batch_id", query="watched") == 0

@@ -1,6 +1,7 @@
-"""The notebooks run to their end, as programs and as Databricks runs them, cell by cell.
+"""The notebooks, run whole as programs, and cell by cell as Databricks runs them.
 
-Each asserts in its cells what it says; here is checked that it gets to its end, and how.
+Each notebook asserts its own statements in its cells; these tests check that it ends, and its last
+line.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"
 NOTEBOOKS = ("quick_start", "orders", "exactly_once", "clusters", "spark_connect", "flights")
 PNG = b"\x89PNG\r\n"
 
-# What a notebook is told, so that it is done soon; and the last line that it prints.
+# The environment that shortens a notebook's run, and the last line that it prints.
 FEWER = {
     "quick_start": ({"ROCKETPY_ORDERS": "1000"}, "1500 orders written, each read once."),
     "exactly_once": ({"ROCKETPY_PAYMENTS": "2000"}, "2000 payments, each booked once."),
@@ -47,7 +48,7 @@ def text_of(notebook: str) -> str:
 def test_a_notebook_runs_to_its_end_as_a_program(
     notebook: str, tmp_path: Path, environment: Environment
 ) -> None:
-    """In an environment with nothing but the wheel and its extra `demo`."""
+    """Runs it in an environment with nothing but the wheel and its extra `demo`."""
     told, last_line = FEWER[notebook]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     temporary = tmp_path / "temporary"
@@ -77,7 +78,7 @@ def test_a_notebook_runs_to_its_end_as_a_program(
 
 
 class Widgets:
-    """Databricks' widgets, as the person has set them."""
+    """Databricks' widgets, with the user's values."""
 
     def __init__(self, values: dict[str, str]) -> None:
         self.values = values

@@ -1,4 +1,4 @@
-"""Output modes of a streaming query: append and complete are taken, update by foreachBatch."""
+"""Output modes of a streaming query: append and complete; update by foreachBatch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ BATCHES = (["a", "b", "a"], ["c", "a"])
 
 
 def totals(source: Topic) -> DataFrame:
-    """Returns how often each text has come."""
+    """Returns the number of occurrences of each text."""
     counted = source.stream(startingOffsets="earliest").groupBy("body").count()
     return counted.selectExpr("concat(cast(body as string), count) as body")
 
 
 def run(frame: DataFrame, target: Topic, checkpoint: Path, mode: str) -> None:
-    """Writes what is there."""
+    """Writes all available rows."""
     writer = frame.writeStream.format("rocketpy").options(**target.options()).outputMode(mode)
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     assert writer.start().awaitTermination(PATIENCE_SECONDS)

@@ -1,4 +1,4 @@
-"""Spark's processes where the environment names a proxy, as on a company's machines."""
+"""Spark's processes in an environment that names a proxy, as on company machines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BODIES = [f"{number}" for number in range(5)]
 def test_driver_planners_and_tasks_reach_a_broker_of_this_machine(
     rocketpy_broker: LocalBroker, tmp_path: Path
 ) -> None:
-    """A driver of its own hands its environment to all of Spark's Python processes."""
+    """Starts a driver that passes its environment to all of Spark's Python processes."""
     for topic in ("proxied", "proxied-copy"):
         rocketpy_broker.create_topic(topic, queues=2)
     rocketpy_broker.send("proxied", BODIES)

@@ -34,14 +34,14 @@ ROWS_SCHEMA = "body string, tags string, keys array<string>, queueId int"
 
 @pytest.fixture
 def tagged(topic: Topic) -> Topic:
-    """A topic with tags and keys."""
+    """Returns a topic with tags and keys."""
     topic.write(topic.spark.createDataFrame(ROWS, ROWS_SCHEMA).coalesce(1))
     return topic
 
 
 @pytest.fixture
 def switched_on(spark: SparkSession) -> Iterator[None]:
-    """Spark hands filters to Python sources."""
+    """Turns on Spark's filter pushdown to Python sources."""
     spark.conf.set(SWITCH, "true")
     yield
     spark.conf.unset(SWITCH)
@@ -84,7 +84,7 @@ def test_keys_are_looked_up_with_sparks_switch_off(tagged: Topic) -> None:
 
 
 def planned(topic: Topic, filters: Sequence[Filter] = (), **options: object) -> list[TaskPlan]:
-    """What the tasks of a batch read."""
+    """Returns the plans of a batch's tasks."""
     checked = SourceOptions.parse(topic.options(**options))
     reader = RocketpyPushDownReader(checked, source_schema(None), GrpcTransport.of_source(checked))
     reader.pushFilters(list(filters))
@@ -118,7 +118,7 @@ def test_k05_a_batch_reads_only_where_the_index_knows_of_its_keys(topic: Topic) 
 
 
 def by_condition(topic: Topic, condition: str, **options: object) -> DataFrame:
-    """Rows that Spark lets pass."""
+    """Returns the rows that match a Spark condition."""
     return topic.read(pushDownFilters=True, **options).where(condition)
 
 

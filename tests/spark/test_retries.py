@@ -1,4 +1,4 @@
-"""Row K06: rows that fail are sent back, come again, and are dead letters in the end."""
+"""Retries: failed rows are sent back, redelivered, and dead letters at last."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GROUP = "odd-ones"
 
 
 class QuickBroker(LocalBroker):
-    """Each delay level is one second."""
+    """A broker with one second for each delay level."""
 
     def _command(self) -> list[str]:
         return [*super()._command(), "--message-delay-level", "1s 1s 1s 1s 1s"]
@@ -28,7 +28,7 @@ class QuickBroker(LocalBroker):
 
 @pytest.fixture(scope="module")
 def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
-    """A broker that makes nobody wait."""
+    """Yields a broker with short delays."""
     folder: Path = tmp_path_factory.mktemp("retries")
     with QuickBroker(folder, flush="ASYNC_FLUSH") as broker:
         yield broker
@@ -48,7 +48,7 @@ def sender(topic: Topic, group: str = GROUP) -> Callable[..., SentBack]:
 def test_k06_odd_rows_are_sent_back_and_read_again_until_they_are_dead_letters(
     new_topic: Callable[..., Topic], quick_broker: LocalBroker, tmp_path: Path
 ) -> None:
-    """A query whose odd rows always fail; two failures are the most that it allows."""
+    """Runs a query that always fails on odd rows; it allows at most two failures."""
     topic = new_topic(broker=quick_broker)
     topic.send(*"012345")
     seen: dict[int, list[tuple[str, str, str]]] = {}

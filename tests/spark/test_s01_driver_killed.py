@@ -1,8 +1,8 @@
-"""Rows S1 and S3: drivers and brokers are killed in the middle; the copy is exact.
+"""Kills of drivers and brokers in mid-batch; the copy is exact.
 
-Each point of a micro-batch is reached by a proxy that holds the call which marks it. The driver is
-then killed with its workers, and the next one goes on from the checkpoint. Starting a driver costs
-far more than a micro-batch, so the long form's drivers run a query for each point.
+A proxy holds the call that marks each point of a micro-batch. The test then kills the driver with
+its workers, and the next driver continues from the checkpoint. Starting a driver costs far more
+than a micro-batch, so the long form's drivers run a query for each point.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from tests.spark.copying_driver import BATCH_ROWS, Copying
 from tests.spark.holding_proxy import COMMIT_BATCH, PULL, STAGE_BLOCKS, HoldingProxy, Moment
 
 MESSAGES = 12 * BATCH_ROWS
-# Of each query of the long form: one driver commits a batch or two of them, the others none.
+# Per query of the long form: one driver commits a batch or two of it; the other drivers, none.
 MESSAGES_EACH = 6 * BATCH_ROWS
-# In pieces that can be run by themselves. Each kills seven drivers of seven queries.
+# Pieces can be run separately. Each kills seven drivers of seven queries.
 PIECES_TORTURE = 15
 LOOK_SECONDS = 0.002
 DONE_SECONDS_MAX = PATIENCE_SECONDS
@@ -40,7 +40,7 @@ DONE_SECONDS_MAX = PATIENCE_SECONDS
 
 @dataclass(frozen=True)
 class Point:
-    """Where in a micro-batch to kill: at a call, or behind Spark's own commit.
+    """The point of a micro-batch to kill at: a call, or after Spark's own commit.
 
     `skip` as in Hold.
     """
@@ -54,7 +54,7 @@ POINTS = {
     "offsets logged": Point(PULL),
     "reading": Point(PULL, Moment.ANSWERED),
     "greeting": Point(STAGE_BLOCKS, Moment.ANSWERED),
-    # Two tasks greet, and each has a block and an end.
+    # Two tasks send a greeting, and each sends a block and an end.
     "writing": Point(STAGE_BLOCKS, Moment.ANSWERED, skip=2),
     "before the decision": Point(COMMIT_BATCH),
     "between the sink's commit and Spark's": Point(COMMIT_BATCH, Moment.ANSWERED),
@@ -85,7 +85,7 @@ def test_s1_a_driver_killed_at_any_point_of_a_batch_loses_and_doubles_nothing(
 def test_s1_a_driver_killed_with_each_of_its_queries_elsewhere_loses_and_doubles_nothing(
     piece: int, new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
 ) -> None:
-    """Each query is killed at each point once, beside six others at the other points.
+    """Kills each query at each point once, beside six queries at the six different points.
 
     The queries share nothing but the driver and the broker.
     """
@@ -105,9 +105,9 @@ def test_s1_a_driver_killed_with_each_of_its_queries_elsewhere_loses_and_doubles
 
 
 def kill_at(points: list[Point], proxies: list[HoldingProxy], copyings: list[Copying]) -> None:
-    """Runs a driver until each of its queries has got to its point, and kill it."""
+    """Runs a driver until each of its queries has reached its point, and kills it."""
     before = [batches_committed(copying) for copying in copyings]
-    # Who is to be killed behind its commit waits with its first read until all others stand.
+    # A query to kill after its commit is held at its first read until all queries are held.
     holds = [
         proxy.hold(point.method or PULL, point.moment, point.skip)
         for point, proxy in zip(points, proxies, strict=True)
@@ -127,7 +127,7 @@ def kill_at(points: list[Point], proxies: list[HoldingProxy], copyings: list[Cop
 
 
 def wait_committed(copying: Copying, before: set[str], running: Driver) -> None:
-    """Until Spark has noted one more batch as done."""
+    """Waits until Spark has noted one more batch as done."""
     deadline = time.monotonic() + DONE_SECONDS_MAX
     while batches_committed(copying) == before:
         assert time.monotonic() < deadline, running.log_text()[-3000:]
@@ -135,13 +135,13 @@ def wait_committed(copying: Copying, before: set[str], running: Driver) -> None:
 
 
 def batches_committed(copying: Copying) -> set[str]:
-    """The batches that Spark has noted as done."""
+    """Returns the batches that Spark has noted as done."""
     folder = Path(copying.checkpoint) / "commits"
     return {path.name for path in folder.glob("*") if path.name.isdecimal()}
 
 
 def finish(*copyings: Copying) -> None:
-    """Copys what is left."""
+    """Copies the remaining messages."""
     with driver(*(replace(copying, available_now=True) for copying in copyings)) as last:
         last.wait()
 

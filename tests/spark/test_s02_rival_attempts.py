@@ -1,4 +1,4 @@
-"""Row S2: two attempts of a task write at once, or an executor dies; what shows is exact."""
+"""Two attempts of a task at once, or a killed executor; the output is exact."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.spark.standalone import MASTER_HOST, environment, two_hosts
 
 PROGRAM = Path(__file__).parent / "rival_attempts.py"
 ROWS = 20_000
-# Job, its role, and how far the role's first attempt comes.
+# Job, role, and the progress of the role's first attempt.
 ROLES = [
     ("batch", "standing", "handed over"),
     ("batch", "racing", "written"),
@@ -26,8 +26,8 @@ ROLES = [
 JOBS = sorted({job for job, *_ in ROLES})
 
 
-# In pieces that can be run by themselves. To start a cluster and a driver costs more than a run, so
-# the runs of a piece share them; each run has topics of its own.
+# Pieces can be run separately. Starting a cluster and a driver costs more than a run, so the runs
+# of a piece share them; each run has topics of its own.
 PIECES_TORTURE, RUNS_PIECE = 20, 10
 RUN_SECONDS_MAX = 280
 
@@ -52,7 +52,7 @@ def test_s2_of_two_attempts_one_shows_each_time(
 
 
 def run_and_check(spark: SparkSession, tmp_path: Path, runs: int) -> None:
-    """All jobs so often, over a new broker and a new cluster."""
+    """Runs all jobs `runs` times, with a new broker and a new cluster, and checks each run."""
     with LocalBroker() as broker:
         for number in range(runs):
             for job in JOBS:
@@ -66,7 +66,7 @@ def run_and_check(spark: SparkSession, tmp_path: Path, runs: int) -> None:
 
 
 def check_run(any_topic: Topic, number: int, told: list[str]) -> None:
-    """What one run has written, and that its attempts met as they should."""
+    """Asserts one run's rows, and that its attempts met as intended."""
     topics = [f"{job}-{number}" for job in JOBS]
     every = any_topic.read(topic=None, topics=",".join(topics))
     rows = every.select("topic", "body", "queueId", "queueOffset").collect()
@@ -91,7 +91,7 @@ def run(master: str, endpoint: str, folder: Path, runs: int) -> None:
 
 
 def check_exact(rows: list[Row]) -> None:
-    """Every row once, and no hole in any queue."""
+    """Asserts that every row is there once, and that no queue has a hole."""
     assert sorted(int(row.body) for row in rows) == list(range(ROWS))
     for queue_id in {row.queueId for row in rows}:
         offsets = sorted(row.queueOffset for row in rows if row.queueId == queue_id)
@@ -99,7 +99,7 @@ def check_exact(rows: list[Row]) -> None:
 
 
 def check_two_attempts(told: list[str], first_end: str) -> None:
-    """The first came as far as it should; another one wrote beside it, or after its death."""
+    """Asserts the first attempt's progress, and that another one wrote beside or after it."""
     first, rival = sorted(line.split(maxsplit=4)[2:] for line in told)[:2]
     assert (first[0], first[2]) == ("0", first_end)
     # Any later one: see RIVALS of the program.

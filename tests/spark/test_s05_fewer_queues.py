@@ -1,6 +1,6 @@
-"""Row S5: topics with fewer queues for a while, and topics that are not read for a while.
+"""Topics with fewer queues for a while, and topics unread for a while.
 
-The reader's methods are called as Spark calls them, with a real broker and without a session.
+The tests call the reader's methods as Spark does, with a real broker and without a session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.spark.test_stream_reader import topic as topic  # noqa: PLC0414 (a fi
 
 
 class Query:
-    """A query as Spark drives it: offsets go through JSON, and each batch is read and committed."""
+    """A query as Spark drives it: offsets pass through JSON; each batch is read and committed."""
 
     def __init__(
         self, broker: LocalBroker, topic: str, *, restarts: bool, **options: object
@@ -33,12 +33,12 @@ class Query:
         self.offset: dict[str, Any] = self.source.initialOffset()
 
     def restart(self, **options: object) -> None:
-        """A new process of the query, with these options set."""
+        """Starts a new process of the query, with these options set."""
         self._options.update(options)
         self.source = reader(self._broker, self._topic, **self._options)
 
     def batch(self) -> list[bytes]:
-        """The bodies of the next micro-batch; none where there is none."""
+        """Returns the bodies of the next micro-batch; an empty list without one."""
         if self._restarts:
             self.restart()
         start = json.loads(json.dumps(self.offset))

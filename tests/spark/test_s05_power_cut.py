@@ -1,8 +1,8 @@
-"""Row S5: a power cut takes the ends of queues from a broker with ASYNC_FLUSH. No session.
+"""A power cut that truncates queues of a broker with ASYNC_FLUSH. No session.
 
-The reader's methods are called as Spark calls them, with a real broker. Its directory is put back
-to what was on disk before the last messages came: as a power cut leaves it, with the traces of a
-broker that was running, or as a copy that was made when it was stopped, which says nothing.
+The tests call the reader's methods as Spark does, with a real broker. They restore its directory to
+the state on disk before the last messages. That state is either a power cut's, with the traces of a
+running broker, or that of a copy made while the broker was stopped, without traces.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FLUSHED, LOST = [b"flushed"] * 5, [b"lost"] * 10
 
 
 class CutBroker:
-    """A broker with ASYNC_FLUSH whose last messages can be taken from it."""
+    """A broker with ASYNC_FLUSH that can lose its last messages."""
 
     def __init__(self, folder: Path, *, tells: bool = True) -> None:
         self._on_disk = folder / "on-disk"
@@ -45,14 +45,14 @@ class CutBroker:
         send(self.broker, TOPIC, *LOST)
 
     def save_progress(self) -> None:
-        """Puts on disk how far groups are; it is saved apart from the log."""
+        """Saves the groups' offsets to disk; they are saved apart from the log."""
         self.broker.stop()
         name = "config/consumerOffset.json"
         shutil.copy(self.broker.data / name, self._on_disk / name)
         self.broker.start()
 
     def cut_power(self, *after: bytes) -> None:
-        """Starts again with what was on disk; then come these messages."""
+        """Restarts the broker with the state on disk, then sends the messages `after`."""
         self.broker.kill()
         recoveries = self.broker.data / "rocketpy" / "recoveries"
         # On disk since the start that wrote it.
@@ -96,8 +96,8 @@ def test_s5_the_end_of_a_queue_that_a_power_cut_took_is_a_loss_by_name(
     with caplog.at_level(logging.WARNING):
         after = read_to(allowed, end)
     assert told in caplog.text
-    # Nothing tells where the queue was cut: what is there now is read, once more or for the first
-    # time.
+    # Nothing records where the queue was cut: the messages there now are read, again or for the
+    # first time.
     assert planned(allowed, end, after) == [(TOPIC, 0, 0, 5)]
     send(cut.broker, TOPIC, b"new")
     again = read_to(allowed, after)
@@ -116,14 +116,14 @@ def test_s5_a_batch_that_was_planned_before_a_power_cut_reads_nothing_beyond_it_
         list(rows(strict, partitions))
 
 
-# --- Offsets that were given again ---
+# --- Offsets that were reused ---
 
 NEW = [b"new%d" % number for number in range(20)]
 TOLD = rf"offsets \[5, 15\) of queue 0 of topic '{TOPIC}' were taken back: a power cut took .*"
 
 
 def without_recovery(offset: dict[str, Any]) -> dict[str, Any]:
-    """As an older connector has written it."""
+    """Returns the offset as an older connector has written it."""
     return {name: value for name, value in offset.items() if name != "recovery"}
 
 
@@ -155,7 +155,7 @@ def test_s5_a_queue_that_has_grown_again_behind_a_power_cut_is_a_loss_by_name(
 def test_s5_a_task_that_reads_over_a_power_cut_gets_nothing_that_came_in_place(
     cut: CutBroker, fails: bool
 ) -> None:
-    """Of two queues that it reads one after the other: the first one's rows are there by then."""
+    """Reads two queues one after the other: the first one's rows are there before the cut."""
     send(cut.broker, TOPIC, *LOST, queue_id=1)
     source = reader(cut.broker, TOPIC, failOnDataLoss=fails)
     start = source.initialOffset()
@@ -219,7 +219,7 @@ def test_s5_an_offset_of_an_older_connector_goes_on_as_before(cut: CutBroker) ->
     cut.cut_power(*NEW)
     following = read_to(strict, end)
     assert planned(strict, end, following) == [(TOPIC, 0, 15, 25)]
-    # From its next offset on it is told, and so is one that waits at this one.
+    # Its next offset on detects a cut, and so does a query that waits at this one.
     cut.cut_power(*NEW, *NEW)
     with pytest.raises(DataLossError, match="were taken back"):
         read_to(strict, following)

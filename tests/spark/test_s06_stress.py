@@ -1,8 +1,8 @@
-"""Row S6: a query is started and stopped while topics, queues and messages come and go.
+"""Starts and stops of a query during changes of topics, queues and messages.
 
-Topics are deleted and made again, the oldest segments are cleaned away, the broker is restarted and
-killed. Whatever happens, the rows of all batches are the messages that were sent, each once. Only
-what went before the query was known to have read it may be missing.
+Topics are deleted and recreated, the oldest segments are removed, the broker is restarted and
+killed. The rows of all batches must be the messages that were sent, each once. A message may be
+missing only if it was removed before the query was known to have read it.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ ACTIONS = 50
 BURST_MAX = 60
 # A few bursts fill a segment of the log.
 SEGMENT_BYTES, QUEUE_FILE_BYTES = 16 << 10, 6_000_000
-# Soon after the broker is back, as the connector does.
+# Reconnects soon after the broker is back, as the connector does.
 OPTIONS = [("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 1_000)]
 OPTIONS += [("grpc.use_local_subchannel_pool", 1)]
 QUEUES_MAX = 8
 READ_WRITE = 6
-# Of a thousand messages in batches of 30.
+# For a thousand messages in batches of 30.
 CATCH_UP_SECONDS_MAX = 300
 
 
 class World:
-    """What happens around one query, by chance that follows from a seed."""
+    """The broker, the messages and one query, changed at random from a seed."""
 
     def __init__(
         self, seed: int, spark: SparkSession, broker: LocalBroker, collected: Collected
@@ -60,12 +60,12 @@ class World:
         self.lying: dict[QueueKey, list[str]] = {}
         self.sent: list[str] = []
         self._read: set[str] = set()
-        # What went when it was not known to be read.
+        # Bodies that were removed before they were known to be read.
         self.gone: set[str] = set()
         self.done: Counter[str] = Counter()
 
     def _connect(self) -> None:
-        """To a broker that has just started; a connection to the one before may look alive yet."""
+        """Connects to a broker that has just started; an old connection may still look alive."""
         self._channel = grpc.insecure_channel(self._local.endpoint, OPTIONS)
         self._admin = admin_pb2_grpc.AdminStub(self._channel)
         self._broker = broker_pb2_grpc.BrokerStub(self._channel)
@@ -76,7 +76,7 @@ class World:
         self._connect()
 
     def frame(self) -> DataFrame:
-        """The stream, each time with another limit."""
+        """Returns the stream, each time with another limit."""
         reader = self._spark.readStream.format("rocketpy")
         return (
             reader.option("endpoints", self._local.endpoint)
@@ -89,7 +89,7 @@ class World:
         )
 
     def act(self) -> None:
-        """One action; bursts are the most frequent."""
+        """Runs one action; bursts are the most frequent."""
         actions: list[Callable[[], None]] = [
             self.add_topic,
             self.add_queues,
@@ -123,7 +123,7 @@ class World:
         self.queues[topic] = count
 
     def delete_topic(self) -> None:
-        """But the last one, for a query needs something to read."""
+        """Deletes a topic, but never the last one: a query needs one to read."""
         if len(self.queues) > 1:
             self._delete(self._chance.choice(list(self.queues)))
 
@@ -173,7 +173,7 @@ class World:
         self.sent += bodies
 
     def turn(self) -> None:
-        """Stops the query if it runs, start it if not."""
+        """Stops the query if it runs, else starts it."""
         if self._query is None:
             self._query = self._collected.start(self.frame(), processingTime="0 seconds")
         else:

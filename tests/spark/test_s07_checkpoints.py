@@ -1,4 +1,4 @@
-"""Row S7: copied, restored and shared checkpoints never double the output."""
+"""Copied, restored and shared checkpoints: they never double the output."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_s7_an_older_checkpoint_put_back_is_refused_and_writes_nothing(
 def test_s7_two_drivers_with_one_checkpoint_write_once(
     new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
 ) -> None:
-    """The first one stands before its commit while the second one copies everything."""
+    """Holds the first driver before its commit while the second one copies everything."""
     source, target = new_topic(), new_topic()
     sent = send_numbered(source, MESSAGES)
     with HoldingProxy(rocketpy_broker.endpoint) as proxy:

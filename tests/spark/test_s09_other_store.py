@@ -1,6 +1,6 @@
-"""Row S9: endpoints that are different brokers. Real brokers, killed; no session.
+"""Endpoints that are different brokers. Real brokers, killed; no session.
 
-The reader's and the transport's methods are called as Spark calls them.
+The tests call the reader's and the transport's methods as Spark does.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _tokens = itertools.count(1)
 
 @dataclass(frozen=True)
 class Two:
-    """Two brokers with topic T, and a transport with both for endpoints, the first one first."""
+    """Two brokers with topic T, and a transport with both endpoints in that order."""
 
     first: LocalBroker
     second: LocalBroker
@@ -47,7 +47,7 @@ class Two:
         return queries.store_id
 
     def count(self, broker: LocalBroker) -> int:
-        """How many messages queue 0 of T shows."""
+        """Returns the number of messages in queue 0 of T."""
         queries = self.transport_of(broker).offset_queries()
         return queries.bounds(Subscription(("T",), None, ""))["T"][Q0].max_offset
 
@@ -63,7 +63,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
 
 
 def stage(transport: GrpcTransport, *bodies: bytes) -> bytes:
-    """One task of the job; its part of the commit."""
+    """Stages one task of the job; returns its part of the commit."""
     wire = wire_block("T", bodies)
     attempt = Attempt(JOB, 0, next(_tokens))
     with closing(transport.block_writer(attempt)) as writer:
@@ -108,7 +108,8 @@ def test_s9_a_checkpoint_of_another_store_is_refused_whatever_the_options_say(
     with pytest.raises(OtherStoreError, match=both):
         other.latestOffset(end, other.getDefaultReadLimit())
     again = reader(two.second, "T", failOnDataLoss=fails)
-    # As Spark does with a batch that is logged and not committed: it asks anew where all began.
+    # Spark does so for a batch that is logged and not committed: it asks for the first offset
+    # again.
     with pytest.raises(OtherStoreError, match=both):
         again.partitions(again.initialOffset(), end)
 
@@ -127,7 +128,7 @@ def test_s9_an_offset_of_an_older_connector_is_of_any_store_and_the_next_one_is_
 
 def test_s9_a_commit_gets_to_no_broker_but_the_one_that_has_the_blocks(two: Two) -> None:
     part = stage(two.transport, b"x", b"y")
-    # As if the other one had these very blocks, and the first one's answer were lost.
+    # As if the other broker had these very blocks, and the first one's answer were lost.
     stage(two.transport_of(two.second), b"x", b"y")
     store_id = two.store_of(two.first)
     two.first.kill()

@@ -1,6 +1,6 @@
-"""Row S9: a topic that is deleted and made again, at each moment of a batch. No session.
+"""Topics deleted and recreated, at each moment of a batch. No session.
 
-The reader's methods are called as Spark calls them, with a real broker.
+The tests call the reader's methods as Spark does, with a real broker.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def test_s9_made_again_or_deleted_between_the_plan_and_its_task(
 def test_s9_made_again_while_a_task_reads(
     rocketpy_broker: LocalBroker, topic: str, fails: bool
 ) -> None:
-    """The task reads two queues, one after the other: the first one's rows are there by then."""
+    """Reads two queues one after the other: the first one's rows are there before the deletion."""
     send(rocketpy_broker, topic, *OLD)
     send(rocketpy_broker, topic, *OLD, queue_id=1)
     source = reader(rocketpy_broker, topic, failOnDataLoss=fails)

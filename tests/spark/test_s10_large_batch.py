@@ -1,4 +1,4 @@
-"""Row S10: an exactly-once batch of ten million rows over a thousand queues, through Spark."""
+"""An exactly-once batch of ten million rows over a thousand queues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.spark.conftest import Topic
 ROWS = 10_000_000
 QUEUES = 1_000
 TASKS = 20
-# Of the values of a column: equal for two sets of numbers only if these are equal, near enough.
+# Sums of a column's values: equal only for equal sets of numbers, with near certainty.
 SUMS = "count({0}), min({0}), max({0}), sum({0}), sum({0} * {0})"
 
 

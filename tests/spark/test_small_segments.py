@@ -1,4 +1,4 @@
-"""The sink on a broker with a small log: its blocks fit the segments, also those that wait."""
+"""The sink on a broker with a small log: its blocks fit the segments, delayed ones too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
 
 SEGMENT = 1 << 20
-# Half of a message's record is its topic; it has that twice while it waits.
+# Half of a message's record is its topic; a delayed record has the topic twice.
 LONG = "t" * 127
 
 

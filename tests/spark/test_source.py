@@ -1,4 +1,4 @@
-"""The source through real Spark: where it begins and ends, what it reads, how it goes on."""
+"""The source through real Spark: first and last offsets, rows read, and restarts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 
 def lag(broker: LocalBroker, topic: str, group: str) -> int:
-    """How far a group is behind, as every RocketMQ tool sees it."""
+    """Returns a group's lag, as every RocketMQ tool sees it."""
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
         response = broker_pb2_grpc.BrokerStub(channel).QueryOffsets(
@@ -231,7 +231,7 @@ def test_the_lag_of_an_idle_query_is_zero_and_its_progress_says_so(
     try:
         topic.send("a", "b")
         query.processAllAvailable()
-        # An idle trigger has run behind the last batch once there is nothing more to process.
+        # An idle trigger runs after the last batch once there is nothing more to process.
         query.processAllAvailable()
         assert lag(topic.broker, topic.name, "idle") == 0
         progress = json.loads(query.recentProgress[-1].json)
@@ -258,7 +258,7 @@ def test_new_queues_are_read_from_their_begin(topic: Topic, collected: Collected
     assert collected.bodies() == ["a", "b", "c"]
 
 
-# Of a topic that is made again: fewer than were read of the old one, and more.
+# Messages of a recreated topic: fewer than were read of the old one, and more.
 NEW = [["new"], [f"new {number}" for number in range(5)]]
 
 

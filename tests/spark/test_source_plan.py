@@ -24,7 +24,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 @contextmanager
 def running(collected: Collected, frame: DataFrame, **trigger: Any) -> Iterator[StreamingQuery]:
-    """A query that runs on, and is stopped at the end."""
+    """Yields a running query that is stopped at the end."""
     query = collected.start(frame, **(trigger or {"processingTime": "0 seconds"}))
     try:
         yield query
@@ -33,7 +33,7 @@ def running(collected: Collected, frame: DataFrame, **trigger: Any) -> Iterator[
 
 
 def add_queue(topic: Topic, queues: int) -> None:
-    """Let the topic have so many queues."""
+    """Sets the topic's number of queues."""
     config = admin_pb2.TopicConfig(
         topic=topic.name, read_queue_nums=queues, write_queue_nums=queues, perm=6
     )
@@ -42,13 +42,13 @@ def add_queue(topic: Topic, queues: int) -> None:
 
 
 def stored_ms(topic: Topic) -> dict[str, int]:
-    """When each message was stored, by its body."""
+    """Returns each message's store time, by its body."""
     rows = topic.read().select(F.expr("string(body)"), F.unix_millis("storeTimestamp")).collect()
     return dict(tuple(row) for row in rows)
 
 
 def error_of(action: Callable[[], object]) -> str:
-    """The words of an action that fails."""
+    """Returns the text of the error that `action` ends in."""
     with pytest.raises(PySparkException) as caught:
         action()
     return str(caught.value)
@@ -231,7 +231,7 @@ def test_k05_a_message_ends_the_waiting_of_an_idle_query(
 
 
 def queues_by_task(frame: DataFrame) -> list[list[int]]:
-    """Which queues each task has read."""
+    """Returns the queues that each task has read."""
     rows = frame.select(F.spark_partition_id().alias("task"), "queueId").distinct().collect()
     tasks: dict[int, list[int]] = {}
     for row in sorted(rows):

@@ -1,4 +1,4 @@
-"""Spark SQL: tables, temporary views and streams of them, as far as Spark lets a Python source."""
+"""Spark SQL: tables, temporary views and streams, within Spark's limits for Python sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 @pytest.fixture
 def name(topic: Topic) -> Iterator[str]:
-    """A name for the test's table or view, which is dropped."""
+    """Yields a name for the test's table or view, which is dropped at the end."""
     found = topic.name.replace("-", "_")
     yield found
     topic.spark.catalog.dropTempView(found)
@@ -25,13 +25,13 @@ def name(topic: Topic) -> Iterator[str]:
 
 
 def options(topic: Topic, **more: object) -> str:
-    """Options as SQL writes them: after OPTIONS, and after WITH."""
+    """Returns options as SQL writes them: after OPTIONS, and after WITH."""
     listed = ", ".join(f"{key} '{value}'" for key, value in topic.options(**more).items())
     return f"({listed})"
 
 
 def rows(frame: DataFrame) -> list[tuple[str, str]]:
-    """Body and tags, sorted."""
+    """Returns body and tags of each row, sorted."""
     return sorted((bytes(row.body).decode(), row.tags) for row in frame.collect())
 
 

@@ -41,7 +41,7 @@ def send(broker: LocalBroker, topic: str, *bodies: bytes, queue_id: int = 0) -> 
 
 
 def reader(broker: LocalBroker, topic: str, **options: object) -> RocketpyStreamReader:
-    """A reader from the start that does not wait, unless the options say so."""
+    """Returns a reader from the start that does not wait, unless the options say so."""
     least = {"endpoints": broker.endpoint, "startingOffsets": "earliest", "pollTimeout": "0s"}
     texts = {name: str(value) for name, value in options.items()}
     if "topicPattern" not in texts:
@@ -53,7 +53,7 @@ def reader(broker: LocalBroker, topic: str, **options: object) -> RocketpyStream
 def planned(
     reader: RocketpyStreamReader, start: dict[str, Any], end: dict[str, Any]
 ) -> list[tuple[str, int, int, int]]:
-    """Topic, queue, begin and end of what the tasks of a batch read."""
+    """Returns topic, queue, begin and end of each range that the tasks of a batch read."""
     tasks = [task for task in reader.partitions(start, end) if isinstance(task, TaskPartition)]
     ranges = [part for task in tasks for part in task.plan.ranges]
     return [(part.topic, part.queue_id, part.begin, part.end) for part in ranges]
@@ -61,7 +61,7 @@ def planned(
 
 @pytest.fixture
 def topic(rocketpy_broker: LocalBroker) -> str:
-    """A topic with two queues."""
+    """Returns a topic with two queues."""
     name = f"reader-{next(_numbers)}"
     rocketpy_broker.create_topic(name, queues=2)
     return name
@@ -177,7 +177,7 @@ def test_a_checkpoint_that_was_changed_is_refused_by_its_field(
 def test_s5_a_removed_topic_leaves_the_offset_at_once_and_is_counted(
     rocketpy_broker: LocalBroker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever minOffsetsPerTrigger says, so that it is told once."""
+    """Removes a topic: it is reported once, whatever minOffsetsPerTrigger is."""
     enough = {"minOffsetsPerTrigger": 5, "maxTriggerDelay": "1h", "failOnDataLoss": "false"}
     send(rocketpy_broker, topic, b"a")
     source = reader(rocketpy_broker, topic, **enough)
@@ -211,7 +211,7 @@ def test_s5_available_now_ends_where_a_topic_was_removed(
 
 
 def lose_head(broker: LocalBroker, data: Path) -> None:
-    """Takes away every log segment that is not one of the last two."""
+    """Removes every log segment but the last two."""
     broker.stop()
     for segment in sorted((data / "commitlog").iterdir())[:-2]:
         segment.unlink()

@@ -1,4 +1,4 @@
-"""What Spark shows of an error: our sentence alone, or a traceback where a program is wrong."""
+"""Spark's error texts: our sentence alone, or a traceback for a faulty program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EARLIEST = {"startingOffsets": "earliest"}
 
 
 def shown(work: Callable[[], object]) -> str:
-    """The text of the error that `work` ends in, which holds no traceback."""
+    """Returns the text of the error that `work` ends in; asserts that it has no traceback."""
     with pytest.raises(PySparkException) as caught:
         work()
     text = str(caught.value)
@@ -42,7 +42,7 @@ def test_an_error_of_a_task_is_one_sentence(topic: Topic) -> None:
 
 
 def test_an_error_of_a_reading_task_is_one_sentence(spark: SparkSession) -> None:
-    """The range was planned at the first use; the broker is gone at the second."""
+    """Plans the range at the first use; the broker is gone at the second."""
     with LocalBroker() as broker:
         broker.create_topic("T", queues=1)
         gone = Topic("T", spark, broker)

@@ -1,4 +1,4 @@
-"""The sink's delayed rows through real Spark: invisible until they are due, once, exactly once."""
+"""The sink's delayed rows through real Spark: invisible until due, then visible exactly once."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def until_there(topic: Topic, count: int) -> list[str]:
 
 
 def kinds(at: datetime) -> list[tuple[str, datetime | None]]:
-    """Rows that come now, have come already, and come later."""
+    """Returns rows that are due now, in the past, and later."""
     return [("now", None), ("past", at - timedelta(days=1)), ("later", at)]
 
 
 def delayed(topic: Topic) -> DataFrame:
-    """Rows of three kinds: now, in a second, in two hours."""
+    """Returns rows of three kinds: now, in a second, in two hours."""
     return topic.spark.range(3_000).selectExpr(
         "cast(id as string) as body",
         "case id % 3 when 0 then null when 1 then 1 else 18 end as delayLevel",

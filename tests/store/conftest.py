@@ -1,4 +1,4 @@
-"""A store with small files, so that tests cross their borders."""
+"""A store with small files, so that tests cross file borders."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OpenStore = Callable[..., MessageStore]
 
 @pytest.fixture
 def clock() -> ManualClock:
-    """A clock that stands still."""
+    """Returns a clock that advances only on request."""
     return ManualClock()
 
 
 @pytest.fixture
 def new_store(tmp_path: Path, clock: ManualClock) -> Iterator[OpenStore]:
-    """Makes stores over one directory; those left open are closed at the end."""
+    """Yields a factory of stores over one directory; open stores are closed at the end."""
     made: list[MessageStore] = []
 
     def build(
@@ -49,5 +49,5 @@ def new_store(tmp_path: Path, clock: ManualClock) -> Iterator[OpenStore]:
 
 
 def crash(store: MessageStore) -> None:
-    """Let go of the directory without any of the steps of a clean stop."""
+    """Releases the directory without any step of a clean stop."""
     store._release()

@@ -1,4 +1,4 @@
-"""Messages for tests of the store: put them in, read them back."""
+"""Messages for tests of the store: appended and read back."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ NO_END = 1 << 60
 
 
 def put(store: MessageStore, bodies: list[bytes], queue: QueueKey = QUEUE) -> int:
-    """Appends one block; return its physical offset."""
+    """Appends one block; returns its physical offset."""
     return store.append(queue, wire_block(queue.topic, bodies).parsed()).physical_offset
 
 
 def put_all(store: MessageStore, bodies: list[bytes]) -> None:
-    """Appends in blocks of five."""
+    """Appends messages in blocks of five."""
     for start in range(0, len(bodies), 5):
         put(store, bodies[start : start + 5])
 
 
 def flush_log(store: MessageStore) -> None:
-    """Makes all of the log count as flushed."""
+    """Flushes all of the log."""
     plan = store.plan_flush()
     plan.run()
     store.flushed(plan)
 
 
 def save_manifest(store: MessageStore) -> None:
-    """Spares the next start what has been dispatched."""
+    """Saves the manifest, so that the next start skips the dispatched records."""
     store.save_manifest(store.plan_manifest())
 
 
 def remove_oldest_segment(store: MessageStore) -> None:
-    """Removes the first segment, with what was about it only."""
+    """Removes the first segment and the derived data that only it needs."""
     removal = store.plan_removal()
     removal.run()
     store.removed(removal)
@@ -43,7 +43,7 @@ def remove_oldest_segment(store: MessageStore) -> None:
 
 
 def delete_topic(store: MessageStore, topic: str) -> None:
-    """Removes a topic's queues for good."""
+    """Removes a topic's queues permanently."""
     with store.deletions.refusing(topic):
         store.deletions.mark(topic)
         store.deletions.forget(topic)
@@ -51,7 +51,7 @@ def delete_topic(store: MessageStore, topic: str) -> None:
 
 
 def read_all(store: MessageStore, queue: QueueKey = QUEUE, bytes_max: int = 1 << 20) -> list[bytes]:
-    """Every body of a queue, in order, in as many reads as it takes."""
+    """Returns all bodies of a queue in order, in as many reads as needed."""
     offset = store.range_of(queue).min_offset
     bodies: list[bytes] = []
     while True:
@@ -65,5 +65,5 @@ def read_all(store: MessageStore, queue: QueueKey = QUEUE, bytes_max: int = 1 <<
 
 
 def numbered(count: int, start: int = 0) -> list[bytes]:
-    """Bodies that can be told apart."""
+    """Returns distinct bodies."""
     return [b"message %d" % number for number in range(start, start + count)]

@@ -1,4 +1,4 @@
-"""Appends whose bytes another thread writes: one writer at a time, in one order."""
+"""Appends with writes on another thread: one writer at a time, in one order."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_b09_a_block_becomes_part_of_the_log_once_whatever_its_listeners_do(
 def test_b09_the_oldest_segment_may_go_while_a_block_is_written(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The thread asks nothing that changes with the list of segments."""
+    """Asserts that the thread does not read the list of segments."""
     put_all(store, numbered(60))
     under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"last"]))
     thread = threading.Thread(target=under_way.write)

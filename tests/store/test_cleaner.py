@@ -44,14 +44,14 @@ def cleaner(clock: ManualClock, policy: CleanPolicy = EVERY_HOUR, used: float = 
 
 
 def settled(cleaning: Cleaner, clock: ManualClock) -> Cleaner:
-    """One whose clock has been read long enough ago."""
+    """Returns the cleaner after an hour in which its clock did not jump."""
     cleaning.decide([], manual=False)
     clock.advance(HOUR_MS)
     return cleaning
 
 
 def ages(clock: ManualClock, *days: float) -> list[float]:
-    """When segments of these ages were last written."""
+    """Returns the last write times of segments with these ages."""
     return [clock.now_ms() - age * DAY_MS for age in days]
 
 
@@ -161,7 +161,7 @@ def test_f11_a_jump_of_the_clock_deletes_nothing_at_once(clock: ManualClock, jum
     assert cleaning.decide(written, manual=False).segment_count == 0
     clock.advance(HOUR_MS - 1)
     assert cleaning.decide(written, manual=True).segment_count == 0
-    # Who sets the clock right within the hour has lost nothing.
+    # An operator may correct the clock within the hour, and no message is lost.
     clock.jump(-jump_ms)
     clock.advance(2 * HOUR_MS)
     assert cleaning.decide(written, manual=True).segment_count == 0
@@ -187,7 +187,7 @@ def test_s10_the_used_share_of_a_disk_is_between_nothing_and_all(tmp_path: Path)
 
 
 def aged(store: MessageStore, clock: ManualClock, count: int) -> None:
-    """Let the first segments be nine days old."""
+    """Makes the first `count` segments nine days old."""
     folder = store.config.folder / "commitlog"
     seconds = (clock.now_ms() - 9 * DAY_MS) / 1000
     for path in sorted(folder.iterdir())[:count]:
@@ -222,7 +222,7 @@ def test_s10_log_queues_and_index_lose_what_has_expired(
     assert read_all(store) == numbered(300)[begin:]
     missed = store.get_message(QUEUE, 0, NO_END, ReadLimits())
     assert (missed.status, missed.next_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, begin)
-    # Of a queue whose messages are all gone the counter is kept.
+    # The queue's messages are all removed; its next offset is kept.
     assert store.range_of(OTHER) == QueueRange(1, 1)
     assert len(list((tmp_path / "consumequeue" / "TopicA" / "2").iterdir())) < queue_files
     assert len(list((tmp_path / "rocketpy" / "checksums").iterdir())) == len(segments) - 4
@@ -263,7 +263,7 @@ def test_s10_what_is_not_on_disk_yet_stays(new_store: OpenStore, clock: ManualCl
 def test_n12_s10_marks_of_deleted_topics_go_with_the_last_of_their_records(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    """Topics that are made and deleted again and again leave no more than the log has of them."""
+    """Asserts that topics deleted again and again leave no tombstones without records."""
     store = new_store()
     store.open()
     for number in range(3):
@@ -276,7 +276,7 @@ def test_n12_s10_marks_of_deleted_topics_go_with_the_last_of_their_records(
         put_all(store, numbered(200))
         flush_log(store)
         remove_oldest_segment(store)
-    # It could not be removed, say; the next start does it by the mark.
+    # As if its removal had failed; the next start removes it, by the tombstone.
     (tmp_path / "consumequeue" / "gone1").mkdir()
     put(store, [b"2"], OTHER)
     delete_topic(store, OTHER.topic)

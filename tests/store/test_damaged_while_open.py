@@ -1,4 +1,4 @@
-"""Reading what went bad while the store was open: queue files, log and checksums under its feet."""
+"""Reads of data that was damaged while the store is open: queue files, log and checksums."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.store.messages import NO_END, QUEUE, numbered, put, read_all
 
 @pytest.fixture
 def store(new_store: OpenStore) -> MessageStore:
-    """Opened again after a clean stop, so that it has not seen its ten records yet."""
+    """Returns a store after a clean restart; it has not read its ten records yet."""
     first = new_store()
     first.open()
     put(first, numbered(10))
@@ -44,7 +44,7 @@ def forget_checksums(folder: Path) -> None:
 
 
 def passed_over(store: MessageStore, offset: int, next_offset: int) -> None:
-    """Reading at `offset` finds nothing and says where to go on."""
+    """Asserts that a read at `offset` finds nothing and returns `next_offset`."""
     result = store.get_message(QUEUE, offset, NO_END, ReadLimits())
     assert (result.status, result.next_offset) == (
         GetMessageStatus.MESSAGE_WAS_REMOVING,
@@ -156,7 +156,7 @@ def test_f16_a_unit_that_no_number_is_too_large_for_costs_its_record_only(
 
 
 def bodies_one_by_one(store: MessageStore, offset_end: int) -> list[bytes]:
-    """What is read while each read goes on where the one before says."""
+    """Returns the bodies of consecutive reads, each at the next offset of the one before."""
     bodies, offset = [], 0
     while offset < offset_end:
         result = store.get_message(QUEUE, offset, NO_END, ReadLimits())

@@ -1,4 +1,4 @@
-"""Row F8: a failed flush of index or mark, of which the system takes the pages for written."""
+"""Failed flushes of index or mark; the system takes their pages for written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.store.test_failing_calls import broken, found_by, put_keyed
 def test_f08_behind_a_failed_flush_of_the_index_nobody_asks_it(
     new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its pages may go, and what they named with them: a lookup passed messages over."""
+    """Covers lost index pages: lookups would miss the messages in them."""
     store = new_store()
     store.open()
     put_keyed(store, "order")
@@ -28,7 +28,7 @@ def test_f08_behind_a_failed_flush_of_the_index_nobody_asks_it(
         patch.setattr(os, "fdatasync", broken)
         with pytest.raises(OSError, match="Input/output"):
             store.index.flush()
-    # As when the system has let go of the pages, which it takes for written.
+    # As if the system had dropped the pages, which it takes for written.
     (path,) = (tmp_path / "index").iterdir()
     with path.open("rb+") as file:
         file.write(bytes(path.stat().st_size))
@@ -44,7 +44,7 @@ def test_f08_behind_a_failed_flush_of_the_index_nobody_asks_it(
 def test_f08_an_index_file_whose_flush_failed_is_not_flushed_again(
     tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it is full, and the next one is to be made."""
+    """Covers a full file before the next one is created."""
     flush = FlushDiskType.ASYNC_FLUSH
     config = StoreConfig(tmp_path, SEGMENT_BYTES, 200, flush, index_entry_count_max=4)
     store = MessageStore(config, clock, STORE_HOST)
@@ -59,7 +59,7 @@ def test_f08_an_index_file_whose_flush_failed_is_not_flushed_again(
     assert len(list((tmp_path / "index").iterdir())) == 1
     with pytest.raises(OSError, match="Input/output"):
         store.flush_derived()
-    # Nobody asks for them any more, so they need not wait for the next start in memory.
+    # No lookup reads them any more, so they need not stay in memory until the next start.
     waiting = store.index._waiting_count
     put_keyed(store, "k6")
     assert store.index._waiting_count == waiting
@@ -74,7 +74,7 @@ def test_f08_an_index_file_whose_flush_failed_is_not_flushed_again(
 def test_f08_a_mark_whose_flush_failed_is_written_again_before_the_next_one(
     new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Or the disk would have an older one: behind that a damaged record counts as a torn tail."""
+    """Covers an older mark on the disk: a damaged record after it would count as a torn tail."""
     store = new_store()
     store.open()
     put(store, numbered(5))

@@ -1,4 +1,4 @@
-"""Calls of the system that fail, below a whole store: what is told, what is kept, what goes on."""
+"""Failing system calls below a whole store: errors, kept data, and continued work."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_f08_a_manifest_vouches_only_for_what_was_flushed(
 def test_f08_a_start_writes_again_what_looks_right_but_may_not_be_on_the_disk(
     new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where no manifest tells what was flushed."""
+    """Covers a start without a manifest."""
     store = new_store()
     store.open()
     put(store, numbered(5))
@@ -168,7 +168,7 @@ def test_f08_a_unit_that_never_got_to_the_disk_is_an_error_and_passes_no_message
         with pytest.raises(OSError, match="Input/output"):
             store.flush_derived()
     assert read_all(store) == numbered(5)
-    # As when the system has let go of the page, which it takes for written.
+    # As if the system had dropped the page, which it takes for written.
     path = tmp_path / "consumequeue" / "TopicA" / "2" / FIRST
     path.write_bytes(path.read_bytes()[:40].ljust(path.stat().st_size, b"\0"))
     with pytest.raises(StoreReadError, match="Input/output"):
@@ -317,7 +317,7 @@ def test_a_gap_between_segments_stops_the_start_and_both_sides_stay(
 def test_s10_a_segment_made_ahead_is_used_dropped_or_found_again(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    """With its checksums: the event loop waits for neither file."""
+    """Asserts that its checksums are preallocated, too: the event loop waits for neither file."""
     folder, checksums = tmp_path / "commitlog", tmp_path / "rocketpy" / "checksums"
     store = new_store()
     store.open()

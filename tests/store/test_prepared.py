@@ -24,14 +24,14 @@ BODIES = [b"first", b"second", b"third"]
 
 @pytest.fixture
 def store(new_store: OpenStore) -> MessageStore:
-    """An open store."""
+    """Returns an open store."""
     opened = new_store()
     opened.open()
     return opened
 
 
 def prepare(store: MessageStore) -> tuple[PreparedRange, list[int]]:
-    """The prepared bodies, and where each of their records begins."""
+    """Appends the prepared bodies; returns their range and the offset of each record."""
     block = wire_block(QUEUE.topic, BODIES).parsed()
     block.header["sys_flag"] |= TRANSACTION_PREPARED
     block.header["prepared_transaction_offset"] = 7

@@ -1,4 +1,4 @@
-"""The documents say what the code does: their tables are the code's, what they name is there."""
+"""Documents and code: tables in documents are the code's, and named things exist."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ SHOWN = {
 }
 INTEROP = TOP / "tests/interop"
 README_LINES_MAX = 150
-# Languages of fences that are no programs.
+# Languages of fences without programs.
 DATA = {"json", "text", "yaml", "toml"}
 
 
 def error_table() -> str:
-    """The errors that have a code of their own, in the order of their module."""
+    """Returns the table of errors with a code of their own, in the order of their module."""
     lines = ["| code | error | meaning |", "|---|---|---|"]
     for name, kind in vars(errors).items():
         is_error = isinstance(kind, type) and issubclass(kind, errors.RocketpyError)
@@ -74,7 +74,7 @@ def test_what_is_said_of_options_on_clusters_is_of_options_that_exist() -> None:
 
 
 def promises() -> list[list[str]]:
-    """The rows of the table of promises: promise, tests, and where they run."""
+    """Returns the rows of the table of promises: promise, tests, and the commands that run them."""
     text = read("docs/guarantees.md")
     table = text[text.index("<!-- promises -->") : text.index("<!-- end of promises -->")]
     rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
@@ -90,10 +90,10 @@ def test_every_promise_names_tests_that_are_there_and_says_what_runs_them() -> N
         for test in re.findall(r"def (test_\w+)\(", path.read_text("utf-8")):
             paths[test].add(path)
     found = {test: sorted(paths[test]) for tests in named for test in tests}
-    # One that is not there, or two of a name, of which a reader finds the wrong one.
+    # A test that does not exist, or a name with two tests, of which a reader finds the wrong one.
     assert {test: there for test, there in found.items() if len(there) != 1} == {}
     commands = commands_of(sorted({path for [path] in found.values()}))
-    # The others look into no other folder, or into all.
+    # `make interop` reads only its folder; the other commands read all folders.
     interop = {test for test in found if "interop" in commands[test]}
     assert [test for test in interop if not found[test][0].is_relative_to(INTEROP)] == []
     for row, tests in zip(rows, named, strict=True):

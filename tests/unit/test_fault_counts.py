@@ -1,4 +1,4 @@
-"""What docs/guarantees.md says of how often a fault was tried is what the tests do."""
+"""Fault counts in docs/guarantees.md: equal to the counts of the tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GUARANTEES = TOP / "docs" / "guarantees.md"
 KILLS = test_f01_kill.KILLS_QUICK + test_f01_kill.BROKER_KILLS_QUICK
 KILLS_TORTURE = test_f01_kill.KILLS_TORTURE + test_f01_kill.BROKER_KILLS_TORTURE
 COMBINATIONS = 2 * (len(test_f06_derived_files.WAYS) + 1) << len(test_f06_derived_files.KINDS)
-# By how a row begins: what it says of the fault, or how often it was tried.
+# Start of a row -> its text about the fault or the number of tries.
 SAID = {
     "store or broker killed": f"| {KILLS} ({KILLS_TORTURE:,}) |",
     "power cut of a real": (
@@ -54,7 +54,7 @@ SAID = {
         f"each of {len(test_f08_failing_calls.CALLS)} calls "
         f"with {len(test_f08_failing_calls.ERRORS)} errors |"
     ),
-    # The run that is in brackets was a shorter one than `make torture` has.
+    # The number in brackets is of a shorter run than `make torture` has.
     "anything of all this": (
         f"| {test_m01_model.EXAMPLES_QUICK} runs of {test_m01_model.STEPS_QUICK} steps ("
     ),

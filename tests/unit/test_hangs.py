@@ -1,4 +1,4 @@
-"""A test that hangs past its limit fails, by name; the run goes on."""
+"""A test that hangs past its limit: it fails, by name, and the run continues."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 TOP = Path(__file__).parents[2]
 CASES = {
-    # As a loop that asks its tasks to end, and waits for one that does not.
+    # Like a loop that cancels its tasks and waits for one that does not end.
     "a test that takes its time-out for an answer": """
 import threading
 def test_that_hangs():
@@ -44,7 +44,7 @@ def test_a_test_that_hangs_is_named_and_others_run(name: str, tmp_path: Path) ->
     (tmp_path / "test_other.py").write_text("def test_another(): pass\n")
     options = ["-p", "tests.hangs", "-p", "no:cacheprovider", "-p", "no:randomly", "--timeout", "1"]
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, *options, str(tmp_path)]
-    # What whoever runs these tests asks of pytest is not for the run within.
+    # pytest options of the outer run do not apply to the inner one.
     environment = {**os.environ, "PYTHONPATH": str(TOP), "PYTEST_ADDOPTS": ""}
     environment["ROCKETPY_HANGS_GRACE_S"] = "1"
     done = subprocess.run(

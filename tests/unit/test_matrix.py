@@ -1,4 +1,4 @@
-"""The matrix covers what it says, finds interpreters, notes results, and the page tells of them."""
+"""The matrix: its coverage, its interpreters, its results, and the page that shows them."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_lowest_are_the_bounds_of_the_project() -> None:
 
 
 class Machine:
-    """A home and a path with programs that answer as interpreters do."""
+    """A home and a path with programs that act as interpreters."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.bin, self.home = folder / "bin", folder / "home"
@@ -101,7 +101,7 @@ def test_what_the_user_names_comes_before_the_path_and_that_before_pyenv(machine
 
 
 def test_a_program_that_only_says_that_it_cannot_is_passed_over(machine: Machine) -> None:
-    """As pyenv's programs on the path do for versions that are not chosen."""
+    """Checks programs like pyenv's on the PATH, which fail for versions that are not selected."""
     machine.add(machine.bin / "python3.77", "3.77", code=127)
     assert interpreters.find("3.77") is None
     machine.add(machine.bin / "python3.77", "3.12")
@@ -190,7 +190,7 @@ def test_docs_compatibility_names_every_cell_as_it_was_run() -> None:
 
 
 class Runs:
-    """Cells that are not really run: which were, and what came of them."""
+    """Simulated runs of cells, with a record of the cells and an outcome."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.file = tmp_path / "matrix.json"

@@ -1,6 +1,6 @@
-"""The pages of notebooks: each shows its notebook as it is now, and has got to its end.
+"""The pages of notebooks: each is up to date with its notebook, and ran to its end.
 
-Nothing is run here: `make notebooks` does, and tests/spark/test_notebooks.py.
+These tests run no notebook: `make notebooks` and tests/spark/test_notebooks.py do.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_a_page_has_the_cells_of_its_notebook(name: str) -> None:
         found = text.find(part, begin)
         assert found >= 0, f"{MAKE.format(name)}\n{part}"
         between = text[begin:found].strip()
-        # Between two cells stands what the first one has printed and drawn.
+        # Between two cells is the printed and drawn output of the first one.
         assert re.fullmatch(r"(```text\n.*?\n```|!\[[^\]]+\]\([^)]+\)|\s)*", between, re.DOTALL)
         begin = found + len(part)
     assert text[begin:] == "\n"

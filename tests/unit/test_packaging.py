@@ -1,4 +1,4 @@
-"""The wheel: what is in it, and that it works with nothing around but its dependencies."""
+"""The wheel: its content, and a test that it works with only its dependencies."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_readme_s_first_program_runs_from_a_shell_that_knows_no_environment(
 def test_rows_are_sent_back_with_what_the_readme_installs(
     environment: Environment, tmp_path: Path
 ) -> None:
-    """PySpark's mapInArrow asks for pandas, which PySpark alone does not bring."""
+    """Needs pandas for PySpark's mapInArrow, which PySpark alone does not install."""
     program = tmp_path / "send_back.py"
     [shown] = [block for block in runnable("python") if "send_back(" in block.text]
     program.write_text(shown.text, encoding="utf-8")

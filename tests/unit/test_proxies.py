@@ -1,4 +1,4 @@
-"""Proxies of gRPC connections: our rule beside the one of gRPC's core, by a proxy that is asked."""
+"""Proxies of gRPC connections: our rule, compared with gRPC's core by a proxy that records."""
 
 from __future__ import annotations
 
@@ -62,11 +62,11 @@ def test_other_hosts_are_not(endpoint: str) -> None:
     [
         ({"grpc_proxy": PROXY, "https_proxy": "http://a:1", "http_proxy": "http://b:1"}, PROXY),
         ({"https_proxy": PROXY, "http_proxy": "http://b:1"}, PROXY),
-        # An empty one stands for none, and hides the others.
+        # An empty variable means no proxy, and hides the other variables.
         ({"grpc_proxy": "", "http_proxy": PROXY}, None),
         # Names that gRPC does not read.
         ({"HTTP_PROXY": PROXY, "HTTPS_PROXY": PROXY, "ALL_PROXY": PROXY, "all_proxy": PROXY}, None),
-        # URLs that gRPC passes over.
+        # URLs that gRPC ignores.
         ({"http_proxy": "https://proxy.corp:3128"}, None),
         ({"http_proxy": "proxy.corp:3128"}, None),
         ({"http_proxy": "http://[proxy"}, None),
@@ -92,7 +92,7 @@ def test_the_variables_are_those_that_grpc_reads(
         ("[2001:db8::1]:81", {"no_proxy": "2001:db8::/32"}, True),
         ("broker:81", {"no_grpc_proxy": "x", "no_proxy": "broker"}, False),
         ("broker:81", {"no_grpc_proxy": "broker", "no_proxy": "x"}, True),
-        # Beyond gRPC's rule: what other programs read, too.
+        # Beyond gRPC's rule: variables of other programs.
         ("broker:81", {"no_proxy": "*"}, True),
         ("broker:81", {"NO_PROXY": "broker"}, True),
         ("broker:81", {"no_proxy": "x", "NO_PROXY": "broker"}, False),

@@ -1,4 +1,4 @@
-"""The hand-made wire form of PullResponse is protobuf's, in both directions."""
+"""The hand-written wire form of PullResponse: equal to protobuf's, in both directions."""
 
 from __future__ import annotations
 

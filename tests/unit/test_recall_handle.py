@@ -1,4 +1,4 @@
-"""The handle by which a message is taken back, in RocketMQ's form."""
+"""The handle that recalls a message, in RocketMQ's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`make test` runs tests in several processes; those that share something costly run in one."""
+"""Processes of `make test`: tests that share a costly fixture run in one of them."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ OURS = "from tests.conftest import pytest_collection_modifyitems\n"
 
 
 def test_tests_of_a_group_run_in_one_process_and_long_ones_first(tmp_path: Path) -> None:
-    """Else there would be as many Spark sessions and images as processes, and nobody told.
+    """Asserts one process for a group: more processes would silently create more Spark sessions.
 
-    And a long test that begins last would run alone.
+    The same holds for images. A long test that starts last would run alone.
     """
     (tmp_path / "test_group.py").write_text(PROGRAM, encoding="utf-8")
     (tmp_path / "conftest.py").write_text(OURS, encoding="utf-8")
@@ -62,7 +62,7 @@ def test_tests_of_a_group_run_in_one_process_and_long_ones_first(tmp_path: Path)
 
 
 def test_programs_start_beside_busy_calls() -> None:
-    """PySpark forks to start the JVM: one of four such children died beside gRPC's threads."""
+    """Forks as PySpark does for the JVM: one of four such children died beside gRPC's threads."""
     ended = threading.Event()
 
     def call_nobody() -> None:
@@ -83,7 +83,7 @@ def test_programs_start_beside_busy_calls() -> None:
     calls.start()
     try:
         codes = [
-            # As PySpark does.
+            # Like PySpark.
             subprocess.Popen(["true"], preexec_fn=ignore_interrupts).wait()  # noqa: PLW1509
             for _ in range(200)
         ]

@@ -1,4 +1,4 @@
-"""The site of the documents builds strictly, has every page, and stands alone."""
+"""The site of the documents: a strict build, every page, and nothing loaded from other hosts."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tests.documents import DOCUMENTS, TOP, blocks
 pytestmark = pytest.mark.xdist_group("site")
 COPIED = ("*.md", "LICENSE", "docs", "docker", "notebooks", "connector", "broker_emulator", "proto")
 HOST = "http://site.test/"
-# What a page names as its place in the world, or leads to when it is clicked, is not loaded.
+# A page's canonical address and links to click are not loaded.
 LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("use", "href")}
 LOADED_RELATIONS = {"stylesheet", "icon", "preload", "modulepreload", "preconnect", "manifest"}
 
 
 @dataclass
 class Html(HTMLParser):
-    """What a page loads, where it leads, its anchors, and how many titles it has."""
+    """A page's loaded files, links, anchors and number of titles."""
 
     loads: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Html(HTMLParser):
 
 
 def build(top: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    """Builds the site of the documents below `top`, as `make docs` does."""
+    """Builds the site of the documents in `top`, as `make docs` does."""
     command = [sys.executable, "-m", "mkdocs", "build", "-f", str(top / "docs/site/mkdocs.yml")]
     return subprocess.run(
         [*command, "-d", str(site)],
@@ -65,14 +65,14 @@ def build(top: Path, site: Path) -> subprocess.CompletedProcess[str]:
 
 
 def address(document: Path) -> str:
-    """Where the site has a document; empty for the home page."""
+    """Returns a document's address in the site; empty for the home page."""
     name = document.relative_to(TOP).as_posix().removeprefix("docs/").removesuffix(".md")
     return f"{name}/".removesuffix("README/")
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site."""
+    """Builds the site."""
     folder = tmp_path_factory.mktemp("site") / "site"
     done = build(TOP, folder)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -82,7 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(site: Path) -> dict[str, Html]:
-    """Every page by its address."""
+    """Returns every page by its address."""
     found = {}
     for path in sorted(site.rglob("*.html")):
         page = Html()
@@ -97,7 +97,7 @@ def test_every_document_is_a_page_with_one_title(pages: dict[str, Html]) -> None
 
 
 def test_every_document_is_in_the_navigation(pages: dict[str, Html]) -> None:
-    """The page for what is not there has nothing but the navigation."""
+    """Reads the page of error 404, which has only the navigation."""
     shown = {urljoin(HOST, urldefrag(link).url) for link in pages["404.html"].links}
     assert {HOST + address(path) for path in DOCUMENTS} - shown == set()
 
@@ -112,7 +112,7 @@ def test_no_page_loads_anything_from_another_host(site: Path, pages: dict[str, H
 
 
 def test_no_page_has_a_figure_that_a_script_of_another_host_would_draw(site: Path) -> None:
-    """The theme fetches mermaid and MathJax for pages that have such blocks."""
+    """Searches for the blocks for which the theme downloads mermaid and MathJax."""
     drawn = ('class="mermaid"', "language-mermaid", 'class="arithmatex"')
     texts = {path: path.read_text("utf-8") for path in site.rglob("*.html")}
     assert [path for path, text in texts.items() if any(word in text for word in drawn)] == []
@@ -163,7 +163,7 @@ def test_names_of_the_packages_are_in_the_reference(pages: dict[str, Html]) -> N
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """A copy of all that the site is made of, to be harmed."""
+    """Copies all sources of the site; the test damages the copy."""
     top = tmp_path / "top"
     top.mkdir()
     ignore = shutil.ignore_patterns("__pycache__", "*.egg-info")

@@ -1,4 +1,4 @@
-"""Skipped tests are named, and fail a run that nobody watches."""
+"""Skipped tests: the summary names them, and they fail a run of CI."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PASSING = "def test_another(): pass\n"
 
 
 def run(folder: Path, text: str, *, ci: str, shared_out: bool = False) -> tuple[int, str]:
-    """The exit code of a run of these tests, and what it printed."""
+    """Runs these tests; returns the exit code and the output."""
     (folder / "test_it.py").write_text(text)
     (folder / "test_other.py").write_text(PASSING)
     options = ["-p", "tests.skips", "-p", "no:cacheprovider", "-q", "--rootdir", str(folder)]
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, *options, str(folder)]
     if shared_out:
         command += ["--numprocesses", "2"]
-    # What whoever runs these tests asks of pytest is not for the run within.
+    # pytest options of the outer run do not apply to the inner one.
     environment = {**os.environ, "CI": ci, "PYTHONPATH": str(TOP), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False

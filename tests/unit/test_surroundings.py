@@ -1,4 +1,4 @@
-"""Which broker a notebook gets, and what it leaves behind on one that is not its own."""
+"""A notebook's broker, and what a notebook leaves on an external broker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 
 @pytest.fixture
 def surroundings(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The class, as a notebook beside it imports it; no broker is named."""
+    """Returns the class, as a notebook beside it imports it; no broker is named."""
     monkeypatch.syspath_prepend(FOLDER)
     monkeypatch.delenv("ROCKETPY_ENDPOINT", raising=False)
     return importlib.import_module("surroundings").Surroundings

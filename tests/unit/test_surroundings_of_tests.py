@@ -1,4 +1,4 @@
-"""Runs of these tests whose arguments and environment are not the usual ones."""
+"""Runs of these tests with unusual arguments and environments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_folder_that_arguments_come_back_to_keeps_its_fixtures() -> None:
 
 
 def test_tests_reach_their_brokers_where_the_environment_names_a_proxy() -> None:
-    # A port that is reserved: nothing listens there.
+    # A reserved port: no program listens on it.
     proxy = "http://127.0.0.1:1"
     test = "tests/broker/pull/test_append_and_pull.py"
     ended = run(test, "-k", "pulled_as_it_was_sent", http_proxy=proxy, no_grpc_proxy="")

@@ -1,4 +1,4 @@
-"""Unique ids: never the same twice, whatever the clock does."""
+"""Unique ids: never the same twice, at any time of the clock."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_rows_of_other_tasks_have_other_ids() -> None:
 
 
 def test_a_time_in_a_row_s_id_is_the_month_s_begin() -> None:
-    """RocketMQ's tools look for a message from the time on that they read here."""
+    """Checks the time in the id, from which on RocketMQ's tools search for a message."""
     [key] = row_keys(("query", 5, 3), np.array([10_000_000])).to_pylist()
     month_ms = int.from_bytes(bytes.fromhex(key)[10:14], "big")
     assert month_ms < 1_000

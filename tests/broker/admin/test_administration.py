@@ -16,7 +16,7 @@ from tests.broker.conftest import RunningBroker, StartBroker, until
 
 
 async def commit(running: RunningBroker, group: str, *offsets: tuple[str, int, int]) -> int:
-    """Commits (topic, queue id, offset); return the response code."""
+    """Commits (topic, queue id, offset); returns the response code."""
     entries = [
         broker_pb2.CommittedOffset(topic=topic, queue_id=queue_id, offset=offset)
         for topic, queue_id, offset in offsets
@@ -27,7 +27,7 @@ async def commit(running: RunningBroker, group: str, *offsets: tuple[str, int, i
 
 
 async def committed(running: RunningBroker, group: str, topic: str) -> list[int]:
-    """The committed offset of every queue."""
+    """Returns the committed offset of every queue."""
     request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
     response = await running.data.QueryOffsets(request)
     return [queue.committed_offset for queue in response.topics[0].queues]

@@ -1,4 +1,4 @@
-"""Backups of a store that is served: one moment of it, one at a time, and cleaning waits."""
+"""Backups of a running broker's store: of one moment, one at a time, while cleaning waits."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def paths(steps: list[BackupStep]) -> list[str]:
 
 @pytest.fixture
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a copy may lie, outside the store."""
+    """Returns a path for a copy, outside the store."""
     return tmp_path_factory.mktemp("copies") / "copy"
 
 
 def copied(running: RunningBroker, steps: list[BackupStep], folder: Path) -> MessageStore:
-    """The store that the copy is, which nothing is wrong with; opened."""
+    """Asserts that a check finds no fault in the copy; returns it as an opened store."""
     config = running.broker.store.config
     sizes = config.commit_log_segment_bytes, config.consume_queue_file_bytes
     with BackupTarget(folder) as target:
@@ -89,7 +89,7 @@ async def test_b13_a_copy_is_as_the_store_was_and_starts_without_a_look_at_the_l
         async with aclosing(service(running).run()) as run:
             async for step in run:
                 steps.append(step)
-                # What comes meanwhile is not in the copy.
+                # Messages that are sent meanwhile are not in the copy.
                 await running.append("T", 0, b"later")
         original = running.broker.store
         store = copied(running, steps, place)
@@ -97,7 +97,7 @@ async def test_b13_a_copy_is_as_the_store_was_and_starts_without_a_look_at_the_l
         assert store.store_id == original.store_id
         newest = original.recoveries.newest_id
         [start] = [step for step in steps if isinstance(step, BackupStart)]
-        # Queries that have read on learn where the copy ends.
+        # Queries that have read further are notified where the copy ends.
         assert store.recoveries.log_end_since(newest) == start.log_end
         store.close()
 
@@ -123,7 +123,7 @@ async def test_b13_an_empty_store_and_one_that_was_cleaned_can_be_copied(
         store = copied(running, steps, place.with_name("cleaned"))
         assert store.range_of(QUEUE) == running.broker.store.range_of(QUEUE)
         assert store.positions().log_begin == running.broker.store.positions().log_begin > 0
-        # By their ages segments are cleaned in the copy, too.
+        # Segments of the copy expire by their ages, too.
         first = min((store.config.folder / "commitlog").iterdir())
         assert first.stat().st_mtime == 1
         store.close()

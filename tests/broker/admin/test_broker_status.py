@@ -1,4 +1,4 @@
-"""What a broker tells of itself and of a topic's queues, through real gRPC."""
+"""Status of a broker and of a topic's queues, through real gRPC."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleaning in pauses: what the broker does in between is looked at before each removal."""
+"""Cleaning with pauses: each removal first checks what the broker did in the pause."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXPIRED = 4
 
 
 class Desk:
-    """A store whose first four segments have expired, and the service that cleans it."""
+    """A store with four expired segments at its start, and the service that cleans it."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
@@ -52,7 +52,7 @@ class Desk:
         return sum(not path.exists() for path in self.segments)
 
     async def clean(self, in_pause: Callable[[int], None], callers: int = 1) -> list[int]:
-        """Cleans; `in_pause` gets to know how many segments are gone, in each pause."""
+        """Cleans; calls `in_pause` with the count of removed segments in each pause."""
         passes = asyncio.gather(*(self.cleaning.clean(manual=True) for _ in range(callers)))
         while not passes.done():
             await take_slot()
@@ -63,7 +63,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
-    """One that is closed at the end."""
+    """Yields a desk; closes its files and store at the end."""
     made = Desk(tmp_path)
     yield made
     made.files.close()

@@ -1,4 +1,4 @@
-"""Groups are made, changed and deleted by operators, through real gRPC."""
+"""Groups that operators create, change and delete, through real gRPC."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ async def test_a_bad_change_is_refused_and_changes_nothing(
 
 
 async def fill(running: RunningBroker) -> None:
-    """Group g, with progress in T, a retry topic and a dead letter."""
+    """Creates group g, with progress in T, a retry topic and a dead letter."""
     await running.create_topic("T", queues=1)
     await running.append("T", 0, b"1", b"2")
     await commit(running, "g", ("T", 0, 1))

@@ -208,7 +208,7 @@ async def test_a_page_of_clients_ends_when_it_has_many_registrations(
 async def test_b09_lags_of_many_queues_leave_turns_to_others(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, groups_count: int, queues: int
 ) -> None:
-    """True if one group has them, or many groups have a few each."""
+    """Covers one group with many queues, and many groups with a few queues each."""
     steps = Steps(monkeypatch)
     async with start_broker() as running:
         await running.create_topic("T", queues=queues)

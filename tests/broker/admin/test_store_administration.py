@@ -256,7 +256,7 @@ async def test_cleaning_runs_by_the_clock_until_the_broker_stops(
         monkeypatch.setattr(running.broker.store, "expired_segment_count", count_or_fail)
         for expected in (1, 2, 3):
             running.clock.advance(60_000)
-            while passes < expected:  # noqa: ASYNC110 (nothing else tells)
+            while passes < expected:  # noqa: ASYNC110 (no event)
                 await asyncio.sleep(0)
         answer = await running.admin.CleanExpiredFiles(admin_pb2.CleanExpiredFilesRequest())
         assert answer.status.code == 0

@@ -1,4 +1,4 @@
-"""The id of a store: told, kept, and compared with what requests are meant for. Row S9."""
+"""Store ids: reported, kept, and compared with the id in a request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.broker.conftest import RunningBroker, StartBroker
 from tests.copies import copy_store
 
 OTHER = "0123456789abcdef0123456789abcdef"
-# What carries an id by itself, and what carries it in its job.
+# Requests with an id of their own, and requests with the id in their job.
 PLAIN = [
     "Append",
     "Pull",
@@ -34,12 +34,12 @@ PLAIN = [
     "CommitOffsets",
 ]
 OF_JOBS = ["StageBlocks", "CommitBatch", "QueryBatch", "AbortBatch"]
-# What does not read or change what a query stands on.
+# Requests that neither read nor change what a query depends on.
 WITHOUT = {"CheckFilter", "QueryConsumerOffsets", "RecallMessage"}
 
 
 def opened_id(folder: Path) -> str:
-    """The id of the store in a folder, as a start finds or draws it."""
+    """Returns the id of the store in a folder, as a start finds or creates it."""
     store = MessageStore(StoreConfig(folder), ManualClock(), Host.parse("10.0.0.2:10911"))
     store.open()
     store.close()
@@ -52,7 +52,7 @@ async def told_id(running: RunningBroker) -> str:
 
 
 def request_for(method: str, store_id: str) -> Any:
-    """A request that does something wherever it is taken."""
+    """Returns a request that has an effect wherever it is accepted."""
     wire = wire_block("T", [b"a"])
     records = {"topic": "T", "records": wire.records, "record_sizes": wire.record_sizes}
     ranges = [broker_pb2.OffsetRange(topic="T", queue_id=0, begin=0, end=1)]
@@ -77,7 +77,7 @@ def request_for(method: str, store_id: str) -> Any:
 
 
 async def answer_to(running: RunningBroker, method: str, store_id: str) -> Any:
-    """The first answer to a request that is for this store."""
+    """Returns the first answer to a request for this store."""
     request, call = request_for(method, store_id), getattr(running.data, method)
     if method in {"Append", "StageBlocks"}:
         return await call(_one(request)).read()
@@ -181,7 +181,7 @@ def test_f5_a_flipped_bit_of_the_id_is_mended_from_its_other_copy(tmp_path: Path
 
 
 def test_s9_a_directory_without_an_id_gets_one_at_its_next_start(tmp_path: Path) -> None:
-    """As one that an older version, or RocketMQ, has made."""
+    """Covers directories that an older version, or RocketMQ, has made."""
     first = opened_id(tmp_path)
     (tmp_path / "rocketpy" / "storeId").unlink()
     assert opened_id(tmp_path) not in {"", first}

@@ -1,4 +1,4 @@
-"""A store that takes so many appends and no more."""
+"""A store that accepts a limited number of appends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ RoomFor = Callable[[int | None], None]
 
 @pytest.fixture
 def room_for() -> Iterator[RoomFor]:
-    """Lets the store take so many more appends, or any number; a record is an append."""
+    """Yields a function that sets how many more appends the store accepts; None: any number.
+
+    A record is an append.
+    """
     with one_by_one(), limited_room() as room:
 
         def give(count: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Calls of the broker's threads that are held until a test lets them go on."""
+"""Calls on the broker's threads, held until a test releases them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_SECONDS
 
 
 class Gate:
-    """Holds the first calls of a method, each on its thread."""
+    """A gate that holds the first calls of a method, each on its thread."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str, count: int) -> None:
         self._goes_on = threading.Event()
@@ -38,15 +38,15 @@ class Gate:
             assert self._goes_on.wait(PATIENCE_SECONDS)
 
     async def reached(self) -> None:
-        """Waits until as many calls are held as may be."""
+        """Waits until the gate holds its full number of calls."""
         await until(lambda: self._held == self._count)
 
     def open(self) -> None:
-        """Let them go on."""
+        """Releases the calls."""
         self._goes_on.set()
 
     def open_soon(self, seconds: float) -> None:
-        """Let them go on while the test's own thread is busy."""
+        """Releases the calls while the test's own thread is busy."""
         threading.Timer(seconds, self._goes_on.set).start()
 
 
@@ -54,7 +54,7 @@ class Gate:
 def holding(
     monkeypatch: pytest.MonkeyPatch, owner: type, name: str, count: int = 1
 ) -> Iterator[Gate]:
-    """A gate that is open at the end of the block, so that threads end."""
+    """Yields a gate; opens it at the end of the block, so that threads end."""
     gate = Gate(monkeypatch, owner, name, count)
     try:
         yield gate
@@ -63,6 +63,6 @@ def holding(
 
 
 async def turns(count: int) -> None:
-    """Let the broker learn of a call that was cut off."""
+    """Gives the broker time to notice a call that was cut off."""
     for _ in range(count):
         await asyncio.sleep(0.001)

@@ -1,4 +1,4 @@
-"""Calls that are cut off, or the broker stops, while a thread works for them."""
+"""Calls that are cut off, or a broker that stops, while a thread works for them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_s10_a_block_sent_again_after_its_call_was_cut_off_is_staged_once(
             call.cancel()
             await asyncio.gather(asked, return_exceptions=True)
             await turns(50)
-            # The client sends what was not answered again, over a new stream.
+            # The client sends the unanswered block again, over a new stream.
             resent = asyncio.ensure_future(task.send(0, b"a"))
             await turns(50)
         assert (await resent).status.code == ResponseCode.SUCCESS
@@ -118,7 +118,7 @@ async def test_s10_an_abort_that_is_cut_off_leaves_no_files(
 async def test_s10_a_job_that_begins_to_commit_is_not_put_away_as_idle(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing comes between the check of an attempt and the decision."""
+    """Asserts that no other work runs between the check of an attempt and the decision."""
     async with start_broker() as running:
         await running.create_topic("T")
         other, job = Job(running, writer_id="other"), Job(running)

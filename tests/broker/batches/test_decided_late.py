@@ -1,4 +1,4 @@
-"""Messages of a batch that were accepted when they were staged, and are decided on much later."""
+"""Batches that were valid when they were staged, and are decided much later."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 
 
 async def far_ahead(running: RunningBroker) -> Job:
-    """A batch that is staged: its message comes just within the limit of times."""
+    """Stages a message with a delivery time just within the limit."""
     await running.create_topic("T")
     job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + 71 * HOUR_MS)})
     await job.stage((0, [b"in time"]))
@@ -29,7 +29,7 @@ async def far_ahead(running: RunningBroker) -> Job:
 
 
 async def arrived(running: RunningBroker, count: int) -> None:
-    """Let time pass until so many messages are in queue 0: threads deliver them."""
+    """Advances the clock until queue 0 has `count` messages, which threads deliver."""
     queue = QueueKey("T", 0)
     while running.broker.store.range_of(queue).max_offset < count:
         await advance(running, 100)
@@ -118,7 +118,7 @@ async def test_s10_a_time_beyond_the_limit_of_the_next_start_holds_no_batch_up(
 async def test_s10_more_than_may_wait_since_the_next_start_holds_no_batch_up_for_ever(
     start_broker: StartBroker,
 ) -> None:
-    """What is there has to go first; then the block has the timer for itself."""
+    """Covers pending messages that have to go first; then the block has the timer for itself."""
     async with start_broker() as running:
         await running.create_topic("T")
         job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + HOUR_MS)})
@@ -138,7 +138,7 @@ async def test_s10_more_than_may_wait_since_the_next_start_holds_no_batch_up_for
 
 
 async def test_s10_a_broker_without_a_timer_holds_no_batch_up(start_broker: StartBroker) -> None:
-    """What waits comes with the next start that has one, as other messages do."""
+    """Asserts that the next start with a timer delivers what waits, as it does other messages."""
     async with start_broker() as running:
         await running.create_topic("T")
         job = Job(running, properties={"TIMER_DELIVER_MS": str(NOW_MS + 60_000)})
@@ -161,7 +161,7 @@ async def test_s10_a_broker_without_a_timer_holds_no_batch_up(start_broker: Star
 async def test_s10_more_delay_levels_since_the_next_start_hold_no_batch_up(
     start_broker: StartBroker,
 ) -> None:
-    """Levels above the highest one were the highest; of several the longest is waited for."""
+    """Asserts that levels above the highest one count as the highest; the longest wait decides."""
     async with start_broker(delay_levels=DelayLevels.parse("1s 5s")) as running:
         await running.create_topic("T")
         job = Job(running)

@@ -1,4 +1,4 @@
-"""Writers that a test's broker is to forget: they begin again, and nothing of before counts."""
+"""Writers that a broker forgets: they start again, and nothing earlier counts."""
 
 from __future__ import annotations
 

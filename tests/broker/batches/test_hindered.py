@@ -1,4 +1,4 @@
-"""What hinders a batch that is decided: a full, slow or failing disk, a stop, lost files."""
+"""Hindrances of a decided batch: a full, slow or failing disk, a stop, lost files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IN_PROGRESS, INCOMPLETE = broker_pb2.IN_PROGRESS, broker_pb2.INCOMPLETE
 
 
 async def ended(job: Job) -> broker_pb2.BatchResponse:
-    """Let what is held up try again, and wait for its end."""
+    """Triggers a retry of the hindered batch; waits for its end."""
     job.running.clock.advance(RETRY_MS)
     return await job.query()
 
@@ -78,7 +78,10 @@ async def test_s10_a_full_disk_before_the_decision_decides_nothing(
 
 
 async def stop_half_way(start_broker: StartBroker, room_for: RoomFor) -> Job:
-    """A batch of a, b, c and, in another file, d, e, of which a start finds a, b in the log."""
+    """Returns a decided batch of a to e, of which a start finds a and b in the log.
+
+    Messages a, b and c are in one staging file, d and e in another.
+    """
     async with start_broker() as running:
         await running.create_topic("T")
         job = Job(running)
@@ -166,7 +169,7 @@ async def test_s10_what_is_lost_after_the_decision_is_counted_and_told_again_and
             for told_of in (answer, again):
                 named = "batch 0 of writer 'a query' shows 4 of its 5 messages"
                 assert told_of.hindrance == f"{named}; what was lost is in the broker's log"
-            # What is lost is not shown, and neither is anything else in its place.
+            # The lost messages are not shown, and nothing else is shown in their place.
             assert await bodies(running) == [b"a", b"b", b"d", b"e"]
             following = Job(running, 1, token=7)
             assert (await following.query()).outcome == broker_pb2.NOT_COMMITTED
@@ -281,7 +284,7 @@ async def test_s10_a_client_that_hangs_up_does_not_stop_its_batch(
         pending = running.broker.services.batches.commits._pending[job.writer_id]
         await until(lambda: bool(pending._waiters))
         call.cancel()
-        while pending._waiters:  # noqa: ASYNC110 (nothing else tells)
+        while pending._waiters:  # noqa: ASYNC110 (no event)
             await asyncio.sleep(0)
         room_for(None)
         assert (await ended(job)).outcome == COMMITTED
@@ -294,7 +297,7 @@ async def test_s10_cleaning_leaves_what_a_pending_decision_needs(
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         clean = running.broker.services.admin.store_admin.clean_expired_files
-        # A clock is believed when it was read twice.
+        # The clock is trusted once it was read twice.
         await clean()
         running.clock.advance(CleanPolicy().confirm_ms)
         job = Job(running)

@@ -1,4 +1,4 @@
-"""Staged blocks under way: bounded in all, and for each connection, as large sends are."""
+"""Staged blocks in flight: limits in total and per connection, as for large sends."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def in_flight(running: RunningBroker) -> InFlightLimiter:
 
 
 def staged(task: Task, *bodies: bytes) -> Answer:
-    """A block of a task, on a stream of its own."""
+    """Stages the next block of a task, on a stream of its own."""
     return asyncio.ensure_future(task.send(0, *bodies))
 
 
 async def two_of_which_one_waits(job: Job, gate: Gate) -> list[Answer]:
-    """Two blocks of different tasks, with room for one of them."""
+    """Stages two blocks of different tasks, with room for one of them."""
     job.running.broker.services.batches.staging._in_flight = InFlightLimiter(1, 1)
     first = staged(Task(job, 0, 1), b"a")
     await gate.reached()

@@ -1,4 +1,4 @@
-"""How long staged attempts stay: rivals, aborts, idle jobs, a full area, restarts."""
+"""Lifetime of staged attempts: rivals, aborts, idle jobs, a full area, restarts."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests.broker.conftest import RunningBroker, StartBroker, another_connection
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 COMMITTED, INCOMPLETE = broker_pb2.COMMITTED, broker_pb2.INCOMPLETE
-# Also the message's key, so that it takes twice its size.
+# The body is also the message's key, so the message takes twice its size.
 BODY = bytes([97]) * 9_000
 IDLE_MS = BrokerConfig(Path()).staging_idle_ms_max
 
 
 async def swept(running: RunningBroker) -> list[str]:
-    """The files that are left when the next sweep is over."""
+    """Returns the files that are left after the next sweep."""
     running.clock.advance(SWEEP_MS)
     await running.broker.services.batches.staging.sweep()
     return staging_files(running)
@@ -98,7 +98,7 @@ async def test_s10_what_nothing_is_heard_of_is_removed(start_broker: StartBroker
         task = await job.stage((0, [b"a"]))
         running.clock.advance(IDLE_MS - SWEEP_MS - 1)
         assert len(await swept(running)) == 1
-        # An open stream is heard of, whatever it says.
+        # An open stream is a sign of life, whatever it sends.
         call = running.data.StageBlocks()
         await call.write(broker_pb2.StageBlocksRequest(job=job.name, task=5, task_token=5))
         await call.read()
@@ -129,7 +129,7 @@ async def test_s10_a_full_area_refuses_and_takes_again_when_there_is_room(
         assert answer.block_count == 0
         await first.abort()
         assert (await full.send(0, BODY)).status.code == ResponseCode.SUCCESS
-        # Nobody else's end would make room for this.
+        # The end of another job would not make room for this.
         answer = await full.send(0, 3 * BODY)
         assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
         assert staging.used_bytes < 40_000

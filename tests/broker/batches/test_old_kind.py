@@ -1,4 +1,4 @@
-"""Batches that a broker of the old kind has decided, with prepared records in the log."""
+"""Batches that a broker of the old kind decided, with prepared records in the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKEN = 5
 
 
 def prepare(desk: Desk, queue: QueueKey, *bodies: bytes) -> PreparedRange:
-    """Prepared records, as the old kind appended them."""
+    """Appends prepared records as the old kind did."""
     block = block_of(queue.topic, list(bodies))
     block.header["sys_flag"] |= TRANSACTION_PREPARED
     block.header["prepared_transaction_offset"] = TOKEN
@@ -29,7 +29,7 @@ def prepare(desk: Desk, queue: QueueKey, *bodies: bytes) -> PreparedRange:
 
 
 def decide(desk: Desk, *ranges: PreparedRange) -> None:
-    """The decision of the old kind."""
+    """Appends a decision of the old kind."""
     content = {
         "writerId": WRITER,
         "batchId": 3,
@@ -40,7 +40,7 @@ def decide(desk: Desk, *ranges: PreparedRange) -> None:
 
 
 def store_before(folder: Path, committed: int) -> None:
-    """A store that was killed with so many of its five records committed."""
+    """Leaves a store that was killed with `committed` of its five records committed."""
     desk = Desk(folder)
     desk.open()
     prepare(desk, QUEUE, b"never")

@@ -1,4 +1,4 @@
-"""Batches over a restart, of which a topic or the decision is gone."""
+"""Batches over a restart that loses a topic or the decision."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_s10_a_topic_deleted_in_the_middle_is_no_loss(
 async def test_s10_a_decided_batch_is_stored_where_the_log_was_cut_below_the_saved_place(
     start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path, room_for: RoomFor
 ) -> None:
-    """As RocketMQ cuts it at a bad record; decisions come again below the place."""
+    """Covers a log that RocketMQ cut at a bad record; decisions are found below the place."""
     (tmp_path / "config").mkdir()
     ledger = LedgerFile(tmp_path / "config")
     ledger.load()

@@ -1,4 +1,4 @@
-"""How a decided batch gets into the log: in few appends, while the loop waits for no file."""
+"""Roll-forward of decided batches: few appends, and the event loop waits for no file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COMMITTED = broker_pb2.COMMITTED
 
 @contextmanager
 def appended() -> Iterator[list[tuple[str, int]]]:
-    """Topic and record count of each append of messages."""
+    """Yields topic and record count of each append of messages."""
     begin = MessageStore.begin_append
     found: list[tuple[str, int]] = []
 
@@ -51,7 +51,7 @@ def appended() -> Iterator[list[tuple[str, int]]]:
 
 
 async def count_of(running: RunningBroker, key: str) -> int:
-    """How many messages of topic T have the key."""
+    """Returns the number of messages of topic T with the key."""
     by_key = admin_pb2.QueryMessageRequest(topic="T", key=key)
     return len((await running.admin.QueryMessage(by_key)).record_sizes) // 4
 
@@ -151,7 +151,7 @@ async def test_s10_a_topic_that_is_deleted_while_a_block_waits_for_its_turn_take
 
 
 async def stage_blocks_of_many_queues(job: Job, count: int) -> None:
-    """A task for each block of 100 messages, each of a queue of its own."""
+    """Stages a task for each block of 100 messages, each message for a queue of its own."""
     one_of_each = wire_block("T", [b"x"] * 100, queue_ids=list(range(100)))
     for number in range(count):
         task = Task(job, number, number + 1)

@@ -1,4 +1,4 @@
-"""StageBlocks and CommitBatch through real gRPC: who sees what, when, and what is refused."""
+"""StageBlocks and CommitBatch through real gRPC: visibility, moments, and refusals."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ NOT_COMMITTED = broker_pb2.NOT_COMMITTED
 
 @pytest.fixture
 def small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each record is appended by itself, so that others have their turn in between."""
+    """Appends each record by itself, so that other work runs in between."""
     monkeypatch.setattr(message_store, "FRAME_BYTES", 1)
 
 
 def decisions(running: RunningBroker) -> int:
-    """How many records the batches' queue has: none for what was refused."""
+    """Returns the record count of the batches' queue; refused batches add none."""
     return running.broker.store.next_offset(BATCHES_QUEUE)
 
 
@@ -173,7 +173,7 @@ async def test_s08_attempts_that_are_not_as_they_are_named_are_refused_and_nothi
         assert answer.status.code in wanted, answer
         assert decisions(running) == 0
         assert (await job.query()).outcome == NOT_COMMITTED
-        # The same batch, asked for rightly, is none that was before.
+        # The same batch, requested correctly, has no earlier outcome.
         assert (await job.commit()).outcome == COMMITTED
         assert await bodies(running) == [b"a", b"b", b"c"]
 
@@ -220,7 +220,7 @@ async def test_s08_of_many_requests_for_one_batch_one_commits_it(
         await job.stage((0, [b"a"]))
         superseded_jobs = [Job(running, token=token) for token in range(1, 8)]
         answers = await asyncio.gather(*(one.commit() for one in (job, *superseded_jobs)))
-        # Whichever came first; the rivals have staged nothing.
+        # The winner may be any of them; the rivals have staged nothing.
         assert sorted(answer.outcome for answer in answers) == [COMMITTED] + [ALREADY] * 7
         is_own = answers[0].outcome == COMMITTED
         assert await bodies(running) == ([b"a"] if is_own else [])
@@ -298,13 +298,16 @@ async def test_s08_files_go_when_their_batch_is_stored(start_broker: StartBroker
 
 
 async def test_s08_a_client_cannot_number_its_messages(start_broker: StartBroker) -> None:
-    """Numbers tell a start how far a batch came; a forged one would hide messages."""
+    """Asserts that a client's numbers do not count.
+
+    A start reads from the numbers how far a batch came; a forged one would hide messages.
+    """
     async with start_broker() as running:
         await running.create_topic("T")
         job = Job(running)
         request = (await job.stage((0, [b"a"]))).block(0, b"forged")
         records = bytearray(request.records)
-        # preparedTransactionOffset (docs/design/storage.md section 2.1), as a first record's number.
+        # preparedTransactionOffset of a first record: docs/design/storage.md section 2.1.
         records[76:84] = (1 << 40 | 1).to_bytes(8, "big")
         append = broker_pb2.AppendRequest(
             topic="T", records=bytes(records), record_sizes=request.record_sizes

@@ -1,4 +1,4 @@
-"""The files of the staging area: what they count, what removes them, what lies beside them."""
+"""Files of the staging area: their sizes, their removal, and files beside them."""
 
 from __future__ import annotations
 

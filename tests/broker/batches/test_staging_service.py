@@ -1,4 +1,4 @@
-"""What is staged: which blocks are kept, for how long, in how much space, and over restarts."""
+"""Staged blocks: which of them are kept, for how long, in how much space, over restarts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.broker.conftest import StartBroker
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 COMMITTED, INCOMPLETE = broker_pb2.COMMITTED, broker_pb2.INCOMPLETE
-# Also the message's key, so that it takes twice its size.
+# The body is also the message's key, so the message takes twice its size.
 BODY = bytes([97]) * 9_000
 IDLE_MS = BrokerConfig(Path()).staging_idle_ms_max
 
@@ -226,7 +226,7 @@ async def test_s10_a_file_that_a_crash_has_torn_ends_behind_its_last_whole_block
 
 
 def path_of(folder: Path) -> Path:
-    """The one staging file."""
+    """Returns the path of the only staging file."""
     (path,) = (folder / "rocketpy" / "staging").iterdir()
     return path
 
@@ -278,7 +278,7 @@ async def check_refused(job: Job, path: Path) -> None:
     assert path.name in answer.status.remark or "nothing is staged" in answer.status.remark
     assert "write the batch again" in answer.status.remark
     assert await bodies(job.running) == []
-    # Another job at the batch puts it right.
+    # Another job for the batch repairs it.
     again = Job(job.running, token=4)
     await again.stage((0, [b"a"]))
     assert (await again.commit()).outcome == COMMITTED

@@ -1,4 +1,4 @@
-"""Batches of messages that come later: they wait from the commit on, and come once."""
+"""Batches of delayed messages: they wait from the commit on, and come once."""
 
 from __future__ import annotations
 

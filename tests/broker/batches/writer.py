@@ -1,4 +1,4 @@
-"""A writer of batches, as the sink is one."""
+"""A writer of batches that acts as the sink does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAIT_MS_MAX = 60_000
 
 @dataclass
 class Job:
-    """One job at a batch; `staged` are the attempts that count."""
+    """One job for a batch; `staged` has the attempts that count."""
 
     running: RunningBroker
     batch_id: int = 0
@@ -34,7 +34,7 @@ class Job:
         )
 
     async def stage(self, *blocks: tuple[int, Sequence[bytes]], token: int | None = None) -> Task:
-        """A task with these blocks, by queue, up to its end."""
+        """Stages these blocks, by queue, as one ended attempt; returns it."""
         task = Task(self, len(self.staged), len(self.staged) + 1 if token is None else token)
         for queue_id, bodies in blocks:
             answer = await task.send(queue_id, *bodies)
@@ -45,7 +45,7 @@ class Job:
         return task
 
     def request(self, wait_ms_max: int = WAIT_MS_MAX) -> broker_pb2.CommitBatchRequest:
-        """What commits everything that is staged."""
+        """Returns a request that commits all staged attempts."""
         tasks = broker_pb2.StagedTasks()
         for task in self.staged:
             tasks.task.append(task.number)
@@ -56,20 +56,20 @@ class Job:
         return broker_pb2.CommitBatchRequest(job=self.name, tasks=tasks, wait_ms_max=wait_ms_max)
 
     async def commit(self, wait_ms_max: int = WAIT_MS_MAX) -> broker_pb2.BatchResponse:
-        """Asks for the batch."""
+        """Sends CommitBatch; returns the response."""
         response: broker_pb2.BatchResponse = await self.running.data.CommitBatch(
             self.request(wait_ms_max)
         )
         return response
 
     async def query(self, wait_ms_max: int = WAIT_MS_MAX) -> broker_pb2.BatchResponse:
-        """Asks after the batch."""
+        """Sends QueryBatch; returns the response."""
         request = broker_pb2.QueryBatchRequest(job=self.name, wait_ms_max=wait_ms_max)
         response: broker_pb2.BatchResponse = await self.running.data.QueryBatch(request)
         return response
 
     async def abort(self) -> int:
-        """Gives the batch up; how many attempts that removed."""
+        """Aborts the batch; returns the number of removed attempts."""
         request = broker_pb2.AbortBatchRequest(job=self.name)
         response: broker_pb2.AbortBatchResponse = await self.running.data.AbortBatch(request)
         assert response.status.code == ResponseCode.SUCCESS, response.status.remark
@@ -90,7 +90,7 @@ class Task:
     def block(
         self, queue_id: int, *bodies: bytes, block_number: int | None = None
     ) -> broker_pb2.StageBlocksRequest:
-        """A request for the next block, or another one."""
+        """Returns a request for the next block, or for the block `block_number`."""
         keys = [body.decode() for body in bodies]
         properties = {name: [value] * len(bodies) for name, value in self.job.properties.items()}
         block = wire_block(self.job.topic, bodies, tags="tag", keys=keys, properties=properties)
@@ -106,11 +106,11 @@ class Task:
         )
 
     async def send(self, queue_id: int, *bodies: bytes) -> broker_pb2.StageBlocksResponse:
-        """The next block."""
+        """Sends the next block."""
         return await self._send(self.block(queue_id, *bodies))
 
     async def send_block(self, queue_id: int, block: WireBlock) -> broker_pb2.StageBlocksResponse:
-        """The next block, as it is."""
+        """Sends this block as the next one, unchanged."""
         request = self.block(queue_id, b"")
         request.records, request.record_sizes = block.records, block.record_sizes
         return await self._send(request)
@@ -124,7 +124,7 @@ class Task:
         return answer
 
     async def end(self) -> broker_pb2.StageBlocksResponse:
-        """The end of the attempt."""
+        """Sends the end of the attempt."""
         return await self.ask(
             broker_pb2.StageBlocksRequest(
                 job=self.job.name,
@@ -136,7 +136,7 @@ class Task:
         )
 
     async def ask(self, request: broker_pb2.StageBlocksRequest) -> broker_pb2.StageBlocksResponse:
-        """One request, on a stream of its own."""
+        """Sends one request on a stream of its own."""
         answer: broker_pb2.StageBlocksResponse = await self.job.running.data.StageBlocks(
             iter([request])
         ).read()
@@ -144,7 +144,7 @@ class Task:
 
 
 async def hindered(job: Job) -> broker_pb2.BatchResponse:
-    """Commits, and wait until something holds the batch up."""
+    """Commits, and waits until something hinders the batch."""
     answer = await job.commit(wait_ms_max=0)
     while answer.outcome == broker_pb2.IN_PROGRESS and not answer.hindrance:
         answer = await job.query(wait_ms_max=0)
@@ -152,7 +152,7 @@ async def hindered(job: Job) -> broker_pb2.BatchResponse:
 
 
 async def bodies(running: RunningBroker, queue_id: int = 0, topic: str = "T") -> list[bytes]:
-    """Every message of a queue."""
+    """Returns the body of every message of a queue."""
     found: list[bytes] = []
     for response in await running.pull(topic=topic, queue_id=queue_id):
         found += bodies_of(response.records, response.record_sizes)
@@ -160,11 +160,11 @@ async def bodies(running: RunningBroker, queue_id: int = 0, topic: str = "T") ->
 
 
 def staging_files(running: RunningBroker) -> list[str]:
-    """The names of the files in the staging area."""
+    """Returns the names of the files in the staging area."""
     return sorted(path.name for path in running.broker.store.staging.folder.iterdir())
 
 
 def disk_bytes(running: RunningBroker) -> int:
-    """What the files of the staging area take on the disk."""
+    """Returns the bytes that the staging area's files take on the disk."""
     folder = running.broker.store.staging.folder
     return sum(path.stat().st_blocks * 512 for path in folder.iterdir())

@@ -22,7 +22,7 @@ def run(broker: LocalBroker, *words: str, stdin: str | bytes | None = None) -> R
 
 
 def environment(**names: str) -> Mapping[str, str]:
-    """This process's, without what would change colours and widths, and with `names`."""
+    """Returns this process's environment with `names`, without colours and widths."""
     unwanted = {"FORCE_COLOR", "COLUMNS", "TERM", "NO_COLOR", "ROCKETPY_ENDPOINT"}
     kept = {name: value for name, value in os.environ.items() if name not in unwanted}
     return {**kept, **names}
@@ -41,7 +41,10 @@ def popen(broker: LocalBroker, *words: str) -> subprocess.Popen[str]:
 
 
 def on_a_terminal(broker: LocalBroker, *words: str, answer: str = "") -> tuple[int, str]:
-    """Exits code of a command on a terminal of 80 columns, and what that shows, answers too."""
+    """Runs a command on a terminal of 80 columns; returns its exit code and the terminal's text.
+
+    The text includes `answer`, which is typed in advance.
+    """
     master, terminal = pty.openpty()
     command = [*ROCKETPY, *words, "--endpoint", broker.endpoint]
     environ = environment(COLUMNS="80", TERM="xterm-256color")
@@ -61,5 +64,5 @@ def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 65_536)
     except OSError:
-        # A terminal that nobody writes to any more.
+        # No process writes to the terminal any more.
         return b""

@@ -25,7 +25,7 @@ def backup(*words: str | Path) -> Result:
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store with ten messages whose broker was stopped."""
+    """Returns the store of a stopped broker, with ten messages."""
     folder = tmp_path_factory.mktemp("stores") / "store"
     with LocalBroker(folder, commit_log_segment_bytes=SEGMENT_BYTES) as broker:
         broker.create_topic("T", 1)
@@ -58,7 +58,7 @@ def test_b13_a_stopped_store_is_copied_whole_and_stays_sparse(
     segment = f"commitlog/{0:020d}"
     assert (copy / segment).stat().st_mtime_ns == (stopped / segment).stat().st_mtime_ns
     assert not [path for path in [copy, *copy.rglob("*")] if path.stat().st_mode & 0o077]
-    # Putting it back is a backup as well.
+    # A restore is a backup as well.
     again = backup(copy, tmp_path / "restored", "--json")
     told = json.loads(again.output)
     assert (told["folder"], told["faults"]) == (str(tmp_path / "restored"), [])

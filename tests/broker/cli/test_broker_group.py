@@ -1,4 +1,4 @@
-"""`rocketpy broker`: one is started, and a running one tells how it does."""
+"""`rocketpy broker`: the start of a broker, and the status of a running one."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def stopped(broker: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 def ended(*options: str, stdin: str) -> tuple[int, list[str], str]:
-    """Returns how a broker ends by itself whose standard input a shell redirects so."""
+    """Runs a broker with a redirected standard input to its end; returns code, lines, errors."""
     done = subprocess.run(
         ["sh", "-c", f'"$@" {stdin}', "sh", *BROKER, *options],
         capture_output=True,
@@ -82,7 +82,7 @@ def test_a_broker_without_a_reader_from_its_start_stops_cleanly(tmp_path: Path) 
 
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_a_store_keeps_the_sizes_that_it_was_made_with(tmp_path: Path, *, is_killed: bool) -> None:
-    """A store of a LocalBroker has smaller segments than the command's default."""
+    """Starts a broker on a LocalBroker's store, with smaller segments than the default."""
     with LocalBroker(tmp_path, commit_log_segment_bytes=SMALL) as local:
         local.create_topic("T", queues=1)
         local.send("T", "kept")

@@ -18,14 +18,14 @@ _numbers = count()
 
 @pytest.fixture
 def topic(rocketpy_broker: LocalBroker) -> str:
-    """A topic of two queues."""
+    """Returns the name of a topic with two queues."""
     name = f"choices-{next(_numbers)}"
     rocketpy_broker.create_topic(name, queues=2)
     return name
 
 
 def bodies(broker: LocalBroker, *words: str) -> list[str]:
-    """The bodies that `tail` or `dlq list` prints."""
+    """Returns the bodies that `tail` or `dlq list` prints."""
     shown = run(broker, *words, "--json")
     assert (shown.exit_code, shown.stderr) == (0, "")
     return [json.loads(line)["body"] for line in shown.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""`rocketpy clean` says what it has removed, and what keeps the rest."""
+"""`rocketpy clean`: the report of removed files, and of what keeps the rest."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.broker.cli.shell import run
 
 @pytest.fixture
 def group(rocketpy_broker: LocalBroker) -> str:
-    """A group with two clients."""
+    """Returns the name of a group with two clients."""
     with BrokerConnection(rocketpy_broker.endpoint) as connection:
         heartbeat(connection, "cli-2", consumers=[Consumer("cli-group")])
         heartbeat(

@@ -44,7 +44,7 @@ def new_topic(rocketpy_broker: LocalBroker) -> Callable[[], str]:
 
 
 def dead(broker: LocalBroker, message: Message) -> str:
-    """Gives a message up; returns its group."""
+    """Turns a message into a dead letter; returns its group."""
     group = f"copies-group-{next(_numbers)}"
     assert broker.send_back(message, group, delay_level=-1) == "deadLetter"
     return group
@@ -92,7 +92,7 @@ def test_each_property_of_brokers_is_left_out(
     rocketpy_broker: LocalBroker, new_topic: Callable[[], str], name: str
 ) -> None:
     topic = new_topic()
-    # A message that has waited says so.
+    # A message that has waited has this property.
     marks = {"REAL_TOPIC": topic} if name in WAITING_NAMES else {}
     value = "true" if name == "TRAN_MSG" else "3"
     properties = {name: value, **marks, "shop": "3"}
@@ -110,7 +110,7 @@ def test_each_property_of_brokers_is_left_out(
 def test_a_level_of_no_delay_is_left_out(
     rocketpy_broker: LocalBroker, rocketpy_topic: str, value: str
 ) -> None:
-    """As a dead letter has it."""
+    """Covers the level of a dead letter."""
     rocketpy_broker.send(rocketpy_topic, "a", properties={"DELAY": value})
     assert rocketpy_broker.messages(rocketpy_topic)[0].properties == {}
 

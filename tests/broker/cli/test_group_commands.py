@@ -18,7 +18,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def group(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> str:
-    """A group that has consumed one of three messages in queue 0 of the topic."""
+    """Returns a group that has consumed one of three messages in queue 0 of the topic."""
     name = f"cli-group-{next(_numbers)}"
     rocketpy_broker.send(rocketpy_topic, ["a", "b", "c"], queue_id=0)
     assert len(rocketpy_broker.pull(rocketpy_topic, name, 1)) == 1
@@ -29,7 +29,7 @@ def group(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> str:
 def members(
     rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
 ) -> Iterator[BrokerConnection]:
-    """Two members of the group."""
+    """Yields the connection of two members of the group."""
     subscription = Subscription(rocketpy_topic, "TagA || TagB")
     with BrokerConnection(rocketpy_broker.endpoint) as connection:
         for client_id in ("m1", "m2"):

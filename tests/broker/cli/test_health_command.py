@@ -1,4 +1,4 @@
-"""`rocketpy health`, against a real broker, against real health services, and against silence."""
+"""`rocketpy health` against a real broker, real health services, and a silent server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def ask(endpoint: str, *words: str) -> Result:
 
 @contextmanager
 def health_service(name: str | None) -> Iterator[str]:
-    """The endpoint of a gRPC server whose health service says this; None: without one."""
+    """Yields the endpoint of a gRPC server with this health status; None: no health service."""
     server = grpc.server(ThreadPoolExecutor(1))
     if name is not None:
         servicer = health.HealthServicer()

@@ -1,4 +1,4 @@
-"""`rocketpy lag` over topics and groups, once and again and again."""
+"""`rocketpy lag` over topics and groups, once and repeatedly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_SECONDS
 
 
 def two_topics(broker: LocalBroker, name: str) -> tuple[str, str]:
-    """Topics with three messages each, of which group `name` has read one and none."""
+    """Returns two topics of three messages; group `name` has two and none of them left to read."""
     first, second = f"{name}-1", f"{name}-2"
     for topic in (first, second):
         broker.create_topic(topic, queues=1)
@@ -121,7 +121,7 @@ def test_a_terminal_sees_a_table_that_changes_in_place(rocketpy_broker: LocalBro
     os.close(master)
     assert watching.returncode == 130
     assert "committed" in shown
-    # The cursor is there again.
+    # The cursor is visible again.
     assert shown.rindex("\x1b[?25h") > shown.rindex("\x1b[?25l")
 
 

@@ -13,7 +13,7 @@ from tests.broker.cli.shell import run
 
 @pytest.fixture
 def messages(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> list[Message]:
-    """Three in queue 0."""
+    """Returns three messages in queue 0."""
     properties = {"shop": "3"}
     rocketpy_broker.send(
         rocketpy_topic, ["a", "b", "c"], tags="A", keys="k", properties=properties, queue_id=0

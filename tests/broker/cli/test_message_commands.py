@@ -14,7 +14,7 @@ from tests.broker.cli.shell import run
 
 
 def lines_of(broker: LocalBroker, topic: str, *words: str) -> list[list[str]]:
-    """The columns of what `message tail` prints."""
+    """Returns the columns of each line that `message tail` prints."""
     done = run(broker, "message", "tail", topic, *words)
     assert done.exit_code == 0, done.output
     return [line.split("\t") for line in done.output.splitlines()]

@@ -1,4 +1,4 @@
-"""Names and options of mqadmin: what they become, and that they work."""
+"""Aliases for mqadmin commands and options: their translation and their effect."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.broker.cli.shell import run
 
 
 def of(line: str) -> str:
-    """Our command line for one of mqadmin's."""
+    """Returns our command line for one of mqadmin's."""
     name, *words = line.split()
     return " ".join(translated(name, words))
 

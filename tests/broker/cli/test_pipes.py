@@ -1,4 +1,4 @@
-"""Commands in a shell's pipes: plain columns, ends that are quiet, help that fits."""
+"""Commands in a shell's pipes: plain columns, quiet ends, help that fits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ESCAPE, BOXES = "\x1b", "│┃─━┏╭"
 
 
 def printed_on_a_terminal(broker: LocalBroker, *words: str) -> str:
-    """What a command shows on a terminal of 80 columns."""
+    """Returns what a command shows on a terminal of 80 columns."""
     master, terminal = pty.openpty()
     command = [*ROCKETPY, *words, "--endpoint", broker.endpoint]
     environ = environment(COLUMNS="80", TERM="xterm-256color")
@@ -40,7 +40,7 @@ def _read(descriptor: int) -> bytes:
     try:
         return os.read(descriptor, 65_536)
     except OSError:
-        # A terminal that nobody writes to any more.
+        # No process writes to the terminal any more.
         return b""
 
 
@@ -123,7 +123,7 @@ def test_follow_shows_what_comes_until_it_is_interrupted(
 def test_an_interrupt_while_the_command_is_imported_ends_it_without_a_trace(
     tmp_path: Path,
 ) -> None:
-    """The module that is met last stands for all that are imported before a command runs."""
+    """Stops in the import of `grpc`, the last module that is imported before a command runs."""
     (tmp_path / "grpc.py").write_text("print('importing', flush=True)\ninput()\n")
     command = [*ROCKETPY, "topic", "list"]
     names = environment(PYTHONPATH=str(tmp_path))
@@ -135,7 +135,7 @@ def test_an_interrupt_while_the_command_is_imported_ends_it_without_a_trace(
         assert importing.stdout.readline() == "importing\n"
         importing.send_signal(signal.SIGINT)
         _, errors = importing.communicate(timeout=PATIENCE_SECONDS)
-    # A shell tells it as 130.
+    # A shell reports it as 130.
     assert (importing.returncode, errors) == (-signal.SIGINT, "")
 
 

@@ -1,4 +1,4 @@
-"""docs/commands.md lists every command as it is, and every command keeps the same manners."""
+"""docs/commands.md: it lists every command as it is, and all follow the same rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rocketpy message resend` and `dlq resend` into topics of every message type: row R03."""
+"""`rocketpy message resend` and `dlq resend` into topics of every message type."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _numbers = count()
 
 @pytest.fixture
 def number() -> int:
-    """A number that no other test has."""
+    """Returns a number that no other test has."""
     return next(_numbers)
 
 
 @pytest.fixture
 def messages(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> list[Message]:
-    """Three messages: plain, with a message group, with a property of the user's."""
+    """Returns three messages: plain, with a message group, with a property of the user's."""
     groups: Iterator[dict[str, str]] = iter([{}, {"__SHARDINGKEY": "g1"}, {"shop": "3"}])
     for body, properties in zip("abc", groups, strict=True):
         rocketpy_broker.send(rocketpy_topic, body, tags="A", properties=properties, queue_id=0)
@@ -69,7 +69,7 @@ def test_r03_messages_are_sent_again_to_a_topic_of_any_type(
 def check_sent(
     broker: LocalBroker, topic: str, messages: list[Message], msg_ids: list[str]
 ) -> None:
-    """All are there at once, with bodies, tags, properties and ids."""
+    """Asserts that all are there at once, with bodies, tags, properties and ids."""
     found = {message.msg_id: message for message in broker.messages(topic)}
     assert found.keys() == set(msg_ids)
     for message, msg_id in zip(messages, msg_ids, strict=True):

@@ -1,4 +1,4 @@
-"""`rocketpy message send-back` and `rocketpy dlq`, as a person uses them: rows R01, R03."""
+"""`rocketpy message send-back` and `rocketpy dlq`, as a person uses them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def group() -> str:
-    """A group of one test."""
+    """Returns the name of a group for one test."""
     return f"retry-group-{next(_numbers)}"
 
 
@@ -124,7 +124,7 @@ def test_r03_no_dead_letters_are_told_as_such(
 def test_r03_a_dead_letter_that_says_not_where_it_is_from_goes_to_the_retry_topic(
     rocketpy_broker: LocalBroker, group: str
 ) -> None:
-    """As one that a client sent to the retry topic by itself, too often."""
+    """Covers a letter that a client sent to the retry topic by itself, too often."""
     for topic in (f"%RETRY%{group}", f"%DLQ%{group}"):
         rocketpy_broker.create_topic(topic, queues=1)
     rocketpy_broker.send(f"%DLQ%{group}", "a")

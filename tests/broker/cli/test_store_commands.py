@@ -47,7 +47,7 @@ def put(store: MessageStore, topic: str, queue_id: int, columns: BlockColumns) -
 
 
 def columns(topic: str, number: int, **more: object) -> BlockColumns:
-    """Two messages with all that a message may have."""
+    """Returns the columns of two messages with every possible field."""
     properties = [
         [("b", "2"), ("KEYS", "k1 k2  k3"), ("TAGS", "t")],
         [("UNIQ_KEY", "u"), ("a", "1")],
@@ -72,7 +72,7 @@ def open_store(folder: Path, clock: ManualClock) -> MessageStore:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A store with two topics; its messages come in steps of a minute."""
+    """Returns a store with two topics; its messages come in steps of a minute."""
     clock = ManualClock()
     store = open_store(tmp_path / "store", clock)
     for number in range(4):
@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def held(folder: Path) -> Iterator[Path]:
-    """The store while another process has its lock."""
+    """Yields the store while another process has its lock."""
     code = "import fcntl,sys; f=open(sys.argv[1],'r+b'); fcntl.lockf(f,2,1,0); print(); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code, folder / "lock"],
@@ -287,9 +287,9 @@ def test_a_round_trip_keeps_every_column_that_is_not_assigned(
     after = exported(new, tmp_path / f"again.{suffix}", "A", "B")
     flags = before["sysFlag"].to_pylist()
     assert flags[-4:] == [24, 24, 1, 1]
-    # Bodies are no longer compressed, and say so.
+    # Bodies are no longer compressed, and their flags say so.
     assert after["sysFlag"].to_pylist() == [*flags[:-2], 0, 0]
-    # Without a unique key the id is the place, which is another one.
+    # Without a unique key the id is the message's place, which has changed.
     keyed = [dict(row).get("UNIQ_KEY") for row in before["properties"].to_pylist()]
     ids = zip(keyed, before["msgId"].to_pylist(), after["msgId"].to_pylist(), strict=True)
     assert all(old == new for key, old, new in ids if key)

@@ -1,4 +1,4 @@
-"""Row S11: `rocketpy store export` and `import` with messages that nobody expects."""
+"""`rocketpy store export` and `import` with unexpected messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rocketpy transaction …`, as a person uses it, and the client behind it."""
+"""`rocketpy transaction …`, as a person uses it, and its client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.broker.cli.shell import run
 
 
 def prepared(broker: LocalBroker, topic: str, body: str, group: str = "g") -> str:
-    """The id of a transaction."""
+    """Sends a transaction; returns its id."""
     done = run(broker, "transaction", "send", topic, "--body", body, "--group", group)
     assert done.exit_code == 0, done.output
     found = re.search(r"transaction (\w+)", done.output)

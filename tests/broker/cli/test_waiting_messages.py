@@ -1,4 +1,4 @@
-"""`rocketpy message send` of what comes later, and `recall`, as a person uses them."""
+"""`rocketpy message send` of delayed messages, and `recall`, as a person uses them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The client's calls meet every answer: a table, whose completeness is tested, too.
+"""Answers of every kind to the client's calls; the table's completeness is tested, too.
 
-Whatever comes ends in a value or in a declared error: busy and refusing brokers are quoted, answers
-that say too little are no values, and lists that lead nowhere come to an end.
+Each answer ends in a value or in a declared error. Answers of busy and refusing brokers are quoted,
+incomplete answers are no values, and endless lists end.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ TABLE: dict[str, Exercise] = {
         to, group_admin.Reset("g", "T", group_admin.ResetTo.LATEST)
     ),
 }
-# Of answers that are no values: the empty one, where the method has to say something, and others.
+# Answers that are no values, such as the empty one where the method has to return something.
 EMPTY: list[tuple[str, Exercise]] = [
     *[(name, TABLE[name]) for name in ("GetBrokerInfo", "ListTopics", "QueryOffsets", "SendBack")],
     *[(name, TABLE[name]) for name in ("ViewMessage", "QueryConsumerOffsets", "Append")],
@@ -134,7 +134,7 @@ EMPTY: list[tuple[str, Exercise]] = [
     ("Append", lambda to: transactions.prepare(to, "T", "g", MESSAGE)),
     ("QueryOffsets", lambda to: offsets.query_lag(to, "T", "g")),
 ]
-# Pages that say that there is more, and do not say behind what, or say it again.
+# Pages that announce more entries, without the place to continue after, or with the same one.
 ENDLESS: list[tuple[str, Message]] = [
     ("ListTopics", admin_pb2.ListTopicsResponse(has_more=True)),
     ("ListTopics", admin_pb2.ListTopicsResponse(configs=[topic("T")], has_more=True)),
@@ -185,7 +185,7 @@ def connection(server: AnsweringServer) -> Iterator[BrokerConnection]:
 
 
 def called_in_client() -> set[str]:
-    """The methods of the contract that the client's code names."""
+    """Returns the methods of the contract that the client's code names."""
     names: set[str] = {"Pull"}
     for path in Path(rocketpy_broker.client.__file__).parent.rglob("*.py"):
         nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
@@ -205,7 +205,7 @@ def test_a_refusal_is_quoted_with_its_code(
     server.faults[name] = with_status(name, code, remark)
     with pytest.raises((RefusedError, SendError), match=rf"{remark} \(code {code}\)"):
         TABLE[name](connection)
-    # What was refused is kept by nobody.
+    # The client does not keep a refused answer.
     server.faults.clear()
     assert connection.limits.body_bytes_max == 1 << 22
 

@@ -1,4 +1,4 @@
-"""Reading a topic as a consumer group, from programs and from the shell: rows C07, C09."""
+"""A reader of a topic as a consumer group, from programs and the shell."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def group() -> str:
-    """A group of one test."""
+    """Returns the name of a group for one test."""
     return f"pull-group-{next(_numbers)}"
 
 
@@ -132,7 +132,7 @@ def test_c07_a_group_pulls_from_the_shell(
 
 
 class ShortPollingBroker(LocalBroker):
-    """As `rocketpy broker --short-polling`."""
+    """A broker as `rocketpy broker --short-polling` starts it."""
 
     def _command(self) -> list[str]:
         return [*super()._command(), "--short-polling", "--short-polling-time-ms", "1"]

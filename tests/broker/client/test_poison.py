@@ -1,7 +1,7 @@
-"""Row S11 at the broker's own readers: no stored message stops them, and each is told in one line.
+"""Malformed messages at the broker's own readers.
 
-A real broker takes whatever is well-formed; its clients, commands, filters, key queries and retries
-meet it.
+A real broker accepts every well-formed message. Its clients, commands, filters, key queries and
+retries read it; none stops, and each message is reported in one line.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def append(broker: LocalBroker, topic: str, block: bytes, sizes: bytes) -> None:
 
 
 def count_of(broker: LocalBroker, topic: str, expression: str, end: int) -> int:
-    """How many messages of queue 0, below `end`, meet an SQL92 condition."""
+    """Returns how many messages of queue 0, below `end`, match an SQL92 condition."""
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.PullRequest(
             topic=topic, offset_end=end, expression_type="SQL92", expression=expression
@@ -58,7 +58,7 @@ def count_of(broker: LocalBroker, topic: str, expression: str, end: int) -> int:
 
 
 def told(broker: LocalBroker, *words: str) -> list[str]:
-    """The lines that a command prints."""
+    """Returns the lines that a command prints."""
     done = run(broker, *words)
     assert done.exit_code == 0, done.output
     return done.output.splitlines()
@@ -86,7 +86,7 @@ def test_s11_everything_that_is_stored_can_be_read_by_every_way(
 def _found_by_key(broker: LocalBroker, topic: str, messages: list[Message]) -> None:
     with BrokerConnection(broker.endpoint) as connection:
         for message in messages:
-            # What is no UTF-8 is shown with U+FFFD, which is another key.
+            # Bytes that are no UTF-8 are shown as U+FFFD, which is another key.
             for key in (key for key in message.keys if key.isprintable() and "\ufffd" not in key):
                 found = query_messages(connection, topic, key, 64)
                 assert message.offset_msg_id in {each.offset_msg_id for each in found}
@@ -94,7 +94,7 @@ def _found_by_key(broker: LocalBroker, topic: str, messages: list[Message]) -> N
 
 
 def _sent_back(broker: LocalBroker, topic: str, group: str, messages: list[Message]) -> None:
-    """Each becomes a dead letter, which can be shown and be sent anew."""
+    """Asserts that each becomes a dead letter, which can be shown and sent again."""
     for message in messages:
         assert broker.send_back(message, group, delay_level=-1) == "deadLetter"
     assert len(told(broker, "dlq", "list", "--group", group)) == len(messages)

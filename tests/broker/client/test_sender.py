@@ -1,4 +1,4 @@
-"""Sending: spread over queues, in order, checked before anything goes."""
+"""A sender that spreads messages over queues, in order, and checks them before it sends."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_batches_are_bounded_by_bytes_and_by_count(
         nonlocal pulled
         for message in [*plain(20), *(OutgoingMessage(bytes(3 * MIB)) for _ in range(4))]:
             pulled += 1
-            # What was taken and not sent yet is one batch, and the message that ended it.
+            # The messages taken and not sent yet are one batch, and the message that ended it.
             assert pulled - sender.sent_count <= 8
             if pulled > 22:
                 assert pulled - sender.sent_count <= 2

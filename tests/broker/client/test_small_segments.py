@@ -1,4 +1,4 @@
-"""A broker with a small log: blocks are cut to its segments, by whoever makes them."""
+"""A broker with small log segments: each producer of blocks cuts them to fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a topic: all queues as one, from the beginning, from the end, and what comes next."""
+"""A topic reader: all queues as one, from the start or the end, and new messages."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_the_last_messages_of_many_queues_are_the_newest_of_all(
 def test_a_connection_that_was_interrupted_as_a_call_began_can_be_closed(
     rocketpy_broker: LocalBroker, rocketpy_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The call, which nobody drives then, is what gRPC waits for: `message tail -f` stayed."""
+    """Covers a call that no thread drives: gRPC waited for it, and `message tail -f` hung."""
 
     def interrupted(state: object) -> None:
         raise KeyboardInterrupt

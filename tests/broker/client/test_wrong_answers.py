@@ -1,4 +1,4 @@
-"""Pulls of the client without Spark, at a broker whose answers are not what was asked for."""
+"""Pulls of the client without Spark, at a broker with wrong answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FOUND, NO_MATCHED = broker_pb2.FOUND, broker_pb2.NO_MATCHED_MESSAGE
 def found(
     offsets: Sequence[int], next_offset: int, topic: str = "T", queue_id: int = 0
 ) -> broker_pb2.PullResponse:
-    """Records of these offsets."""
+    """Returns an answer with records of these offsets."""
     records = [encode_record(Record(topic, queue_id, b"x", queue_offset=at)) for at in offsets]
     return broker_pb2.PullResponse(
         pull_status=FOUND,
@@ -43,7 +43,7 @@ def found(
 
 
 def odd(sizes: bytes) -> broker_pb2.PullResponse:
-    """Three records with these sizes."""
+    """Returns an answer with three records and these sizes."""
     answer = found([0, 1, 2], 3)
     answer.record_sizes = sizes
     return answer
@@ -91,7 +91,7 @@ class WrongBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
 
 @pytest.fixture
 def broker() -> Iterator[tuple[WrongBroker, BrokerConnection]]:
-    """Such a broker, and a connection to it."""
+    """Yields such a broker, and a connection to it."""
     servicer = WrongBroker()
     server = grpc.server(ThreadPoolExecutor(4))
     broker_pb2_grpc.add_BrokerServicer_to_server(servicer, server)

@@ -1,4 +1,7 @@
-"""Configuration files as RocketMQ 5.3 writes them with fastjson (docs/design/storage.md section 11)."""
+"""Configuration files as RocketMQ 5.3 writes them with fastjson.
+
+See docs/design/storage.md section 11.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Configuration files: the backup, every step of a crash, and what is kept of a foreign file."""
+"""Configuration files: the backup, a crash at every step, and kept foreign content."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STEPS = ("replace", "rename", "fsync", "open")
 
 
 class CrashError(BaseException):
-    """The process ends here; nobody can answer it."""
+    """The end of the process, which no code can handle."""
 
 
 def decode(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Takes a table of numbers."""
+    """Returns the table of numbers."""
     table = as_object(content.get("table"))
     return {"table": {key: as_int(number) for key, number in table.items()}}
 
@@ -42,7 +42,7 @@ def load(folder: Path) -> dict[str, Any] | None:
 
 
 def reaches(step: int, error: BaseException, act: Callable[[], object]) -> bool:
-    """Runs `act` with a file system whose call number `step` fails; False if it made fewer."""
+    """Runs `act` with a file system that fails at call `step`; False if it made fewer."""
     calls = 0
 
     def wrap(function: Callable[..., Any]) -> Callable[..., Any]:

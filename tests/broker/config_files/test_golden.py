@@ -1,4 +1,4 @@
-"""Tables that RocketMQ 5.3.3 wrote: what it alone knows of them outlives our rewriting."""
+"""Tables that RocketMQ 5.3.3 wrote: fields that only it knows survive our rewriting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NEWER = {"newerField": {"a": [1, None, {"b": "c"}]}, "newerFlag": True}
 
 
 def golden(path: Path, table: str) -> dict[str, Any]:
-    """RocketMQ's table, as a newer version may write it: with fields that nobody knows yet."""
+    """Returns RocketMQ's table as a newer version may write it: with unknown fields."""
     content: dict[str, Any] = json.loads(path.read_text())
     for entry in content[table].values():
         entry.update(NEWER)

@@ -1,4 +1,7 @@
-"""What fastjson reads is read; what is cut or garbled is an error, never a shorter value."""
+"""Relaxed JSON as fastjson reads it.
+
+Text that is cut or garbled is an error, never a shorter value.
+"""
 
 from __future__ import annotations
 

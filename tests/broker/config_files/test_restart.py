@@ -20,7 +20,7 @@ from tests.patience import PATIENCE_SECONDS
 
 
 def write_config(data: Path) -> Path:
-    """What RocketMQ 5.3 left below `config/`."""
+    """Writes what RocketMQ 5.3 left below `config/`; returns that folder."""
     folder = data / "config"
     folder.mkdir(parents=True, exist_ok=True)
     texts = {
@@ -41,7 +41,7 @@ def saved(path: Path) -> dict[str, Any]:
 
 
 async def commit(running: RunningBroker, group: str, topic: str, offset: int) -> int:
-    """Commits for queue 0; return the response code."""
+    """Commits for queue 0; returns the response code."""
     entry = broker_pb2.CommittedOffset(topic=topic, queue_id=0, offset=offset)
     request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=[entry])
     response: broker_pb2.CommitOffsetsResponse = await running.data.CommitOffsets(request)
@@ -180,7 +180,7 @@ async def test_b03_each_table_stops_the_start_where_it_is_broken_and_has_no_back
 
 
 def fill_topic(broker: LocalBroker) -> None:
-    """300 messages in each of four queues."""
+    """Creates TopicA with four queues; appends 300 messages to each."""
     broker.create_topic("TopicA", queues=4)
     block = wire_block("TopicA", [b"message"] * 300)
     requests = [

@@ -1,4 +1,4 @@
-"""Tables of which a save encodes what has changed: the file is as if it were encoded whole."""
+"""Tables of which a save encodes only the changes: the file equals a full encoding."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 NAMES = st.one_of(st.sampled_from("abcdefghij"), st.text(max_size=3))
-# Strings that look like what stands between two entries, and objects whose lines are deeper.
+# Strings that look like the separator of two entries, and objects with deeper lines.
 TEXTS = st.sampled_from(['",\n\t\t"', ',\n\t\t"a":', "é\ud800", "\\", ""])
 ENTRIES = st.recursive(
     st.one_of(st.none(), st.integers(), TEXTS),
@@ -41,7 +41,7 @@ MANY = 2_000
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that few entries fill several."""
+    """Sets a small block size, so that few entries fill several blocks."""
     monkeypatch.setattr(table_text, "BLOCK_ENTRIES", 2)
 
 
@@ -50,7 +50,7 @@ def same(value: object) -> object:
 
 
 def whole(table: Mapping[str, object]) -> str:
-    """The table as one encoding of all entries, in order, gives it."""
+    """Returns the table as one encoding of all entries, in order."""
     fields = [field_text(name, table[name], "\n\t\t") for name in sorted(table)]
     return "{\n\t\t" + ",\n\t\t".join(fields) + "\n\t}" if fields else "{}"
 
@@ -74,7 +74,7 @@ def test_b01_any_changes_give_the_bytes_of_a_whole_encoding(
         table = {name: entry for name, entry in table.items() if entry is not None}
         assert written(text) == whole(table)
         assert list(json.loads(written(text))) == sorted(table)
-    # A save that fails goes back to a text that is as it was.
+    # A failed save goes back to an earlier text, which is unchanged.
     assert all(written(old) == then for old, then in before)
 
 
@@ -151,7 +151,7 @@ def test_b01_what_was_loaded_is_saved_behind_a_save_that_broke_off(tmp_path: Pat
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The names of topics that are encoded from now on."""
+    """Returns a list of the names of topics that are encoded from now on."""
     names: list[str] = []
     real = TopicConfig.to_json
 
@@ -181,7 +181,7 @@ def test_b01_a_topic_among_many_is_created_by_encoding_it_alone(
         asyncio.run(manager.create(TopicConfig("T5-and-a-half")))
         asyncio.run(manager.delete("T6"))
         assert encoded == ["T5-and-a-half"]
-        # Nor is the text of the others put together again, but for those beside it.
+        # The texts of other blocks are not rebuilt either, except for the neighbours.
         new = [part for part in manager._table._keeper.text.parts() if id(part) not in before]
         assert len(before) > MANY // table_text.BLOCK_ENTRIES // 2
         assert len(new) <= 2
@@ -217,7 +217,7 @@ def test_b05_a_save_of_offsets_encodes_those_that_were_committed(
 
 
 class Looked(dict[str, int]):
-    """A table that counts how often it is looked at."""
+    """A table that counts its lookups."""
 
     count = 0
 
@@ -234,11 +234,11 @@ def test_b09_a_first_save_looks_at_what_has_changed_since_the_start_and_holds_al
     del table["e2"]
     keeper.changed(["e1", "e2"])
     tell = keeper.telling(table)
-    # Of the next save.
+    # Belongs to the next save.
     table["e3"] = -3
     keeper.changed(["e3"])
     assert table.count == 2
-    # It holds what there was when it was told.
+    # The text has the entries of the moment of its creation.
     assert json.loads(b"".join(tell().parts())) == {**table, "e3": 3}
     assert json.loads(b"".join(keeper.telling(table)().parts())) == table
     assert table.count == 3

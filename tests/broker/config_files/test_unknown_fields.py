@@ -1,4 +1,4 @@
-"""What a newer RocketMQ writes into a configuration file outlives load, change and save."""
+"""Fields of a newer RocketMQ in configuration files: they survive load, change and save."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_b01_fields_that_this_broker_does_not_know_are_kept(
 def lost(
     before: object, after: object, own: set[tuple[str, ...]], path: tuple[str, ...] = ()
 ) -> list[str]:
-    """The places of `before` that are not the same in `after`, but for its `own`."""
+    """Returns the places of `before` that differ in `after`, except for its `own`."""
     if path in own:
         return []
     if isinstance(before, dict) and isinstance(after, dict):

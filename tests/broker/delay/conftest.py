@@ -1,4 +1,4 @@
-"""What a kill leaves of a broker."""
+"""Brokers on what a kill leaves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.copies import copy_running_store
 
 @pytest.fixture
 def start_crashed(start_broker: StartBroker, tmp_path: Path) -> StartBroker:
-    """Starts a broker on what a kill leaves of another one, at the end of the block."""
+    """Returns a function that starts a broker; its end leaves what a kill would leave."""
 
     @asynccontextmanager
     async def start(flush: FlushDiskType, **settings: Any) -> AsyncIterator[RunningBroker]:

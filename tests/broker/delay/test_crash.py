@@ -1,4 +1,4 @@
-"""A crash of a broker that delivers: what was delivered is told from what was not, also unsaved."""
+"""A crash of a broker that delivers: delivered messages are recognised, also without a save."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_d04_what_was_delivered_before_a_crash_is_not_delivered_again(
         await running.create_topic("T")
         await send(running, 1, b"a", b"b")
         await send(running, 2, b"c")
-        # Not as long as until the next save.
+        # Shorter than the time until the next save.
         await advance(running, 1_200)
         await until(lambda: visible(running) == 2)
     async with start_broker(flush) as running:
@@ -82,7 +82,7 @@ async def test_d03_what_cannot_be_appended_is_tried_again_and_nothing_goes_twice
 
 
 def refusing(refused: QueueKey) -> Callable[..., AppendResult]:
-    """An append that does not take what goes to one queue."""
+    """Returns an append that refuses blocks for one queue."""
     append = MessageStore.append
 
     def partly(
@@ -98,7 +98,7 @@ def refusing(refused: QueueKey) -> Callable[..., AppendResult]:
 async def test_d04_the_file_of_progress_from_rocketmq_counts_alone(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """RocketMQ's deliveries say nothing of themselves; where the log ended is not known either."""
+    """Covers RocketMQ's deliveries, which have no marks; the end of its log is unknown, too."""
     async with start_broker() as running:
         await running.create_topic("T")
         await send(running, 1, b"a", b"b")
@@ -175,7 +175,7 @@ async def test_d03_what_comes_to_be_due_while_a_turn_is_tried_again_is_delivered
 async def test_d04_a_level_that_a_start_has_set_back_stays_there_over_a_kill(
     start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path
 ) -> None:
-    """Progress of RocketMQ's that its log lost in a power cut; the queue is as long again then."""
+    """Covers RocketMQ's progress that its log lost in a power cut; the queue grows back later."""
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "delayOffset.json").write_text('{"offsetTable":{1:2}}')
     wanted = [b"a", b"b", b"c"]
@@ -190,7 +190,7 @@ async def test_d04_a_level_that_a_start_has_set_back_stays_there_over_a_kill(
 async def test_d04_deliveries_are_found_where_the_log_was_cut_below_the_saved_place(
     start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path
 ) -> None:
-    """As RocketMQ cuts it at a bad record; it is shorter still at the next start."""
+    """Covers a log that RocketMQ cut at a bad record; the next start finds it shorter still."""
     async with start_broker():
         pass
     path = tmp_path / "config" / "deliveryLog.json"
@@ -208,7 +208,7 @@ async def test_d04_deliveries_are_found_where_the_log_was_cut_below_the_saved_pl
 async def test_d04_timer_messages_of_a_queue_that_was_cut_below_the_saved_place_are_read(
     start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path
 ) -> None:
-    """As above."""
+    """Covers such a log and the messages of the timer queue."""
     async with start_broker():
         pass
     path = tmp_path / "config" / "deliveryLog.json"

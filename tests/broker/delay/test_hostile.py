@@ -1,4 +1,4 @@
-"""Delayed messages under attack: crashes in a row, clocks set back, other levels."""
+"""Delayed messages under attack: repeated crashes, clocks set back, other levels."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def test_d04_a_save_of_another_level_after_a_crash_hides_no_delivery(
     flush: FlushDiskType,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Level 1 stands half way in two runs; level 2 makes the second run save."""
+    """Leaves level 1 half delivered in two runs; level 2 makes the second run save."""
     with monkeypatch.context() as patch:
         patch.setattr(MessageStore, "append", refusing(QueueKey("T", 2)))
         async with start_crashed(flush) as running:
@@ -75,7 +75,7 @@ async def test_d04_a_save_of_another_level_after_a_crash_hides_no_delivery(
 async def test_d04_a_clock_behind_after_a_crash_and_a_save_of_another_level(
     start_broker: StartBroker, start_crashed: StartBroker
 ) -> None:
-    """The second run finds the delivered message not due yet, for its clock was set back."""
+    """Sets the clock back, so that the second run finds the delivered message not due yet."""
     flush = FlushDiskType.ASYNC_FLUSH
     async with start_crashed(flush) as running:
         await running.create_topic("T")
@@ -194,10 +194,10 @@ async def test_d03_strange_properties_stop_no_delivery(
 async def test_d04_timer_messages_stay_delivered_after_a_start_with_a_clock_behind(
     start_broker: StartBroker, start_crashed: StartBroker, flush: FlushDiskType
 ) -> None:
-    """The second run marks its progress below the time of what the first has delivered."""
+    """Saves progress in the second run, below the time of the first run's deliveries."""
     async with start_crashed(flush) as running:
         await running.create_topic("T")
-        # Keeps what lies beside it in reach of the next starts.
+        # Keeps the next message in reach of the next starts.
         await send_at(running, running.clock.now_ms() + 60_000, b"waits", queue_id=3)
         await send_at(running, running.clock.now_ms() + 5_000, b"a")
         await advance(running, 5_200)
@@ -217,7 +217,7 @@ async def test_d04_timer_messages_stay_delivered_after_a_start_with_a_clock_behi
 async def test_f8_a_store_that_refuses_is_tried_at_growing_pauses_and_logged_once_a_minute(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It refuses until it is restarted, and each try reads and encodes what is due."""
+    """Refuses until the restart; each try reads and encodes the due messages."""
     tried = 0
 
     def refused(*_: object) -> None:
@@ -241,7 +241,10 @@ async def test_f8_a_store_that_refuses_is_tried_at_growing_pauses_and_logged_onc
 async def test_d03_what_is_sent_to_wait_while_its_topic_is_deleted_is_refused(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic is marked as deleted and still in the table: it could not be taken along."""
+    """Sends while the topic is marked as deleted and is still in the table.
+
+    The deletion would miss the message.
+    """
     answers: list[int] = []
     async with start_broker() as running:
 
@@ -279,7 +282,7 @@ def half_block(body: bytes) -> WireBlock:
 async def test_d04_what_the_timer_delivered_before_a_crash_outlives_a_run_without_a_timer(
     start_broker: StartBroker, start_crashed: StartBroker
 ) -> None:
-    """The second run delivers by level, saves that progress, and knows nothing of the timer's."""
+    """Delivers by level in the second run, which saves that progress and ignores the timer's."""
     flush, begin_ms = FlushDiskType.ASYNC_FLUSH, ManualClock().now_ms()
     async with start_crashed(flush) as running:
         await running.create_topic("T")
@@ -301,7 +304,7 @@ async def test_d04_what_the_timer_delivered_before_a_crash_outlives_a_run_withou
 async def test_d04_a_start_from_the_backup_of_progress_delivers_nothing_again(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """The file of progress is damaged; its backup is older by one save."""
+    """Damages the file of progress; its backup is older by one save."""
     begin_ms = ManualClock().now_ms()
     async with start_broker() as running:
         await running.create_topic("T")
@@ -313,7 +316,7 @@ async def test_d04_a_start_from_the_backup_of_progress_delivers_nothing_again(
         assert visible(running) == 3
         kept = (tmp_path / "config" / "delayOffset.json.bak").read_bytes()
         log = (tmp_path / "config" / "deliveryLog.json").read_bytes()
-    # As a kill behind the last save leaves them.
+    # As a kill after the last save leaves them.
     (tmp_path / "config" / "delayOffset.json.bak").write_bytes(kept)
     (tmp_path / "config" / "deliveryLog.json").write_bytes(log)
     (tmp_path / "config" / "delayOffset.json").write_text("{{{")
@@ -338,7 +341,7 @@ async def test_d04_a_stop_leaves_a_backup_that_says_what_the_file_does(
 async def test_n14_messages_that_waited_for_a_deleted_topic_leave_a_line_a_minute(
     start_broker: StartBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """However many queues it had, and however many turns they take."""
+    """Asserts this for any number of queues and of scheduler slots."""
     async with start_broker() as running:
         await running.create_topic("U", queues=20)
         await running.create_topic("T")

@@ -1,4 +1,4 @@
-"""Delay levels through a real server: messages wait, come when they are due, and come once."""
+"""Delay levels through a real server: messages wait until they are due, and come once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def visible(running: RunningBroker, topic: str = "T", queue_id: int = 1) -> int:
 
 
 async def advance(running: RunningBroker, ms: int) -> None:
-    """Moves time in steps that let the broker's tasks have their turns."""
+    """Moves time in steps, in which the broker's tasks run."""
     for _ in range(0, ms, 100):
         running.clock.advance(100)
         await turns()
@@ -46,7 +46,7 @@ async def turns(count: int = 40) -> None:
 
 
 async def save_progress(running: RunningBroker) -> None:
-    """As the broker does, behind a save that is under way: two at once would share one `.tmp`."""
+    """Saves as the broker does, after a save in progress: two at once would share one `.tmp`."""
     tables = {table.name: table for table in running.broker._lifecycle.tables}
     await tables[DeliveryProgress.__name__].save()
 
@@ -190,7 +190,7 @@ async def test_d01_a_clock_that_was_ahead_holds_no_message_longer_than_its_level
 async def test_d03_behind_a_clock_that_was_set_back_nothing_comes_early(
     start_broker: StartBroker,
 ) -> None:
-    """Stores times never fall, so messages are stored in the future for a while."""
+    """Stores messages in the future for a while, since store times never fall."""
     async with start_broker() as running:
         await running.create_topic("T")
         await running.append("T", 0, b"now")

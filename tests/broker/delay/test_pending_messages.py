@@ -64,7 +64,7 @@ def test_d03_nothing_below_the_oldest_bucket_of_pending_ones_is_kept() -> None:
 def test_b09_marks_of_a_slot_are_sorted_in_runs_and_no_full_one_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All messages of a second may be cancelled, and more while they come to be due."""
+    """Covers a second with all its messages cancelled, some while they become due."""
     monkeypatch.setattr(pending_messages, "RUN_COUNT", 64)
     table = PendingMessages(DAY_MS)
     for offset in range(1_000):
@@ -87,7 +87,7 @@ MARKS = st.lists(st.tuples(st.sampled_from("abc"), st.booleans(), st.integers(1,
 def test_d03_a_message_is_void_by_the_marks_behind_it(
     marks: list[tuple[str, bool, int]], run_count: int
 ) -> None:
-    """As one mark after the other says; a rolled copy also by an order before it."""
+    """Compares with marks applied one by one; a rolled copy is void by any earlier cancellation."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pending_messages, "RUN_COUNT", run_count)
         table = PendingMessages(DAY_MS)

@@ -1,4 +1,4 @@
-"""Row S11 at what waits: no property that a producer may write stops a delay queue or the timer."""
+"""Properties of waiting messages: none stops a delay queue or the timer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DECLARED = {ResponseCode.SUCCESS, ResponseCode.MESSAGE_ILLEGAL}
 
 
 def record(body: bytes, properties: bytes) -> WireBlock:
-    """One message as a producer may write it."""
+    """Returns one message as a producer may write it."""
     hosts = (bytes(20), bytes(20))
     return WireBlock(
         *block_bytes([HostileRecord(b"T", body, properties, 0, 0, 0, (0, 0, 0), hosts)])

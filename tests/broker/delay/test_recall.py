@@ -1,4 +1,4 @@
-"""Taking back a message before its delivery time, and what is refused."""
+"""Recalls of messages before their delivery time, and refused recalls."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_d03_a_broker_that_stores_nothing_takes_nothing_back(
 async def test_d03_what_is_sent_behind_a_recall_of_its_key_comes(
     start_broker: StartBroker, start_crashed: StartBroker, flush: FlushDiskType
 ) -> None:
-    """The recall was of the message that waited then; the other one is acknowledged, too."""
+    """Asserts that a recall cancels only the message that waited; the later one is acknowledged."""
     async with start_crashed(flush) as running:
         await running.create_topic("T")
         await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
@@ -153,7 +153,7 @@ async def test_d03_what_is_sent_behind_a_recall_of_its_key_comes(
 async def test_d03_a_copy_that_was_rolled_behind_its_recall_stays_taken_back(
     start_broker: StartBroker,
 ) -> None:
-    """RocketMQ rolls what waits for more than two days, and cancels all of its key."""
+    """Covers RocketMQ, which rolls waits of over two days and cancels every copy of a key."""
     async with start_broker() as running:
         await running.create_topic("T")
         await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
@@ -166,7 +166,7 @@ async def test_d03_a_copy_that_was_rolled_behind_its_recall_stays_taken_back(
 async def test_d04_a_stop_rolls_what_was_sent_behind_a_recall_and_it_comes(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stop leaves a copy of it behind the recall, which the next start reads, too."""
+    """Leaves a copy after the recall at the stop; the next start reads it, too."""
     monkeypatch.setattr(rocketmq_export, "ROLL_COUNT_MAX", 1)
     monkeypatch.setattr(rocketmq_export, "TURN_UNITS", 1)
     async with start_broker() as running:

@@ -1,4 +1,4 @@
-"""What a stop leaves of the timer queue, and what a start makes of what RocketMQ left."""
+"""Timer queues as a stop leaves them, and as a start reads them from RocketMQ."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def timercheck(folder: Path) -> tuple[int, ...]:
 
 
 def leave(folder: Path, *numbers: int) -> None:
-    """A file as RocketMQ leaves it."""
+    """Writes a file as RocketMQ leaves it."""
     path = folder / "config" / "timercheck"
     path.write_bytes(struct.pack(">7q", *numbers).ljust(4096, b"\0"))
 
 
 async def four(running: RunningBroker) -> None:
-    """Of four messages the second and the third are delivered."""
+    """Sends four messages; the second and the third are delivered."""
     await running.create_topic("T")
     for number, ms in enumerate([9_000, 1_000, 1_000, 8_000]):
         await send_at(running, [NOW_MS + ms], b"%d" % number, UNIQ_KEY=f"K{number}")
@@ -131,7 +131,7 @@ async def test_d04_without_a_timer_the_directory_stays_as_it_is(
 async def test_d04_what_rocketmq_delivered_meanwhile_is_not_delivered_again(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """Its read time says which ones are in its wheel, its offset what it has not read."""
+    """Reads RocketMQ's wheel from the read time, and its unread part from the offset."""
     async with start_broker() as running:
         await running.create_topic("T")
         for number, ms in enumerate([2_000, 9_000, 3_001, 1_500]):
@@ -171,7 +171,7 @@ async def test_d04_where_nothing_tells_of_deliveries_all_are_pending(
         (tmp_path / "config" / name).unlink()
     async with start_broker(clock=ManualClock(NOW_MS + 20_000)) as running:
         await advance(running, 1_000)
-        # The rolled copy of the first one stands for it.
+        # The rolled copy of the first one replaces it.
         assert await bodies(running) == [b"1", b"2", b"1", b"2", b"3", b"0"]
 
 
@@ -252,7 +252,10 @@ async def test_d04_what_is_due_before_others_that_have_gone_outlives_a_kill(
 async def test_d03_a_stop_carries_nothing_of_a_deleted_topic_into_one_made_again(
     start_broker: StartBroker, *, is_made_again_at_once: bool
 ) -> None:
-    """The stop would append it behind the deletion, since a delivered one lies behind it."""
+    """Guards against a stop that appends the old message after the deletion.
+
+    The stop carries the message on, since a delivered one follows it in the queue.
+    """
     async with start_broker() as running:
         for topic in ("T", "U"):
             await running.create_topic(topic)
@@ -275,7 +278,7 @@ async def test_d03_a_stop_carries_nothing_of_a_deleted_topic_into_one_made_again
 async def test_d04_a_stop_rolls_two_messages_with_one_key_and_both_come(
     start_broker: StartBroker,
 ) -> None:
-    """The later copy is not one of the earlier message."""
+    """Asserts that the later copy does not count as one of the earlier message."""
     async with start_broker() as running:
         await running.create_topic("T")
         for body in (b"one", b"two"):
@@ -291,7 +294,7 @@ async def test_d04_a_stop_rolls_two_messages_with_one_key_and_both_come(
 async def test_d04_of_a_committed_message_that_a_killed_stop_rolled_one_comes(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stop is killed between the copies and what it notes of them."""
+    """Kills the stop after its copies and before the note of them."""
 
     async def until_a_stop_is_killed(patch: pytest.MonkeyPatch) -> None:
         async with start_broker() as running:

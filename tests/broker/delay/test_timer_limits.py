@@ -1,4 +1,4 @@
-"""Delivery times that are not taken: code and remark of each, and nothing is stored."""
+"""Refused delivery times: code and remark of each; nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Delivery times against a model: each message once, never early, cancelled ones never.
 
-Messages are sent and cancelled at random, time passes, and the broker is stopped or killed at
-random moments and started again. The model is a table of what was sent. After each clean stop
-what it has left is read as RocketMQ would read it: all behind one offset of the timer queue.
+Messages are sent and cancelled at random. Time passes, and the broker is stopped or killed at
+random moments and started again. The model is a table of the sent messages. After each clean stop,
+the test reads the timer queue as RocketMQ would: everything after one offset.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ QUEUES = 3
 LIVES = 5
 STEPS = 12
 DELAY_MS_MAX = 9_000
-# A message that is due sooner may go out while its cancellation is on its way.
+# A message that is due sooner may be delivered before its cancellation arrives.
 CANCEL_MS_MIN = 50
 
 
 @dataclass
 class Model:
-    """Every message that was sent: when it is due, by its key; and those that were cancelled."""
+    """The sent messages: due times by key, and cancelled keys."""
 
     chance: random.Random
     due_ms: dict[str, int] = field(default_factory=dict)
@@ -89,14 +89,14 @@ async def delivered(running: RunningBroker) -> Counter[str]:
 
 
 async def check(running: RunningBroker, model: Model) -> None:
-    """What is there is due, there once, and not cancelled."""
+    """Asserts that each delivered message is due, there once, and not cancelled."""
     found = await delivered(running)
     assert set(found.values()) <= {1}
     assert found.keys() <= model.expected(running.clock.now_ms())
 
 
 async def all_come(running: RunningBroker, model: Model) -> None:
-    """What is due now comes without that time goes on."""
+    """Waits until all due messages are delivered, while the clock stands still."""
     expected = model.expected(running.clock.now_ms())
     while not expected <= (await delivered(running)).keys():
         await turns()
@@ -119,7 +119,7 @@ async def live(running: RunningBroker, model: Model) -> None:
 
 
 def left_for_rocketmq(folder: Path) -> Counter[str]:
-    """What RocketMQ takes for pending: all behind the offset of timercheck."""
+    """Returns what RocketMQ takes for pending: everything after the offset of timercheck."""
     checkpoint = TimerCheckpointFile(folder / "config" / "timercheck").load()
     assert checkpoint is not None
     assert checkpoint.last_timer_queue_offset == checkpoint.master_timer_queue_offset
@@ -127,13 +127,13 @@ def left_for_rocketmq(folder: Path) -> Counter[str]:
 
 
 def left_over(folder: Path, model: Model) -> Counter[str]:
-    """What was neither delivered nor cancelled, each once."""
+    """Returns the messages that are neither delivered nor cancelled, once each."""
     found = sum((stored(folder, QueueKey("T", queue)) for queue in range(QUEUES)), Counter())
     return Counter(model.due_ms.keys() - found.keys() - model.cancelled)
 
 
 def stored(folder: Path, queue: QueueKey, begin: int = 0) -> Counter[str]:
-    """The bodies of a queue of a store that nobody serves, from an offset on."""
+    """Returns the bodies of a queue of a stopped store, from an offset on."""
     store = MessageStore(
         StoreConfig(folder, 1 << 20, 20_000), ManualClock(), Host.parse("127.0.0.1:8081")
     )

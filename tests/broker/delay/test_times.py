@@ -1,4 +1,4 @@
-"""Delivery times through a real server: messages wait, come when they are due, and come once."""
+"""Delivery times through a real server: messages wait until they are due, and come once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LocalBroker without Spark: topics, messages, lag, a fresh start; and its errors."""
+"""LocalBroker without Spark: topics, messages, lag, a fresh start, and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    """A broker of this module's own, since `reset` takes everything."""
+    """Yields a broker for this module alone, since `reset` removes everything."""
     with LocalBroker(flush="SYNC_FLUSH") as broker:
         yield broker
 
@@ -199,7 +199,7 @@ def test_what_cannot_be_sent_is_refused_and_nothing_is_sent(
 def test_what_has_waited_is_sent_again_at_once(
     rocketpy_broker: LocalBroker, rocketpy_topic: str
 ) -> None:
-    """Its properties tell of it, and are no wish to wait."""
+    """Sends messages with the properties of an earlier wait, which request no new one."""
     rocketpy_broker.send(rocketpy_topic, "level", delay_level=1)
     due = datetime.now(timezone.utc) + timedelta(seconds=1)
     rocketpy_broker.send(rocketpy_topic, "time", deliver_at=due)
@@ -224,7 +224,7 @@ def test_an_unknown_topic_is_named(rocketpy_broker: LocalBroker) -> None:
 
 
 def test_a_mapping_is_no_body(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> None:
-    """Its items would be its keys."""
+    """Asserts that a mapping is refused: its items would be its keys."""
     with pytest.raises(LocalBrokerError, match=r"body is .* accepted is str or bytes"):
         rocketpy_broker.send(rocketpy_topic, {"id": 17})
     assert rocketpy_broker.messages(rocketpy_topic) == []

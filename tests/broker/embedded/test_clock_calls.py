@@ -1,4 +1,4 @@
-"""The clock of a LocalBroker, which a test moves: what waits comes at once, and not before."""
+"""The clock of a LocalBroker, moved by a test: waiting messages come then, not before."""
 
 from __future__ import annotations
 

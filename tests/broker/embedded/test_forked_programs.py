@@ -1,4 +1,4 @@
-"""A LocalBroker in processes that its program has made: forked, spawned, or by a fork server.
+"""LocalBrokers in other processes of their program: forked, spawned, or from a fork server.
 
 Each test runs a program of its own, since a fork of the test process would copy all of pytest.
 """
@@ -35,7 +35,7 @@ if __name__ == "__main__":
 
 
 def said_by(folder: Path, program: str) -> str:
-    """What a program prints that has a broker with a topic and a message."""
+    """Runs a program that has a broker with a topic and a message; returns its output."""
     path = folder / "program.py"
     body = "".join(f"    {line}\n" for line in program.splitlines())
     path.write_text(HEAD + body, encoding="utf-8")

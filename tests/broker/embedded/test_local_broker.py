@@ -22,7 +22,7 @@ from tests.patience import PATIENCE_SECONDS
 
 
 def append(broker: LocalBroker, topic: str, *bodies: bytes) -> broker_pb2.AppendResponse:
-    """Appends one block to queue 0 and wait for its acknowledgement."""
+    """Appends one block to queue 0 and waits for its acknowledgement."""
     block = wire_block(topic, bodies)
     request = broker_pb2.AppendRequest(
         topic=topic, records=block.records, record_sizes=block.record_sizes
@@ -37,7 +37,7 @@ def append(broker: LocalBroker, topic: str, *bodies: bytes) -> broker_pb2.Append
 
 
 def pull(broker: LocalBroker, topic: str) -> list[bytes]:
-    """Every body of queue 0."""
+    """Returns the body of every message of queue 0."""
     bodies: list[bytes] = []
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.PullRequest(topic=topic)

@@ -16,7 +16,7 @@ from rocketpy_broker.config import BrokerConfig
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """Two directories; the program is in the first."""
+    """Returns two directories; the program is in the first."""
     first, second = tmp_path / "first", tmp_path / "second"
     first.mkdir()
     second.mkdir()

@@ -1,7 +1,7 @@
-"""Starting the process of a LocalBroker: slow starts, dead starts, and their words.
+"""The start of a LocalBroker's process: slow starts, failed starts, and their messages.
 
-A program that says what the test wants stands in for the broker, since a broker's own start is
-too quick to be watched.
+A program that prints what the test wants replaces the broker, since a broker's own start is too
+quick to be watched.
 """
 
 from __future__ import annotations
@@ -79,18 +79,18 @@ def test_a_start_that_takes_too_long_is_ended_with_its_last_words(tmp_path: Path
 
 
 def waited_for(progress: Callable[[int], Progress], seconds_max: float = 60) -> int:
-    """For how many seconds a process is waited for that has come so far by then."""
+    """Returns for how many seconds a process with this progress is waited for."""
     patience = Patience(seconds_max, progress(0))
     return next(each for each in itertools.count(1) if patience.is_over(each, progress(each)))
 
 
 def test_a_process_that_gets_on_is_waited_for_until_it_has_had_its_time() -> None:
     assert waited_for(lambda second: Progress(0.0, 0)) == 60
-    # The last it did was at 50.
+    # Its last progress was at 50.
     assert waited_for(lambda second: Progress(0.0, min(second, 50))) == 50 + STANDSTILL_SECONDS
     # It gets a sixth of a processor, and says nothing.
     assert waited_for(lambda second: Progress(7 + second / 6)) == 360
-    # It is busy, for ever.
+    # It is busy until it is stopped.
     assert waited_for(lambda second: Progress(float(second))) == 60
     assert waited_for(lambda second: Progress(0.0, second)) == 60 * STRETCH_MAX
     assert waited_for(lambda second: Progress(0.0, min(second, 1)), seconds_max=2) == 3

@@ -1,4 +1,4 @@
-"""What a test leaves in a LocalBroker, and how all of it goes: by `reset`, and by the fixtures."""
+"""State of a test in a LocalBroker, and its removal by `reset` and by the fixtures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def broker() -> Iterator[LocalBroker]:
 
 
 def leave_everything(broker: LocalBroker) -> None:
-    """What a test may leave: every kind of state that another one could see."""
+    """Leaves every kind of state that another test could see."""
     broker.create_topic("orders", queues=2)
     broker.create_group("billing", retry_max_times=1, consume_enable=True)
     broker.send("orders", ["a", "b"], keys="k")
@@ -51,7 +51,7 @@ def check_empty(broker: LocalBroker) -> None:
         broker.messages("%DLQ%lost")
     with pytest.raises(LocalBrokerError):
         broker.group("billing")
-    # The same names again: nothing of before comes to them.
+    # The same names again: they get nothing of the earlier state.
     broker.create_topic("orders", queues=2)
     assert (broker.create_group("billing").settings or {})["retryMaxTimes"] == 16
     assert broker.lag("orders", "billing").total == 0

@@ -1,4 +1,4 @@
-"""A temporary store goes with its broker, and nothing else ever does."""
+"""A temporary store, which is removed with its broker; no other store ever is."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ local.LocalBroker().start()
 
 
 class Running:
-    """A program that holds a LocalBroker, and what it said about it."""
+    """A program that holds a LocalBroker, and its output about it."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self.process = subprocess.Popen(
@@ -57,7 +57,7 @@ class Running:
         self.pid, self.data = int(pid), Path(data)
 
     def end(self, number: signal.Signals) -> None:
-        """Sends the program a signal, and wait until its broker has ended, too."""
+        """Sends the program a signal and waits until its broker has ended, too."""
         handle = os.pidfd_open(self.pid) if self.pid else None
         self.process.send_signal(number)
         self.process.communicate(timeout=PATIENCE_SECONDS)
@@ -212,7 +212,7 @@ def test_a_forked_process_does_not_keep_the_broker_alive(tmp_path: Path) -> None
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    # Its child holds the other ends of the pipes, so they tell nothing of its death.
+    # Its child holds the other ends of the pipes, so they do not report its death.
     with process.stdin, process.stdout:
         broker, data, child = process.stdout.readline().split()
         handle = os.pidfd_open(int(broker))

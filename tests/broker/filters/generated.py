@@ -1,4 +1,4 @@
-"""Expressions and properties for hypothesis: valid ones and others, with odd values."""
+"""Expressions and properties for hypothesis: valid and invalid ones, with odd values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""SQL92 expressions for one message at a time, as spec section 3.3 tells it: slow, and plain.
+"""A slow, plain evaluator of SQL92 expressions, for one message at a time.
 
-A value is a string, an `Int32`, an `Int64`, a float, a boolean, or None for NULL. What RocketMQ
-fails at raises EvaluationError.
+It follows docs/design/broker_behaviour.md section 3.3. A value is a string, an `Int32`, an `Int64`,
+a float, a boolean, or None for NULL. Raises EvaluationError where RocketMQ fails.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BLANKS = "".join(map(chr, range(33)))
 
 
 class EvaluationError(Exception):
-    """The message does not match."""
+    """An error in evaluation: the message does not match."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ Value: TypeAlias = str | Int32 | Int64 | float | bool | None
 
 
 def result(expression: Expression, properties: Properties) -> str:
-    """T, F, N for NULL, or E for an error."""
+    """Returns T, F, N for NULL, or E for an error."""
     try:
         value = evaluate(expression, properties)
     except EvaluationError:
@@ -101,7 +101,7 @@ def _condition(expression: Expression, properties: Properties) -> bool | None:  
         value = evaluate(expression.operand, properties)
         return value in expression.texts if isinstance(value, str) else None
     assert isinstance(expression, Searched)
-    # An empty text is looked for nowhere, whatever the operand comes to.
+    # An empty text is never searched for, whatever the operand's value is.
     return bool(expression.text) and _searched(expression, evaluate(expression.operand, properties))
 
 
@@ -174,7 +174,7 @@ def _ordered(operator: Operator, left: Value, right: Value) -> bool:
 
 
 def _key(value: Value, other: Value) -> tuple[float, ...]:
-    """What stands for a value, in Java's order of numbers of the type in which both meet."""
+    """Returns a sort key, in Java's order of numbers of the type in which both values meet."""
     if isinstance(value, str):
         value = _converted(value, other)
     if isinstance(value, float) or isinstance(other, float):

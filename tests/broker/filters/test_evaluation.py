@@ -1,4 +1,4 @@
-"""What expressions yield: RocketMQ's own results, and a plain evaluator's (row C04)."""
+"""Results of expressions: RocketMQ's own, and a plain evaluator's."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = "FTNE"
 
 
 def results(expression: Expression, rows: Rows) -> str:
-    """What a block of rows yields, a letter each."""
+    """Returns the result of each row of a block, a letter each."""
     names = {part.name for part in parts_of(expression) if isinstance(part, Property)}
     columns = {
         name: Strings(pa.array([row.get(name) for row in rows], pa.string())) for name in names
@@ -50,7 +50,7 @@ def test_c04_an_expression_yields_what_it_does_in_rocketmq(vector: Vector) -> No
 @pytest.mark.parametrize(
     ("text", "values", "wanted"),
     [
-        # Section 3.3, where 3.6 has no vector.
+        # Cases of docs/design/broker_behaviour.md section 3.3 without a vector.
         ("a = 5", ["+5", "-5", "005", "", "+", "5 ", "5l", "9" * 20], "TFTEEEEE"),
         ("a = -2147483648L", ["-2147483648", "2147483648"], "TF"),
         ("a < 2147483648", ["9223372036854775807", "9223372036854775808"], "FE"),

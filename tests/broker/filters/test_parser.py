@@ -1,4 +1,4 @@
-"""Expressions as texts: tokens, what is refused and where, and bounds (row C04)."""
+"""Expressions as texts: tokens, refusals and their positions, and bounds."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_c04_any_string_can_be_written(value: str) -> None:
         ("a = 'x", "a string is not closed", 5),
         ("a = 1 /* x", "a comment is not closed", 7),
         ("I\u017f NULL", "'\u017f' begins no token", 2),
-        # Behind the end, where RocketMQ reads no further (3.5).
+        # After the end, where RocketMQ reads no further.
         ("a = 1 garbage", "'garbage' cannot stand here", 7),
         ("a = 1)", "')' cannot stand here", 6),
         ("a = 1 b = 2", "'b' cannot stand here", 7),
@@ -152,7 +152,7 @@ def test_c04_any_string_can_be_written(value: str) -> None:
         ("a = 0L", "'L' cannot stand here (a number has decimal digits", 6),
         ("1a = 'x'", "'a' cannot stand here (a number has decimal digits", 2),
         ("a = 1 -- note", "'-' cannot stand here (there is no arithmetic; a comment", 7),
-        # What is no condition.
+        # Expressions that are no conditions.
         ("1", CONDITION, 1),
         (" 'x'", CONDITION, 2),
         ("-a", CONDITION, 2),
@@ -160,7 +160,7 @@ def test_c04_any_string_can_be_written(value: str) -> None:
         ("1.5 OR a", CONDITION, 1),
         ("NOT 'x'", CONDITION, 5),
         ("a AND (b OR (2))", CONDITION, 14),
-        # What has no order.
+        # Operands without an order.
         ("a > 'x'", ORDERS, 5),
         ("'x' <= a", ORDERS, 1),
         ("a > TRUE", ORDERS, 5),
@@ -174,7 +174,7 @@ def test_c04_any_string_can_be_written(value: str) -> None:
         ("'x' NOT BETWEEN 1 AND 2", ORDERS, 1),
         ("a BETWEEN 5 AND 1", "BETWEEN begins with the lower bound", 11),
         ("a BETWEEN 5.5 AND 5", "BETWEEN begins with the lower bound", 11),
-        # What is not equal to anything.
+        # Operands that equal nothing.
         ("a = NULL", "nothing is compared with NULL; write IS NULL", 5),
         ("NULL <> a", "nothing is compared with NULL; write IS NULL", 1),
         ("TRUE = 1", "a boolean literal is never equal to this", 8),

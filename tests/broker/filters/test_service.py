@@ -1,4 +1,4 @@
-"""Filters of requests, applied to blocks of records (rows C03, C04)."""
+"""Filters of requests, applied to blocks of records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.blocks import wire_block
 
 
 def block_with(properties: Sequence[bytes]) -> RecordBlock:
-    """Records with these properties strings."""
+    """Returns a block of records with these properties strings."""
     records = []
     for text in properties:
         empty = wire_block("T", [b"body"]).records

@@ -1,4 +1,4 @@
-"""Results of RocketMQ's own filter: spec section 3.6, all of them.
+"""Results of RocketMQ's own filter.
 
 Each line has an expression, the properties, and the result: T, F, N (NULL), E (an error in
 evaluation) or R (refused when compiled). A property without a line has no value.

@@ -1,4 +1,4 @@
-"""Group commit: who waits for the disk, for how long, and what happens beside it."""
+"""Group commit: senders that wait for the disk, for how long, and other work meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.store.messages import QUEUE, flush_log, numbered, put
 
 @pytest.fixture
 def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Flushes of the log hang until the event is set."""
+    """Yields an event; flushes of the log hang until it is set."""
     goes_on = threading.Event()
     run = FlushPlan.run
 
@@ -47,9 +47,9 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
 
 
 async def until_timers_run(running: RunningBroker, count: int) -> None:
-    """Let the loop run until so many senders wait for the disk."""
+    """Waits until `count` senders wait for the disk."""
     group_commit = running.broker.services.flush.group_commit
-    while group_commit.waiting_count < count:  # noqa: ASYNC110 (nothing else tells)
+    while group_commit.waiting_count < count:  # noqa: ASYNC110 (no event)
         await asyncio.sleep(0)
 
 
@@ -145,7 +145,7 @@ def async_store(folder: Path, clock: ManualClock, **sizes: int) -> MessageStore:
 
 
 async def until_asleep(clock: ManualClock) -> None:
-    """Let a loop go on until it waits for its next interval."""
+    """Waits until a loop waits for its next interval."""
     await until(lambda: bool(clock._timers))
 
 
@@ -200,7 +200,7 @@ async def test_s14_the_next_segment_is_ready_before_the_last_one_is_full(tmp_pat
     await asyncio.wait([flushing])
     store_files.close()
     store.close()
-    # A clean stop takes back what was never used.
+    # A clean stop removes files that were never used.
     assert sorted(int(path.name) for path in log.iterdir()) == [0, 8192]
 
 
@@ -255,7 +255,7 @@ async def test_s09_each_segment_spares_the_next_start_what_came_before(tmp_path:
 async def test_f8_a_flush_whose_mark_cannot_be_written_has_failed(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file system that copies on write may have no room for what is overwritten in place."""
+    """Covers a copy-on-write file system, which may lack room for what is overwritten in place."""
 
     def full(_mark: FlushedMark, _content: Mark) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -324,7 +324,7 @@ async def test_b09_bulk_makes_way_for_threads_that_check_and_write_large_blocks(
 async def test_s07_answers_of_a_stream_keep_their_order_beside_one_that_waits_for_the_disk(
     start_broker: StartBroker, slow_disk: threading.Event
 ) -> None:
-    """What need not wait is answered behind what has to, and so is what is refused."""
+    """Asserts that messages without a wait, and refusals, keep their order in the stream."""
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         waits, passes = (

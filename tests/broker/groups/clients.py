@@ -1,4 +1,4 @@
-"""Clients of a running broker, as tests need them: heartbeats, members, and what they are told."""
+"""Clients of a running broker for tests: heartbeats, members, and notices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def sql(text: str) -> groups_pb2.Subscription:
 
 
 def consumer(group: str, *topics: str | groups_pb2.Subscription, **fields: Any) -> Any:
-    """A consumer group; a push consumer's in a cluster unless told otherwise."""
+    """Returns a consumer group: by default a push consumer's in a cluster."""
     subscriptions = [subscription(topic) if isinstance(topic, str) else topic for topic in topics]
     defaults = {
         "consume_type": groups_pb2.CONSUME_PASSIVELY,
@@ -44,7 +44,7 @@ async def heartbeat(
 
 
 async def members(running: RunningBroker, group: str) -> list[str]:
-    """Client ids; none where the broker says that there are none."""
+    """Returns the client ids of a group; empty if the broker reports none."""
     request = groups_pb2.ListMembersRequest(consumer_group=group)
     response: groups_pb2.ListMembersResponse = await running.groups.ListMembers(request)
     assert bool(response.client_ids) == (response.status.code == 0)
@@ -59,7 +59,7 @@ async def connections(running: RunningBroker, group: str) -> groups_pb2.Connecti
 
 
 async def subscriptions(running: RunningBroker, group: str) -> dict[str, tuple[int, str]]:
-    """Version and expression of each topic, as the broker has them."""
+    """Returns version and expression of each topic, as the broker has them."""
     found = (await connections(running, group)).consumer_data.subscriptions
     return {each.topic: (each.sub_version, each.expression) for each in found}
 
@@ -77,7 +77,7 @@ async def unregister(
 async def lock(
     running: RunningBroker, client_id: str, queue_ids: Sequence[int], group: str = "g"
 ) -> list[int]:
-    """Locks queues of topic T; return the ids of those that the client has."""
+    """Locks queues of topic T; returns the ids of the queues that the client has."""
     response = await lock_response(running, client_id, queue_ids, group)
     assert response.status.code == 0, response.status.remark
     return [queue.queue_id for queue in response.queues]
@@ -103,7 +103,7 @@ class Listener:
         self.call = call
 
     async def changed(self) -> str:
-        """The group of the next notice, which tells of changed members."""
+        """Returns the group of the next notice, which reports changed members."""
         notice = await self.next()
         assert notice.WhichOneof("notice") == "members_changed", notice
         return notice.members_changed.consumer_group
@@ -115,7 +115,7 @@ class Listener:
 
 @asynccontextmanager
 async def listening(running: RunningBroker, client_id: str) -> AsyncIterator[Listener]:
-    """A stream that the broker has taken up; the client goes with it."""
+    """Yields a stream that the broker has accepted; its end removes the client."""
     call = running.groups.Notices(groups_pb2.NoticesRequest(client_id=client_id))
     await call.initial_metadata()
     try:

@@ -1,4 +1,4 @@
-"""Heartbeats that are wrong, or that the broker has no room for (row G01)."""
+"""Heartbeats that are wrong or exceed the broker's limits."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_g01_of_two_clients_at_once_the_last_place_is_for_one(
     start_broker: StartBroker,
 ) -> None:
     async with start_broker(limits=limits(clients_max=1)) as running:
-        # Each is taken for the first while its new group is saved.
+        # Each counts as the first while its new group is saved.
         statuses = await asyncio.gather(
             heartbeat(running, "c1", consumer("g")), heartbeat(running, "c2", consumer("h"))
         )
@@ -180,7 +180,7 @@ async def test_g01_only_so_many_registrations_are_taken(start_broker: StartBroke
 
 
 async def test_n12_g01_only_so_many_groups_have_one_client(start_broker: StartBroker) -> None:
-    """When it goes, it leaves all of them in one step."""
+    """Asserts that a leaving client leaves all of its groups in one step."""
     async with start_broker(limits=limits(groups_per_client_max=3)) as running:
         assert (await heartbeat(running, "c1", consumer("g"), producers=["g"])).code == 0
         said = "number of groups of client 'c1' would be more than 3; unregister it"

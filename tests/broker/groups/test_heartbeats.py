@@ -1,4 +1,4 @@
-"""Heartbeats through real gRPC: who joins, what is created, and what is refused."""
+"""Heartbeats through real gRPC: new members, what they create, and refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.broker.groups.clients import (
 
 
 def topic_entry(folder: Path, topic: str) -> dict[str, Any] | None:
-    """What topics.json says of a topic."""
+    """Returns the entry of a topic in topics.json."""
     table = json.loads((folder / "config" / "topics.json").read_text())["topicConfigTable"]
     entry: dict[str, Any] | None = table.get(topic)
     return entry

@@ -1,4 +1,4 @@
-"""Queue locks through real gRPC (row G04): one owner each, for sixty seconds."""
+"""Queue locks through real gRPC: one owner each, for sixty seconds."""
 
 from __future__ import annotations
 

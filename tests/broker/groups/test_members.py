@@ -1,4 +1,4 @@
-"""Who is in a group, and the ways out of it: by word, by silence, by a stream that ends."""
+"""Members of a group, and the ways out of it: by request, by timeout, by the stream's end."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ async def test_g03_a_request_that_is_too_large_is_not_even_decoded(
 
 
 async def advance(running: RunningBroker, delta_ms: int) -> None:
-    """Moves the clock by whole intervals of the housekeeping, which gets its turn each time."""
+    """Moves the clock by whole intervals of the housekeeping, which runs each time."""
     for _ in range(delta_ms // 10_000):
         running.clock.advance(10_000)
         for _ in range(5):

@@ -1,7 +1,7 @@
-"""Locks and members are given the same steps as plain lists, and must never differ.
+"""Locks and members against plain lists: the same steps, and never a difference.
 
-Time is a clock that the steps move. The models keep everything for ever and look at all of it; what
-the tables forget, and the order in which they look, must not show.
+The steps move a clock. The models keep everything and look at all of it. What the tables forget,
+and the order of their look-ups, must not show.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ delays = st.sampled_from([1, 10_000, 59_999, 60_000, 60_001, 119_999, 120_000, 1
 
 @dataclass
 class Held:
-    """A lock, over or not."""
+    """A lock, expired or not."""
 
     group: str
     queue: QueueKey
@@ -49,7 +49,7 @@ class Held:
 
 
 class LocksAndList(RuleBasedStateMachine):
-    """Queue locks, and the list of all that were ever taken and not given back."""
+    """Queue locks, and the list of all locks ever taken and not released."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Streams of notices: who hears what, clients that go away, and clients that are slow."""
+"""Streams of notices: receivers, clients that disconnect, and slow clients."""
 
 from __future__ import annotations
 

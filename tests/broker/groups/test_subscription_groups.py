@@ -39,7 +39,7 @@ def saved(folder: Path) -> dict[str, Any]:
 
 
 def created(groups: SubscriptionGroupManager, group: str) -> SubscriptionGroupConfig:
-    """A group by its first use."""
+    """Creates a group by its first use."""
     config = groups.get_or_create(group)
     asyncio.run(groups.save_new())
     return config

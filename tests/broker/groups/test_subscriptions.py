@@ -1,4 +1,4 @@
-"""How heartbeats change what a group subscribes to, and who hears of it (row G02)."""
+"""Heartbeats that change a group's subscriptions, and the notices of it."""
 
 from __future__ import annotations
 

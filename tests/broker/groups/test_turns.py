@@ -1,4 +1,4 @@
-"""However many clients there are, others get their turns: work is counted, not timed."""
+"""Scheduler slots beside many clients: other work runs. Work is counted, not timed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLIENTS, GROUPS = 100_000, 10
 
 
 class Room:
-    """The room of groups without a broker around it."""
+    """The wiring of groups without a broker around it."""
 
     def __init__(self, folder: Path) -> None:
         self.clock, limits = ManualClock(), ClientLimits()
@@ -68,7 +68,7 @@ class Room:
 
 
 async def most_at_a_turn(work: Callable[[], Awaitable[object]], left: Callable[[], int]) -> int:
-    """By how much `left` falls between two turns of others, at most."""
+    """Returns the largest fall of `left` between two passes of the loop."""
     running = asyncio.ensure_future(work())
     most, before = 0, left()
     while not running.done():
@@ -172,7 +172,7 @@ async def test_g02_members_that_join_one_by_one_hear_of_few_changes(tmp_path: Pa
             await turns_of_others()
         assert sum(heard) < 10 * count
         before = list(heard)
-        # All have joined since those were told; the group rests until all hear of it.
+        # All have joined since the last notices; the group rests until all are notified.
         room.clock.advance(int(REST_MS_EACH * count))
         await turns_of_others(10 * MEMBERS_A_TURN)
         assert {later - earlier for earlier, later in zip(before, heard, strict=True)} == {1}
@@ -203,6 +203,6 @@ async def test_g02_a_small_group_is_told_each_time_while_a_large_one_rests(tmp_p
 
 
 async def turns_of_others(count: int = 5) -> None:
-    """Lets the loop go round some times."""
+    """Lets the loop run `count` passes."""
     for _ in range(count):
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Row P02: hooks see sends and pulls, may refuse a send, and harm nobody when they fail."""
+"""Hooks: they see sends and pulls, may refuse a send, and fail without harm."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.broker.conftest import StartBroker
 
 
 class Watching(Hook):
-    """Keeps what it sees; refuses sends to a topic."""
+    """A hook that keeps what it sees and refuses sends to a topic."""
 
     hook_name = "watching"
     seen: ClassVar[list[Any]] = []
@@ -47,7 +47,7 @@ class Watching(Hook):
 
 
 class Failing(Hook):
-    """Fails at every call."""
+    """A hook that fails at every call."""
 
     hook_name = "failing"
 
@@ -74,7 +74,7 @@ def installed(**values: str) -> list[EntryPoint]:
 
 @pytest.fixture(autouse=True)
 def hooks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As if packages with these hooks were installed; two of the four cannot be used."""
+    """Simulates installed packages with these hooks; two of the four cannot be used."""
     entries = installed(b="Watching", a="Failing", c="Missing", d="not_a_hook")
     monkeypatch.setattr(chain, "entry_points", lambda group: entries)
     Watching.seen.clear()

@@ -1,4 +1,4 @@
-"""Reading a broker's metrics as Prometheus does."""
+"""A reader of a broker's metrics, as Prometheus is one."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ NODE = {"cluster": "DefaultCluster", "node_id": "broker-a", "node_type": "broker
 
 @dataclass(frozen=True)
 class Scraped:
-    """Samples by name, and by their labels but for those that name the broker."""
+    """Samples by name and labels, without the labels that name the broker."""
 
     samples: dict[str, dict[frozenset[tuple[str, str]], float]]
     types: dict[str, str]
 
     def value(self, name: str, **labels: str) -> float:
-        """Of the one series with just these labels."""
+        """Returns the value of the one series with exactly these labels."""
         return self.samples[name][frozenset(labels.items())]
 
     def sum(self, name: str, **labels: str) -> float:
-        """Of all series that have these labels."""
+        """Returns the sum over all series that have these labels."""
         wanted = labels.items()
         return sum(
             value for found, value in self.samples.get(name, {}).items() if wanted <= set(found)
@@ -48,14 +48,14 @@ def parsed(text: str) -> Scraped:
 
 
 async def get(running: RunningBroker, path: str) -> tuple[int, str]:
-    """Status and text of an answer."""
+    """Returns status and text of an answer."""
     url = f"http://127.0.0.1:{running.ready.http_port}{path}"
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return response.status, await response.text()
 
 
 async def scrape(running: RunningBroker) -> Scraped:
-    """The metrics of this moment: what was kept of an earlier one is over."""
+    """Returns the metrics of this moment; kept ones have expired."""
     running.clock.advance(1_001)
     status, text = await get(running, "/metrics")
     assert status == 200

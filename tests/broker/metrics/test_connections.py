@@ -1,4 +1,4 @@
-"""Clients of the HTTP door that read nothing, send without end, or go away."""
+"""Clients of the HTTP server that read nothing, send without end, or disconnect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def door(running: RunningBroker) -> HttpServer:
 async def connected(
     running: RunningBroker, receive_buffer_bytes: int = 4_096
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client that takes little ahead of what it reads."""
+    """Connects a client that receives little ahead of its reads."""
     client = socket.socket()
     client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
     client.setblocking(False)
@@ -43,14 +43,14 @@ async def connected(
 
 
 async def asking(running: RunningBroker) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Such a client, which has asked for the metrics."""
+    """Connects such a client and requests the metrics."""
     reader, writer = await connected(running)
     writer.write(GET % b"/metrics")
     return reader, writer
 
 
 async def is_dropped_after(running: RunningBroker, seconds: int) -> None:
-    """The one connection is there until its time is over, and then no more."""
+    """Asserts that the one connection is dropped after this time and not before."""
     await pass_seconds(running, seconds - 1)
     assert door(running).connection_count == 1
     await pass_seconds(running, 2)

@@ -1,4 +1,4 @@
-"""What a snapshot costs everybody else: it is made in small parts, and not more often than said."""
+"""The cost of a snapshot for other work: small parts, and a limited rate."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ async def test_s13_large_families_are_made_in_small_parts_and_are_whole_in_the_t
 async def test_n12_of_very_many_lags_some_are_told_and_the_others_counted(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a million groups in topics a page had 557 MiB."""
+    """Limits the page: with a million groups in topics it had 557 MiB."""
     async with start_broker(http_port=0) as running:
         await running.create_topic("T")
         await running.append("T", 0, b"1", b"2")
@@ -103,7 +103,7 @@ async def test_a_page_is_handed_out_in_pieces_and_is_whole() -> None:
 
 
 class SlowSource:
-    """Takes time, and may fail in the end."""
+    """A source that takes time, and may fail in the end."""
 
     def __init__(self, clock: ManualClock, takes_ms: int) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Topics and groups that are deleted and made again, also while a snapshot is taken."""
+"""Topics and groups that are deleted and recreated, also while a snapshot is taken."""
 
 from __future__ import annotations
 

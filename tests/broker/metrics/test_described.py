@@ -1,4 +1,4 @@
-"""What documents and Grafana's board say of metrics, against those of a real broker."""
+"""Metrics in documents and Grafana's board, against the metrics of a real broker."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tests.docker.dockerfile import TOP
 DOCUMENT = TOP / "docs" / "metrics.md"
 BOARD = TOP / "docker" / "grafana" / "dashboards" / "broker.json"
 ROW = re.compile(r"^\| `(rocket[a-z_]+)` \| (\w+) \|([a-z_, ]*)\|", re.MULTILINE)
-# Those that Prometheus itself adds to what it reads.
+# Labels that Prometheus itself adds to what it reads.
 ADDED = {"job", "instance"}
 NODE = {"cluster", "node_id", "node_type"}
 
 
 async def use_everything(running: RunningBroker) -> None:
-    """Something of each kind: so that each metric has a series."""
+    """Uses a feature of each kind, so that each metric has a series."""
     await running.create_topic("T")
     await enter(running, "g")
     await running.append("T", 0, b"1", b"2")
@@ -80,7 +80,7 @@ async def test_s13_the_document_has_every_metric_with_its_type_and_labels(
 
 
 def selectors(node: Any) -> Iterator[tuple[str, set[str]]]:
-    """Each selector of a query: its metric, and the labels that it is chosen and grouped by."""
+    """Yields each selector of a query: its metric, and the labels that it filters and groups by."""
     if isinstance(node, promql_parser.VectorSelector):
         yield node.name or "", {matcher.name for matcher in node.matchers.matchers}
     elif isinstance(node, promql_parser.MatrixSelector):

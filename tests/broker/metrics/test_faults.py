@@ -1,4 +1,4 @@
-"""Faults in what counts: they reach neither clients nor the broker."""
+"""Faults in listeners of metrics, which reach neither clients nor the broker."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LISTENERS = (
 
 
 class StrangeCode(Hook):
-    """Refuses sends with a code that RocketMQ may have, and this broker does not."""
+    """A hook that refuses sends with a code of RocketMQ's that this broker has not."""
 
     hook_name = "strange"
 
@@ -62,7 +62,7 @@ async def test_what_listeners_raise_reaches_neither_clients_nor_the_broker(
 
 
 async def use(running: RunningBroker) -> None:
-    """Something for most listeners, with every answer as it should be."""
+    """Triggers most listeners; asserts that every answer is as it should be."""
     assert await running.create_topic("T") == 0
     assert await update_group(running, "g") == 0
     assert (await running.append("T", 0, b"1")).status.code == 0

@@ -1,4 +1,4 @@
-"""The HTTP door: what it answers, and what clients that misuse it cost."""
+"""The HTTP server: its answers, and the cost of clients that misuse it."""
 
 from __future__ import annotations
 

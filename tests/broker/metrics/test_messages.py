@@ -22,7 +22,7 @@ async def commit(running: RunningBroker, group: str, offset: int, queue_id: int 
 
 
 async def enter(running: RunningBroker, group: str) -> None:
-    """Let a client be in a consumer group, and in a producer group."""
+    """Registers a client in a consumer group and in a producer group."""
     request = groups_pb2.HeartbeatRequest(
         client_id="client",
         producer_groups=["producers"],
@@ -40,7 +40,7 @@ async def enter(running: RunningBroker, group: str) -> None:
 
 
 async def update_group(running: RunningBroker, group: str, *, create_only: bool = False) -> int:
-    """Let an operator create or change a consumer group; the code of the answer."""
+    """Creates or changes a consumer group as an operator; returns the response code."""
     config = groups_pb2.GroupConfig(consumer_group=group)
     request = groups_pb2.UpdateGroupRequest(config=config, create_only=create_only)
     response: groups_pb2.UpdateGroupResponse = await running.groups.UpdateGroup(request)

@@ -1,4 +1,4 @@
-"""Rows C09 to C11: where a group goes on, what it commits, and the earliest store time."""
+"""Progress of groups: the offset to resume at, commits, and the earliest store time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups' progress goes with its topic or group, through real gRPC and on disk. Rows C10, B09."""
+"""Removal of groups' progress with its topic or group: gRPC and disk."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def a_removal_of_unused_topics(running: RunningBroker) -> None:
 async def test_c10_a_topic_made_again_is_read_from_its_start_also_after_a_kill(
     start_broker: StartBroker, start_crashed: StartBroker, tmp_path: Path, deletion: Deletion
 ) -> None:
-    """What was saved of the old topic would let the group begin in the middle of the new one."""
+    """Guards against saved progress of the old topic: the group would skip new messages."""
     async with start_broker() as running:
         await fill(running)
     if deletion is a_removal_of_unused_topics:
@@ -67,7 +67,10 @@ async def test_c10_nobody_commits_in_a_topic_that_is_being_deleted(
 
 @pytest.fixture
 def many(tmp_path: Path) -> ConsumerOffsetManager:
-    """Three turns' worth of groups, each in topics T and U; one of them broadcasts in T."""
+    """Returns groups for three scheduler slots, each in topics T and U.
+
+    One of them broadcasts in T.
+    """
     manager = ConsumerOffsetManager(tmp_path, ManualClock())
     for number in range(3 * ENTRIES_A_TURN // 2):
         for topic in ("T", "U"):
@@ -81,7 +84,7 @@ async def left(manager: ConsumerOffsetManager) -> list[tuple[str, str]]:
 
 
 async def turns_of(work: Awaitable[None]) -> int:
-    """How often others had a turn until `work` was done."""
+    """Returns how many scheduler slots other work had until `work` was done."""
     task, turns = asyncio.ensure_future(work), 0
     while not task.done():
         await take_slot()

@@ -1,4 +1,4 @@
-"""Held queries over many queues: not woken once a message, and they look at what has changed."""
+"""Held queries over many queues: few wake-ups, and only changed queues are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.broker.conftest import RunningBroker, StartBroker, until
 
 
 async def ask(running: RunningBroker, queues: int, grown: int = 0) -> asyncio.Task[int]:
-    """A held query that knows so many queues, and what it finds of the first one."""
+    """Holds a query that knows `queues` queues; its task returns the first queue's maximum."""
     known = [
         broker_pb2.KnownOffset(topic="T", queue_id=each, max_offset=0 if each else grown)
         for each in range(queues)
@@ -65,7 +65,7 @@ async def test_b11_a_query_over_few_queues_is_answered_at_once(start_broker: Sta
 
 
 class CountingStore:
-    """Counts whose maximum a held query looks at."""
+    """A store that counts the queues of which a held query reads the maximum."""
 
     def __init__(self, running: RunningBroker) -> None:
         service = running.broker.services.offsets.queries
@@ -80,7 +80,7 @@ class CountingStore:
 
 
 class HeldQuery:
-    """A query over all that is there, held behind its first look, and what it looks at then."""
+    """A query over all queues, held after its first look, and the queues it looks at then."""
 
     def __init__(self, running: RunningBroker) -> None:
         self._running = running
@@ -105,13 +105,13 @@ class HeldQuery:
         self._store.seen.clear()
 
     async def settle(self) -> None:
-        """Let it look at what it was woken for."""
+        """Waits until the query has looked at what it was woken for."""
         self._running.clock.advance(REST_MS)
         for _ in range(100):
             await asyncio.sleep(0)
 
     async def looked_at(self) -> list[QueueKey]:
-        """The queues since this was asked last, without order."""
+        """Returns the queues of the time since the last call, sorted."""
         await self.settle()
         seen, self._store.seen = sorted(self._store.seen), []
         return seen
@@ -160,7 +160,7 @@ async def test_b11_a_changed_topic_makes_a_held_query_look_at_its_queues(
         await create(running, "U", 3)
         held = HeldQuery(running)
         await held.hold("T", "U")
-        # Not told from one that was deleted and made again: no epoch is known.
+        # Not distinguished from a deleted and recreated topic: no epoch is known.
         topics = running.broker.services.topics
         await topics.update(replace(topics.get("U"), perm=Perm.READ), create_only=False)
         assert await held.looked_at() == [QueueKey("U", i) for i in range(3)]
@@ -184,7 +184,7 @@ async def test_b11_what_changes_while_a_held_query_looks_is_looked_at(
             calls.notify_queue(QueueKey("T", 7))
 
         monkeypatch.setattr(queries, "take_slot", tell_between)
-        # Nothing has come, though it is woken.
+        # The queues have no new messages, though the query is woken.
         calls.notify_queue(QueueKey("T", 5))
         calls.notify_queue(QueueKey("T", 6))
         assert await held.looked_at() == [QueueKey("T", i) for i in (5, 6, 7)]
@@ -214,7 +214,7 @@ async def test_b11_a_topic_that_is_made_again_is_told_by_its_epoch(
         held = HeldQuery(running)
         await held.hold("T", with_epochs=with_epochs)
         topics = running.broker.services.topics
-        # One change for who waits: it is made again before the query looks.
+        # Waiters see one change: the topic is recreated before the query looks.
         calls = running.broker.services.long_polling.calls
         topics.on_change(lambda _names: None)
         await topics.delete("T")

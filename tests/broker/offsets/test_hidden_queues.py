@@ -1,4 +1,4 @@
-"""QueryOffsets of queues that a topic has and readers do not see, through real gRPC. Row S5."""
+"""QueryOffsets of queues that a topic has and readers do not see, through real gRPC."""
 
 from __future__ import annotations
 

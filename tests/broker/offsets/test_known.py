@@ -1,4 +1,4 @@
-"""What a client knows of its topics: 8 bytes a queue, whatever the order of its entries."""
+"""Known topics of a client: 8 bytes a queue, whatever the order of its entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of topics that would take for ever where each way to match is tried."""
+"""Patterns of topics that would match without end if each way were tried."""
 
 from __future__ import annotations
 

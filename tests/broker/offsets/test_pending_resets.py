@@ -1,7 +1,4 @@
-"""What a reset of many queues costs later: entries that are copied and encoded are counted.
-
-Rows B09, C10.
-"""
+"""The later cost of a reset of many queues: copied and encoded entries are counted."""
 
 from __future__ import annotations
 
@@ -28,7 +25,7 @@ def committed(tmp_path: Path) -> ConsumerOffsetManager:
 
 
 def reset(committed: ConsumerOffsetManager, group: str, topic: str = "T") -> None:
-    """All queues of a topic, to 5."""
+    """Resets all queues of a topic to 5."""
     committed.resets.set(group, topic, dict.fromkeys(range(QUEUES), 5))
 
 
@@ -64,7 +61,7 @@ def test_b09_a_pull_behind_a_reset_encodes_no_queues_of_other_groups(
 def test_b09_names_of_digits_are_encoded_in_parts_as_others_are(
     committed: ConsumerOffsetManager, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """One call of the encoder lets no other thread go on."""
+    """Guards against one long call of the encoder, which lets no other thread run."""
     sizes: list[int] = []
     encode = json_text._ENCODER.encode
 

@@ -167,7 +167,7 @@ def test_b05_one_table_that_cannot_be_saved_does_not_hold_up_the_others(
 
 
 def timercheck(folder: Path, *numbers: int) -> Path:
-    """A file as RocketMQ leaves it."""
+    """Writes a file as RocketMQ leaves it; returns its path."""
     path = folder / "timercheck"
     path.write_bytes(struct.pack(">7q", *numbers).ljust(4096, b"\0"))
     return path

@@ -1,4 +1,4 @@
-"""QueryOffsets by pattern, and held until there is something new, through real gRPC."""
+"""QueryOffsets by pattern, and held until there is news, through real gRPC."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def ask(running: RunningBroker, **fields: Any) -> broker_pb2.QueryOffsetsR
 
 
 def known(response: broker_pb2.QueryOffsetsResponse) -> list[broker_pb2.KnownOffset]:
-    """What a caller knows after such an answer."""
+    """Returns what a caller knows after such an answer."""
     return [
         broker_pb2.KnownOffset(
             topic=topic.topic, queue_id=queue.queue_id, max_offset=queue.max_offset
@@ -44,7 +44,7 @@ def names(response: broker_pb2.QueryOffsetsResponse) -> list[str]:
 async def hold(
     running: RunningBroker, **fields: Any
 ) -> asyncio.Future[broker_pb2.QueryOffsetsResponse]:
-    """A query whose answer is known, held by the broker."""
+    """Holds a query at the broker: its caller knows the answer."""
     answer = await ask(running, **fields)
     call = asyncio.ensure_future(ask(running, known=known(answer), wait_ms_max=WAIT_MS, **fields))
     await running.held(1)
@@ -145,7 +145,7 @@ async def test_k05_a_query_that_knows_less_is_answered_at_once(
 async def test_k05_a_message_that_comes_while_a_held_query_looks_at_other_queues_is_told(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others have turns while the queues are looked at, a few at a time."""
+    """Looks at a few queues at a time, while other work has scheduler slots."""
     monkeypatch.setattr(queries, "QUEUES_A_TURN", 2)
     async with start_broker() as running:
         await running.create_topic("T", queues=6)

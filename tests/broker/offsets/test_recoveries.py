@@ -1,4 +1,7 @@
-"""QueryOffsets tells who knows an older recovery where queues were cut, through real gRPC. S5."""
+"""QueryOffsets after recoveries that cut queues, through real gRPC. S5.
+
+Callers that know an older recovery are notified where queues were cut.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ __all__ = ["start_crashed"]
 
 
 class Disk:
-    """What a power cut leaves of a broker's directory: what it was when `flush` was called."""
+    """A broker's directory as a power cut leaves it: as of the last `flush`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -35,7 +38,7 @@ class Disk:
         copy_store(self._folder, self._kept)
 
     def flush_progress(self) -> None:
-        """Only groups' progress, which is saved apart from the log."""
+        """Flushes only groups' progress, which is saved apart from the log."""
         name = "config/consumerOffset.json"
         shutil.copy(self._folder / name, self._kept / name)
 
@@ -101,7 +104,7 @@ async def test_s5_an_older_recovery_is_answered_with_cuts_for_each_queue(
 async def test_s5_who_knows_an_older_recovery_is_not_held(
     start_broker: StartBroker, disk: Disk
 ) -> None:
-    """The queues may have grown to the very maxima that it knows."""
+    """Covers queues that have grown to the very maxima that the caller knows."""
     async with start_broker() as running:
         await running.create_topic("T", 2)
         disk.flush()
@@ -189,7 +192,7 @@ async def committed(running: RunningBroker, group: str) -> list[int]:
 async def test_s5_a_group_goes_on_where_a_power_cut_has_ended_its_queues(
     start_broker: StartBroker, disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Else it would never see what gets the same offsets again, once the queues have grown."""
+    """Guards against a group that skips new messages at lost offsets of regrown queues."""
     async with start_broker() as running:
         await running.create_topic("T", 3)
         await running.append("T", 0, *[b"kept"] * 5)
@@ -211,14 +214,14 @@ async def test_s5_a_group_goes_on_where_a_power_cut_has_ended_its_queues(
     disk.flush_progress()
     disk.cut_power()
     async with start_broker() as running:
-        # It was saved: the queue is longer now than the group had once come.
+        # The change was saved: the queue is now longer than the group's old progress.
         assert await committed(running, "g") == [5, 0, 0]
 
 
 async def test_s5_a_group_that_was_set_back_stays_there_over_a_kill(
     start_broker: StartBroker, start_crashed: StartBroker, disk: Disk
 ) -> None:
-    """Before progress is saved by interval: by the next start the queues may have grown again."""
+    """Kills the broker before progress is saved by interval; the queues then grow again."""
     async with start_broker() as running:
         await running.create_topic("T", 1)
         await running.append("T", 0, *[b"kept"] * 5)

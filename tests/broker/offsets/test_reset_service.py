@@ -1,4 +1,4 @@
-"""A group is set to other places of a topic, through real gRPC."""
+"""Resets of a group to other places of a topic, through real gRPC."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["start_crashed"]
 
 
 async def reset(running: RunningBroker, **fields: Any) -> groups_pb2.ResetOffsetsResponse:
-    """Of group g and topic T, unless told otherwise."""
+    """Resets offsets, by default of group g and topic T."""
     request = groups_pb2.ResetOffsetsRequest(**{"consumer_group": "g", "topic": "T", **fields})
     response: groups_pb2.ResetOffsetsResponse = await running.groups.ResetOffsets(request)
     return response
@@ -34,7 +34,7 @@ def places(response: groups_pb2.ResetOffsetsResponse) -> list[tuple[int, int, in
 
 
 async def fill(running: RunningBroker) -> None:
-    """Topic T, with three messages a second apart in queue 0; group g is at 2 of it."""
+    """Creates topic T with three messages a second apart in queue 0; group g is at 2 of it."""
     await running.create_topic("T", queues=2)
     for _ in range(3):
         await running.append("T", 0, b"x")
@@ -43,7 +43,7 @@ async def fill(running: RunningBroker) -> None:
 
 
 async def overrule(running: RunningBroker) -> None:
-    """Group g, which has a member, is set to 1 of queue 0 all the same."""
+    """Resets group g, which has a member, to 1 of queue 0 by force."""
     await fill(running)
     await heartbeat(running, "c1", consumer("g", "T"))
     assert places(await reset(running, offset=1, queue_id=0, force=True)) == [(0, 2, 1)]
@@ -143,7 +143,7 @@ async def test_a_group_with_members_is_left_alone(start_broker: StartBroker) -> 
 async def test_members_that_are_overruled_hear_of_it_with_their_next_pull(
     start_broker: StartBroker,
 ) -> None:
-    """What they commit until then is their old place, and so is what that pull commits."""
+    """Asserts that commits before that pull do not count, and neither does the pull's own."""
     async with start_broker() as running:
         await overrule(running)
         assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
@@ -203,7 +203,7 @@ async def test_a_broadcasting_group_keeps_its_own_progress(start_broker: StartBr
 async def test_progress_from_elsewhere_is_reset_too(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """A table of offsets may name a group that no table of groups has."""
+    """Covers a table of offsets with a group that no table of groups has."""
     async with start_broker() as running:
         await fill(running)
     (tmp_path / "config" / "subscriptionGroup.json").unlink()
@@ -221,7 +221,7 @@ MEMBERS_PULL = {"topic": "T", "queue_id": 0, "consumer_group": "g"}
 async def test_c10_members_that_outlive_the_broker_hear_of_a_reset_all_the_same(
     start_broker: StartBroker, start_crashed: StartBroker, *, is_killed: bool
 ) -> None:
-    """Their late commit is their old place, and would undo what was answered as done."""
+    """Guards against late commits of old places, which would undo an answered reset."""
     starting = start_crashed if is_killed else start_broker
     async with starting(FlushDiskType.ASYNC_FLUSH) as running:
         await overrule(running)
@@ -245,7 +245,7 @@ async def test_c10_members_that_outlive_the_broker_hear_of_a_reset_all_the_same(
 async def test_c10_a_reset_before_members_come_back_replaces_the_one_that_waits_for_them(
     start_broker: StartBroker,
 ) -> None:
-    """They were told the older place, and their commits behind it undid the newer one."""
+    """Guards against members that get the older place: their later commits undid the newer one."""
     async with start_broker() as running:
         await fill(running)
         await heartbeat(running, "c1", consumer("g", "T"))

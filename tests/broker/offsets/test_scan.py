@@ -1,4 +1,4 @@
-"""The scan for progress that nobody needs any more (row B06)."""
+"""The scan for progress that no group needs any more."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTHING = QueueRange(0, 0)
 
 
 class Desk:
-    """A table of offsets, the bounds of queues, and who subscribes to what."""
+    """A table of offsets, the bounds of queues, and the groups' subscriptions."""
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
@@ -57,7 +57,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 async def scanned(desk: Desk) -> list[str]:
-    """What a scan removes when nobody has committed lately."""
+    """Returns what a scan removes after a time without commits."""
     desk.clock.advance(COMMITTING_MS + 1)
     return await desk.scan.scan()
 
@@ -210,7 +210,7 @@ async def advance(running: RunningBroker, delta_ms: int) -> None:
 
 
 async def queue_without_its_beginning(running: RunningBroker) -> int:
-    """Fills more than a segment and remove it; return the queue's minimum."""
+    """Fills more than a segment and removes it; returns the queue's minimum."""
     await running.create_topic("T", queues=1)
     for _ in range(12):
         await running.append("T", 0, b"x" * 100_000)

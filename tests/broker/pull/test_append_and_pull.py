@@ -19,7 +19,7 @@ from tests.broker.conftest import StartBroker
 
 
 def found(responses: list[broker_pb2.PullResponse]) -> list[bytes]:
-    """The bodies in the responses of one pull."""
+    """Returns the bodies in the responses of one pull."""
     bodies: list[bytes] = []
     for response in responses:
         bodies += bodies_of(response.records, response.record_sizes)
@@ -92,7 +92,7 @@ async def test_p04_p06_a_wrong_topic_or_queue_is_named(
 
 
 def broken_blocks() -> list[tuple[str, WireBlock]]:
-    """Blocks that may not be stored, with a word of the reason."""
+    """Returns blocks that may not be stored, each with a word of the reason."""
     good = wire_block("T", [b"one", b"two"])
     flipped = bytearray(good.records)
     flipped[good.records.index(b"two")] ^= 1

@@ -1,4 +1,4 @@
-"""Many calls that come at once: gRPC itself would cancel some of more than a thousand."""
+"""Many calls at once: gRPC itself would cancel some of more than a thousand."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ FAULTS: dict[str, tuple[ResponseCode, str]] = {
 
 
 async def pulled(running: RunningBroker, **fields: Any) -> broker_pb2.PullResponse:
-    """The last answer to a pull, of queue 0 of topic T by group g unless told otherwise."""
+    """Returns the last answer to a pull, by default of queue 0 of topic T by group g."""
     responses = await running.pull(**{"topic": "T", "consumer_group": "g", **fields})
     return responses[-1]
 
@@ -42,7 +42,7 @@ def bodies(response: broker_pb2.PullResponse) -> list[bytes]:
 
 
 async def append_tagged(running: RunningBroker, **tags: str) -> None:
-    """Messages of queue 0 of topic T by their bodies."""
+    """Appends messages to queue 0 of topic T: a tag for each body."""
     for body, tag in tags.items():
         await running.append_block("T", 0, wire_block("T", [body.encode()], tags=tag))
 
@@ -55,7 +55,7 @@ async def change_group(running: RunningBroker, group: str, **fields: Any) -> Non
 async def refused(
     running: RunningBroker, code: ResponseCode, words: str, **fields: Any
 ) -> broker_pb2.PullResponse:
-    """A pull that is answered with a code and a remark, and nothing else."""
+    """Asserts that a pull is answered with this code and remark only; returns the answer."""
     [response] = await running.pull(**{"topic": "T", "consumer_group": "g", **fields})
     assert response.status.code == code, response.status
     assert words in response.status.remark
@@ -76,7 +76,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 def faulty(faults: list[str]) -> dict[str, Any]:
-    """A pull with these faults."""
+    """Returns the fields of a pull with these faults."""
     fields: dict[str, Any] = {"topic": "T", "consumer_group": "g"}
     for fault in reversed(faults):
         fields |= FIELDS.get(fault, {})
@@ -249,7 +249,7 @@ async def test_c01_a_group_that_may_not_broadcast_does_not(start_broker: StartBr
         await heartbeat(running, "c1", broadcasting)
         words = "the consumer group[g] can not consume by broadcast way"
         await refused(running, ResponseCode.NO_PERMISSION, words, registered_subscription=True)
-        # As in RocketMQ, a filter of its own asks for nothing that the group said.
+        # As in RocketMQ, a pull with its own filter does not use the group's subscription.
         assert (await pulled(running)).status.code == ResponseCode.PULL_NOT_FOUND
         await change_group(running, "g", consume_broadcast_enable=True)
         answer = await pulled(running, registered_subscription=True)

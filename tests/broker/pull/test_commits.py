@@ -1,4 +1,4 @@
-"""Row C07: the offset that a pull carries is committed for its group, or the pull is refused."""
+"""The offset that a pull carries is committed for its group, or the pull is refused."""
 
 from __future__ import annotations
 

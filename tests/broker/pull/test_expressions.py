@@ -1,4 +1,4 @@
-"""Pulls that want what an expression matches, through real gRPC (row C04)."""
+"""Pulls with an expression filter, through real gRPC."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LARGE = {"expression_type": "SQL92", "expression": "size > 5"}
 
 
 async def append(running: RunningBroker, *sizes: int, topic: str = "T") -> None:
-    """Messages whose body says their property `size`."""
+    """Appends messages with the property `size`, and its text as body."""
     texts = [str(size) for size in sizes]
     block = wire_block(topic, [text.encode() for text in texts], properties={"size": texts})
     response = await running.append_block(topic, 0, block)
@@ -237,7 +237,7 @@ async def test_c01_a_filter_that_cannot_be_understood_is_refused(
         [response] = await running.pull(topic="T", **fields)
         assert response.status.code == PARSE_FAILED
         assert remark in response.status.remark
-        # The topic is looked at first, as in RocketMQ.
+        # The topic is checked first, as in RocketMQ.
         [response] = await running.pull(topic="unknown", **fields)
         assert response.status.code == ResponseCode.TOPIC_NOT_EXIST
         if "tags_codes" not in fields:

@@ -1,4 +1,4 @@
-"""Rows B09 and C08: the order in which held calls are woken, and how many at once."""
+"""The order in which held calls are woken, and how many at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ QUEUE = QueueKey("T", 0)
 
 
 async def test_c08_calls_are_woken_in_the_order_they_came() -> None:
-    """Whatever their places in memory: who waits longest is answered first."""
+    """Wakes the longest waiter first, whatever the places in memory."""
     held = LongPollWaiters(ManualClock())
     woken: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Row C06: a moved offset is told by a message of OFFSET_MOVED_EVENT, but not without end."""
+"""OFFSET_MOVED_EVENT messages of moved offsets, limited in number."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS = QueueKey("OFFSET_MOVED_EVENT", 0)
 
 
 async def events(running: RunningBroker) -> list[Record]:
-    """What the topic holds."""
+    """Returns the records of the topic."""
     records: list[Record] = []
     for response in await running.pull(topic=EVENTS.topic):
         data = memoryview(response.records)

@@ -1,4 +1,4 @@
-"""How long ago the last message of an answer was stored, read from its record."""
+"""The age of an answer's last message, read from its record."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ AGE_MS_MAX = 1 << 62
 
 
 def result(*records: bytes, next_offset: int = 3, is_joined: bool = True) -> GetMessageResult:
-    """An answer with these records, of a queue with four."""
+    """Returns an answer with these records, of a queue with four."""
     parts = [b"".join(records)] if is_joined else records
     views = [memoryview(part) for part in parts]
     sizes = np.array([len(record) for record in records], np.int32)

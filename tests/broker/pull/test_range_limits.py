@@ -1,4 +1,4 @@
-"""MeasureRanges and LimitRanges, and what the connector makes of them: ranges cut to bytes."""
+"""MeasureRanges and LimitRanges, and the connector's use of them: ranges cut to bytes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def limit(
 
 
 async def ends(running: RunningBroker, bytes_max: int, ranges: Ranges) -> list[int]:
-    """What the connector learns of the broker."""
+    """Returns the ends of the ranges as the connector gets them from the broker."""
     config = ClientConfig((f"127.0.0.1:{running.ready.port}",), 10_000)
     queries = GrpcOffsetQueries(config, RetryPolicy(0, 0))
     parts = [QueueRange("T", *part) for part in ranges]
@@ -58,7 +58,7 @@ async def ends(running: RunningBroker, bytes_max: int, ranges: Ranges) -> list[i
 
 
 def sized(size: int, count: int) -> list[bytes]:
-    """Bodies of messages whose records have `size` bytes."""
+    """Returns bodies of messages with records of `size` bytes."""
     return [bytes(size - FIXED)] * count
 
 

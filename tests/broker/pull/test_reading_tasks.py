@@ -1,4 +1,4 @@
-"""What a task of the source reads from a real broker, through kills, restarts and odd segments."""
+"""Source tasks at a real broker: through kills, restarts and odd segments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SCHEMA = arrow_schema(source_schema(None))
 
 
 def fill(broker: LocalBroker) -> None:
-    """Blocks of messages of growing bodies and changing tags, over several log segments."""
+    """Appends messages of growing bodies and changing tags, over several log segments."""
     broker.create_topic("T", queues=1)
 
     def requests() -> Iterator[broker_pb2.AppendRequest]:
@@ -57,20 +57,20 @@ def fill(broker: LocalBroker) -> None:
 
 
 def local_broker(folder: Path) -> LocalBroker:
-    """A broker with small segments, so that many responses are short."""
+    """Returns a broker with small segments, so that many responses are short."""
     return LocalBroker(folder, commit_log_segment_bytes=SEGMENT_BYTES)
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
-    """A broker that has been filled; a test that kills it starts it again."""
+    """Yields a filled broker; a test that kills it starts it again."""
     with local_broker(tmp_path_factory.mktemp("reading") / "store") as running:
         fill(running)
         yield running
 
 
 def config_of(*endpoints: str) -> ReadConfig:
-    """Small responses, and hardly anything fetched ahead, so that a kill comes in the middle."""
+    """Returns a config with small responses and little prefetch, so that a kill comes midway."""
     client = ClientConfig(endpoints, 20_000, prefetch_bytes_max=FETCH_BYTES)
     transport = GrpcTransport(client, RetryPolicy(16, 100))
     return ReadConfig(
@@ -81,7 +81,7 @@ def config_of(*endpoints: str) -> ReadConfig:
 def read(
     config: ReadConfig, begin: int = 0, end: int = COUNT, after_batch: Callable[[int], object] = id
 ) -> list[bytes]:
-    """The batches of a range as the bytes that Spark gets; `after_batch` runs after each."""
+    """Returns the batches of a range as Spark gets them; calls `after_batch` after each."""
     found = []
     try:
         for batch in read_ranges(config, (QueueRange("T", 0, begin, end),), SCHEMA):
@@ -94,25 +94,25 @@ def read(
 
 
 def rows(batches: list[bytes]) -> pa.Table:
-    """All rows."""
+    """Returns all rows of the batches."""
     parsed = [pa.ipc.read_record_batch(pa.py_buffer(batch), SCHEMA) for batch in batches]
     return pa.Table.from_batches(parsed, SCHEMA)
 
 
 def filtered(config: ReadConfig, *tags: str) -> ReadConfig:
-    """The same for these tags only."""
+    """Returns the config for these tags only."""
     wanted = MessageFilter(tags=tags)
     pull = replace(config.pull, tags_codes=wanted.tags_codes)
     return replace(config, pull=pull, wanted=wanted)
 
 
 def matching(config: ReadConfig, expression: str) -> ReadConfig:
-    """The same for what an expression matches."""
+    """Returns the config for what an expression matches."""
     return replace(config, pull=replace(config.pull, expression=expression))
 
 
 class Crashes:
-    """Kills the broker after batches 2 and 5; a task that waits finds it running again."""
+    """Kills of the broker after batches 2 and 5; a task that waits finds it running again."""
 
     def __init__(self, broker: LocalBroker) -> None:
         self.mended_count = 0
@@ -190,7 +190,7 @@ def test_c04_messages_that_are_gone_are_lost_whatever_the_expression(
 
 
 def _minimum(broker: LocalBroker) -> int:
-    """Where the queue begins now."""
+    """Returns the queue's minimum offset now."""
     queries = config_of(broker.endpoint).transport.offset_queries()
     return queries.bounds(Subscription(("T",), None, ""))["T"][Q0].min_offset
 

@@ -1,4 +1,4 @@
-"""Row C05: what the store found, as the code and the offset that a client acts upon."""
+"""Results of the store as codes and offsets for clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.broker.conftest import RunningBroker, StartBroker
 
 FOUND, RETRY = ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY
 NOT_FOUND, MOVED = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED
-# By status: for offset 0, and for another.
+# By status: for offset 0, and for any other.
 CODES = {
     GetMessageStatus.FOUND: (FOUND, FOUND),
     GetMessageStatus.NO_MATCHED_MESSAGE: (RETRY, RETRY),

@@ -1,4 +1,4 @@
-"""Queries that take several calls, since each has its limits: the same answers as in one go.
+"""Queries that take several calls, due to limits: the same answers as in one call.
 
 The connector's queries go to the services of a broker, without a network between them.
 """
@@ -41,12 +41,12 @@ METHODS = ("SearchOffsets", "FindKeys", "MeasureRanges", "LimitRanges")
 FIXED = len(wire_block("T0", [b""]).records)
 TOPICS = ("T0", "T1", "T2")
 BODY_BYTES_MAX = 700
-# More than a call may work for.
+# More than the work limit of a call.
 SLOW_MS = 600
 
 
 class LookedAtClock(ManualClock):
-    """Goes on by `step_ms` whenever somebody asks for the time of waits."""
+    """A clock that moves by `step_ms` at each read of the monotonic time."""
 
     step_ms = 0
 
@@ -79,7 +79,7 @@ class CalledBroker:
         self.call_count = 0
 
     def queries(self, step_ms: int) -> GrpcOffsetQueries:
-        """A client's, while the clock makes such steps."""
+        """Returns a client's queries; the clock moves by `step_ms` at each look."""
         self.clock.step_ms = step_ms
         self.call_count = 0
         return GrpcOffsetQueries(CONFIG, RetryPolicy(0, 0), client_of=self._client)
@@ -88,7 +88,7 @@ class CalledBroker:
         return cast("BrokerClient", self)
 
     def query(self, method: Any, request: object, timeout_ms: int) -> Any:
-        """As the client: the broker's services check what a network would bring."""
+        """Calls the broker's services as the client does; they check the request as usual."""
         assert timeout_ms >= WORK_MS_MAX
         return method(self.broker)(request)
 
@@ -99,7 +99,7 @@ class CalledBroker:
         return asyncio.run(answer(request, context))
 
     def append(self, topic: str, queue_id: int, bodies: Sequence[bytes], **more: Any) -> None:
-        """Messages that show at once, a while after those before."""
+        """Appends messages that are visible at once, 10 ms after the earlier ones."""
         self.clock.advance(10)
         self.store.append(QueueKey(topic, queue_id), wire_block(topic, bodies, **more).parsed())
 
@@ -179,7 +179,7 @@ def test_k05_a_search_that_takes_many_calls_finds_the_same(tmp_path: Path) -> No
         in_one_go = broker.queries(0).search(times)
         assert broker.call_count == 1
         assert len(set(in_one_go)) > 2
-        # A call looks at the clock once, and again behind each queue.
+        # A call looks at the clock once, and again after each queue.
         for step_ms, call_count in ((100, 3), (SLOW_MS, 12)):
             assert broker.queries(step_ms).search(times) == in_one_go
             assert broker.call_count == call_count

@@ -1,4 +1,4 @@
-"""Row C08: brokers without long polling, and calls whose clients go away."""
+"""Brokers without long polling, and calls of clients that disconnect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SHORT: dict[str, Any] = {"long_polling_enable": False, "short_polling_time_ms": 
 
 
 async def hold(running: RunningBroker, **fields: Any) -> asyncio.Future[list[Any]]:
-    """A pull that the broker holds."""
+    """Starts a pull that the broker holds."""
     pull = asyncio.ensure_future(running.pull(**{"topic": "T", "wait_ms_max": WAIT_MS, **fields}))
     await running.held(1)
     return pull

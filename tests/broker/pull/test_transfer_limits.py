@@ -1,4 +1,4 @@
-"""Row S12: how much one answer to a group's pull holds, of hot data and of cold."""
+"""Size limits of one answer to a group's pull, for hot and cold data."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_s12_messages_go_by_their_own_limits_where_cold_data_ends(
     async with start_broker() as running:
         await fill(running, 100, 70)
         size = running.broker.store.positions().log_end // 70
-        # The last 64 are hot: behind 6 cold ones an answer goes on with hot ones.
+        # The last 64 are hot: after 6 cold ones an answer goes on with hot ones.
         monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 64 * size)
         responses = await running.pull(topic="T", consumer_group="g")
         assert counts(responses) == [32, 32, 6]

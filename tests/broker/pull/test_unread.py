@@ -1,4 +1,4 @@
-"""Clients that do not read what they pull: bounded, and nobody else's harm."""
+"""Clients that do not read what they pull: bounded, and harmless to other clients."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ async def answered(
     group: str = GROUP,
     times_max: int | None = None,
 ) -> retry_pb2.SendBackResponse:
-    """The whole answer to one call."""
+    """Returns the whole answer to one call."""
     request = retry_pb2.SendBackRequest(
         consumer_group=group,
         messages=[
@@ -58,7 +58,7 @@ async def answered(
 async def outcome(
     running: RunningBroker, offset: int, level: int = 0, **more: Any
 ) -> tuple[int, int, str]:
-    """Code of one message that is sent back, what became of it, and the remark."""
+    """Sends one message back; returns its code, its destination, and the remark."""
     answer = await answered(running, Meant(offset, level), **more)
     assert answer.status.code == 0, answer.status.remark
     (found,) = answer.messages
@@ -66,14 +66,14 @@ async def outcome(
 
 
 async def refusal(running: RunningBroker, *messages: Meant, **more: Any) -> tuple[int, str]:
-    """Code and remark of a call that is refused as a whole."""
+    """Returns code and remark of a call that is refused as a whole."""
     answer = await answered(running, *messages, **more)
     assert not answer.messages
     return answer.status.code, answer.status.remark
 
 
 def with_times(block: WireBlock, times: int) -> WireBlock:
-    """The block as one of messages that were delivered so often."""
+    """Returns the block with messages that were delivered `times` times."""
     parsed = block.parsed()
     parsed.header["reconsume_times"] = times
     scatter_headers(parsed.data, parsed.positions, parsed.header)
@@ -83,7 +83,7 @@ def with_times(block: WireBlock, times: int) -> WireBlock:
 async def send(
     running: RunningBroker, body: bytes = b"x", *, times: int = 0, topic: str = "T", **given: str
 ) -> int:
-    """Sends one message; return where it lies in the log."""
+    """Sends one message; returns its position in the log."""
     properties = {name: [value] for name, value in given.items()}
     block = with_times(wire_block(topic, [body], tags="A", properties=properties), times)
     answer = await running.append_block(topic, 0, block)
@@ -98,7 +98,7 @@ def count(running: RunningBroker, topic: str = RETRY_TOPIC, queue_id: int = 0) -
 async def records(
     running: RunningBroker, topic: str = RETRY_TOPIC, queue_id: int = 0, offset: int = 0
 ) -> list[Record]:
-    """All that a reader of the queue sees."""
+    """Returns all records that a reader of the queue sees."""
     if count(running, topic, queue_id) <= offset:
         return []
     found = []

@@ -1,4 +1,4 @@
-"""What is not sent back, in the order of the checks, with RocketMQ's codes: rows R01, P05, N11."""
+"""Refusals of messages sent back, in RocketMQ's order and with its codes."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ async def test_r01_where_no_message_begins_none_is_sent_back(
 
 
 async def test_r01_a_half_message_is_not_sent_back(start_broker: StartBroker) -> None:
-    """Else its readers would see what was never committed."""
+    """Guards against readers that see what was never committed."""
     async with start_broker() as running:
         await running.create_topic("T")
         half = await prepare(running, "a")
@@ -289,7 +289,7 @@ async def test_r01_what_the_disk_does_not_confirm_has_failed_by_the_stores_statu
 async def test_r01_what_is_sent_back_while_its_topic_goes_is_told(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, level: int, topic: str
 ) -> None:
-    """It would be stored for a topic that is not there, and nobody could read it."""
+    """Guards against a message of a topic that is not there, which no reader could see."""
     async with start_broker() as running:
         await running.create_topic("T")
         offset = await send(running)

@@ -1,4 +1,4 @@
-"""Row R01: a crash loses nothing that was sent back and answered."""
+"""A crash loses nothing that was sent back and answered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ both = pytest.mark.parametrize("flush", list(FlushDiskType))
 async def test_r01_what_was_answered_before_a_crash_comes_after_it(
     start_broker: StartBroker, start_crashed: StartBroker, flush: FlushDiskType
 ) -> None:
-    """Some wait, some have come, some are dead: each is there once."""
+    """Asserts that each is there once: some wait, some were delivered, some are dead letters."""
     async with start_crashed(flush) as running:
         await running.create_topic("T")
         given = [await send(running, b"%d" % number) for number in range(6)]

@@ -1,4 +1,4 @@
-"""Rows R01 to R04: what is sent back waits, comes again, and is given up in the end."""
+"""Messages sent back: their delay, their redelivery and their last attempt."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from tests.broker.transactions.conftest import COMMIT, end, prepare
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
 MINUTE = 60
-# Spec section 6.2: how many seconds each delivery after the first one is waited for.
+# Seconds before each delivery after the first one: docs/design/broker_behaviour.md section 6.2.
 WAITS = (10, 30, *(MINUTE * each for each in (*range(1, 11), 20, 30, 60, 120)))
 
 
 async def wait(running: RunningBroker, seconds: int) -> None:
-    """Let time pass at once, and then what it lets happen."""
+    """Advances the clock at once, then runs the broker's tasks."""
     running.clock.advance(1_000 * seconds)
     await turns()
 
@@ -153,7 +153,7 @@ async def test_r03_the_groups_own_maximum_counts(start_broker: StartBroker) -> N
 
 
 async def test_r03_a_dead_letter_waits_for_nothing(start_broker: StartBroker) -> None:
-    """Not for the time that its message was once delivered at, either."""
+    """Covers the time at which the message was once delivered, too."""
     async with start_broker() as running:
         await running.create_topic("T")
         offset = await send(running, TIMER_DELAY_SEC="0", DELAY="0")
@@ -222,7 +222,7 @@ async def test_r01_a_call_with_many_bytes_answers_for_the_first_messages(
 async def test_r01_one_message_that_cannot_be_stored_keeps_none_of_the_others(
     start_broker: StartBroker,
 ) -> None:
-    """With the properties of a message sent back, its own would be too long."""
+    """Covers a message that is too long with the properties of a message sent back."""
     async with start_broker() as running:
         await running.create_topic("T")
         given = [
@@ -241,7 +241,7 @@ async def test_r01_one_message_that_cannot_be_stored_keeps_none_of_the_others(
 async def test_r01_a_committed_message_sent_back_is_an_ordinary_one(
     start_broker: StartBroker,
 ) -> None:
-    """With the bits and the place of a transaction it would end another one at the next start."""
+    """Guards against the bits and place of a transaction: they would end another one at a start."""
     async with start_broker() as running:
         await running.create_topic("T")
         await end(running, await prepare(running, "a"), COMMIT)
@@ -268,7 +268,7 @@ async def test_r01_each_slice_of_a_call_gives_way(
 
 
 async def test_r01_records_are_what_the_store_was_given(start_broker: StartBroker) -> None:
-    """Each retry is stored twice, where it waits and where it comes; a dead letter once."""
+    """Asserts that each retry is stored twice, waiting and delivered, and a dead letter once."""
     async with start_broker() as running:
         await running.create_topic("T")
         offset = await send(running)

@@ -1,4 +1,4 @@
-"""Rows P05 and R03: sends of clients to a retry topic."""
+"""Sends of clients to a retry topic."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.broker.retry.conftest import (
 async def sent(
     running: RunningBroker, times: int, given: Mapping[str, str] | None = None, queue_id: int = 0
 ) -> int:
-    """The code of the answer to one message of that retry topic."""
+    """Sends one message to the retry topic; returns the response code."""
     named = {name: [value] for name, value in (given or {}).items()}
     block = with_times(wire_block(RETRY_TOPIC, [b"x"], properties=named), times)
     return (await running.append_block(RETRY_TOPIC, queue_id, block)).status.code
@@ -116,7 +116,7 @@ async def test_p03_the_queue_must_be_one_of_the_topics(start_broker: StartBroker
 async def test_r03_a_message_above_its_maximum_is_stored_as_a_dead_letter(
     start_broker: StartBroker, times: int, given: dict[str, str], is_dead: bool
 ) -> None:
-    """Above, not at it, as for a message that is sent back."""
+    """Covers counts above and at the maximum, as for a message that is sent back."""
     async with start_broker() as running:
         await set_group(running, retry_max_times=2)
         assert await sent(running, times, given) == 0

@@ -1,4 +1,4 @@
-"""A long text in any field of any request: a remark repeats no more of it than its begin."""
+"""A long text in any field of any request: a remark repeats only its start."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.broker.conftest import StartBroker
 from tests.broker.runtime.test_request_sizes import METHODS, first_answer
 
 LONG = "x" * 400_000
-# What the other fields say, so that a request gets as far as to the long one.
+# Values of the other fields, so that the broker reaches the long one.
 OTHERS = {"topic": "T", "default_topic": "T", "consumer_group": "g", "client_id": "c"}
 
 
 def texts_of(message: Descriptor) -> Iterator[list[str]]:
-    """The path of each text field."""
+    """Yields the path of each text field."""
     for field in message.fields:
         if field.type == FieldDescriptor.TYPE_STRING:
             yield [field.name]
@@ -31,7 +31,7 @@ def texts_of(message: Descriptor) -> Iterator[list[str]]:
 
 
 def with_long(message: Descriptor, path: list[str]) -> dict[str, Any]:
-    """The fields of a message in which the text at `path` is long."""
+    """Returns the fields of a message with a long text at `path`."""
     name, *rest = path
     field = message.fields_by_name[name]
     inner = field.message_type

@@ -21,7 +21,7 @@ from tests.broker.runtime.test_request_sizes import METHODS, first_answer
 
 
 def fields_of(message: Any) -> Iterator[tuple[str, Any]]:
-    """Each field of a message and of its parts, with its key among the rules."""
+    """Yields each field of a message and of its parts, with its key among the rules."""
     for field in message.fields:
         yield f"{message.name}.{field.name}", field
         if field.message_type is not None and not field.message_type.GetOptions().map_entry:
@@ -34,7 +34,7 @@ def rule_of(key: str) -> NameRule | None:
 
 
 def paths_of(message: Any) -> Iterator[tuple[list[str], NameRule]]:
-    """The path of each field that is a name, with its rule."""
+    """Yields the path of each field that is a name, with its rule."""
     for field in message.fields:
         rule = rule_of(f"{message.name}.{field.name}")
         if rule is not None:
@@ -44,7 +44,7 @@ def paths_of(message: Any) -> Iterator[tuple[list[str], NameRule]]:
 
 
 def fields_with(message: Any, path: list[str], text: str) -> dict[str, Any]:
-    """The fields of a message whose name at `path` is this; its other names are legal."""
+    """Returns the fields of a message with this name at `path`; its other names are legal."""
     fields: dict[str, Any] = {}
     for field in message.fields:
         rule = rule_of(f"{message.name}.{field.name}")
@@ -62,7 +62,7 @@ def fields_with(message: Any, path: list[str], text: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_n12_every_text_of_every_request_has_a_rule(name: str) -> None:
-    """A list of parts with names has a bound, too."""
+    """Covers lists of parts with names, which have a bound, too."""
     message: Any = METHODS[name].input_type
     keys = {key for key, field in fields_of(message) if name_rules.needs_rule(field)}
     assert keys <= RULES.keys()
@@ -89,7 +89,7 @@ def test_n12_a_request_with_a_new_name_cannot_be_served() -> None:
 async def test_n12_an_illegal_name_is_answered_before_anything_else(
     start_broker: StartBroker, name: str
 ) -> None:
-    """Also where the request is for another store, and whatever else is wrong with it."""
+    """Covers requests for another store, and requests that are wrong in other ways."""
     method: Any = METHODS[name]
     request = GetMessageClass(method.input_type)
     async with start_broker() as running:
@@ -133,7 +133,7 @@ def test_n12_the_longest_name_is_legal_and_no_longer_one(
     "key", [key for key, rule in RULES.items() if isinstance(rule, EntriesMax)]
 )
 def test_n12_a_list_of_parts_with_names_is_bounded(key: str) -> None:
-    """Before its names are looked at."""
+    """Asserts that the bound is checked before the names."""
     name, field = key.split(".")
     found = [m for method in METHODS.values() for m in messages_of(method.input_type)]
     message = GetMessageClass(next(each for each in found if each.name == name))()

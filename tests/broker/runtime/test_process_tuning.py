@@ -66,7 +66,10 @@ def test_a_start_collects_new_objects_only_and_what_it_made_is_never_visited() -
 
 
 def test_n12_a_full_collection_visits_what_is_new_and_seldom_all_that_is_there() -> None:
-    """Ten thousand held calls are a million objects: each collection held the loop for 500 ms."""
+    """Asserts that full collections seldom visit old objects.
+
+    Ten thousand held calls are a million objects: each collection held the loop for 500 ms.
+    """
     most, found = run(SURVIVORS)
     assert int(most) < 60_000
     assert found == "True"

@@ -39,7 +39,7 @@ PARTS = 3 << 20
 
 
 def parts(request: type[Any], field: str) -> bytes:
-    """A request with so many empty parts."""
+    """Returns a request with `PARTS` empty parts."""
     return bytes([request.DESCRIPTOR.fields_by_name[field].number << 3 | 2, 0]) * PARTS
 
 
@@ -50,7 +50,7 @@ async def call(running: RunningBroker, service: str, method: str, data: bytes) -
 
 
 async def first_answer(running: RunningBroker, method: MethodDescriptor, data: bytes) -> Any:
-    """The first response of a method of any kind, to a request in bytes."""
+    """Returns the first response of a method of any kind, to a request in bytes."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     if method.client_streaming:
         streamed: Any = running.channel.stream_stream(path)
@@ -67,7 +67,7 @@ async def first_answer(running: RunningBroker, method: MethodDescriptor, data: b
 async def test_s12_no_method_decodes_millions_of_parts(
     start_broker: StartBroker, name: str
 ) -> None:
-    """Whatever the parts are: they are of field 1, or of no field."""
+    """Sends parts of field 1, whatever they are for the method, or of no field."""
     async with start_broker() as running:
         answer = await first_answer(running, METHODS[name], b"\x0a\x00" * PARTS)
     assert answer.status.code == ResponseCode.INVALID_PARAMETER

@@ -1,4 +1,4 @@
-"""Turns of the event loop: who goes on, and when. Passes of the loop are counted, not timed."""
+"""Scheduler slots of the event loop: their order. Passes of the loop are counted, not timed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rocketpy_broker.runtime.scheduler import PASSES
 
 
 async def works(order: list[str], connection: str, kind: str, steps: int) -> None:
-    """Bulk of one connection that takes some steps."""
+    """Takes slots for bulk work of one connection."""
     scheduler.connection.set(connection)
     for _ in range(steps):
         await scheduler.take_slot(kind)

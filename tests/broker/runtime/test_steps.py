@@ -1,4 +1,4 @@
-"""Work of the broker's own that comes in steps. Passes of the loop are counted, not timed."""
+"""Work of the broker's own in steps. Passes of the loop are counted, not timed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Steps:
         self._patch.setattr(owner, name, noting)
 
     async def during(self, work: asyncio.Future[Any]) -> Any:
-        """Let the loop go on to the end of the work; return its result."""
+        """Runs the loop to the end of the work; returns its result."""
         while not work.done():
             await asyncio.sleep(0)
             self._pass += 1
@@ -85,7 +85,7 @@ async def test_b09_r01_a_long_message_is_sent_back_in_steps(
 async def test_b09_r01_messages_that_are_tried_one_by_one_leave_turns_to_others(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the properties of a message sent back, the first one's would be too long."""
+    """Covers a first message that is too long with the properties of a message sent back."""
     steps = Steps(monkeypatch)
     async with start_broker() as running:
         await running.create_topic("T")
@@ -116,10 +116,10 @@ async def test_b09_c08_pulls_that_one_message_wakes_look_at_it_one_after_the_oth
 
 
 async def overdue(running: RunningBroker, count: int) -> None:
-    """Messages due in as many seconds, all of them over now."""
+    """Sends messages due in as many seconds, and advances the clock past all of them."""
     texts = [b"%d" % number for number in range(count)]
     await send_at(running, [NOW_MS + 1_000 * number + 1_500 for number in range(count)], *texts)
-    while running.broker.services.delay.timer.read_offset < count:  # noqa: ASYNC110 (nothing tells)
+    while running.broker.services.delay.timer.read_offset < count:  # noqa: ASYNC110 (no event)
         await asyncio.sleep(0)
     running.clock.advance(1_000 * count + 2_000)
 
@@ -156,7 +156,7 @@ async def test_b09_d04_a_stop_while_overdue_messages_are_taken_leaves_them_to_de
         await running.create_topic("T")
         await overdue(running, count)
         pending = running.broker.services.delay.timer.pending
-        while len(pending) != count - timer.TURN_SLOTS:  # noqa: ASYNC110 (nothing tells)
+        while len(pending) != count - timer.TURN_SLOTS:  # noqa: ASYNC110 (no event)
             await asyncio.sleep(0)
         assert visible(running) == 0
     async with start_broker(clock=running.clock) as running:
@@ -175,7 +175,7 @@ async def test_b09_d03_reading_what_is_due_and_releasing_it_are_two_steps(
         steps.note(MessageStore, "append")
 
         async def come() -> None:
-            while visible(running) < 1:  # noqa: ASYNC110 (nothing tells)
+            while visible(running) < 1:  # noqa: ASYNC110 (no event)
                 await asyncio.sleep(0)
 
         await steps.during(asyncio.ensure_future(come()))

@@ -1,4 +1,4 @@
-"""Single messages that come in one pass of the loop: stored as one block, answered one by one."""
+"""Single messages of one pass of the loop: stored as one block, answered one by one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Answer = Stored | BaseException
 
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many records each block had that was stored."""
+    """Returns a list of the record counts of the stored blocks."""
     lengths: list[int] = []
     real = MessageStore.append
 
@@ -77,7 +77,7 @@ async def bodies(running: RunningBroker, queue_id: int, topic: str = "T") -> lis
 
 
 def places(answers: Sequence[Answer]) -> list[tuple[int, int]]:
-    """The queue and offset of each stored message."""
+    """Returns the queue and offset of each stored message."""
     stored = [answer for answer in answers if isinstance(answer, Stored)]
     assert [one.result.queue.queue_id for one in stored] == [one.queue_id for one in stored]
     return [(one.queue_id, one.result.queue_offset) for one in stored]

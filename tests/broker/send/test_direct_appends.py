@@ -1,4 +1,4 @@
-"""What the broker appends by itself, while a thread writes a large block."""
+"""Appends of the broker's own, while a thread writes a large block."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tests.patience import PATIENCE_SECONDS
 
 
 class SlowDisk:
-    """Threads that write wait until they are let go; `held` counts whoever waits for one.
+    """Threads that wait before they write; `held` counts the waiters for a thread.
 
-    It may do nothing worse: what is written is written whole.
+    The disk does no more harm: each write is complete.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ class SlowDisk:
 
     @asynccontextmanager
     async def writing(self, running: RunningBroker) -> AsyncIterator[None]:
-        """A large block is being written for the time of the block."""
+        """Keeps a large block in writing until the end of the `async with` block."""
         block = wire_block("Large", [b"x" * 1_000] * 100)
         sent = asyncio.ensure_future(running.append_block("Large", 0, block))
         await until(self._entered.is_set)
@@ -151,7 +151,7 @@ async def test_b09_a_direct_append_waits_for_a_large_write_without_holding_the_l
 async def test_b09_a_batch_is_rolled_forward_between_large_writes(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its decision is stored; then a thread writes, and its messages come behind."""
+    """Rolls forward after the decision is stored; a thread writes before the messages."""
     slow_disk = SlowDisk(monkeypatch)
     begin = asyncio.Event()
     real = RollForward.run

@@ -1,4 +1,4 @@
-"""Rows P03, P04, P05, P07, P09: what the broker asks before it takes a send, by code and remark."""
+"""Checks of a send, by code and remark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.broker.conftest import RunningBroker, StartBroker
 async def send_creating(
     running: RunningBroker, topic: str, queues: int = 4, default_topic: str = "TBW102"
 ) -> broker_pb2.AppendResponse:
-    """Sends one message as RocketMQ's producers do, to a topic that may not be there."""
+    """Sends one message as RocketMQ's producers do, to a topic that may not exist."""
     block = wire_block(topic, [b"x"])
     request = broker_pb2.AppendRequest(
         topic=topic,
@@ -101,7 +101,7 @@ async def test_p05_a_broker_that_makes_no_topics_says_so(start_broker: StartBrok
 async def test_p05_nor_does_it_make_any_in_a_store_from_when_it_did(
     start_broker: StartBroker,
 ) -> None:
-    """The template is among the topics of the store, whatever the broker is told now."""
+    """Covers a store that has the template among its topics, while the option is off."""
     async with start_broker() as running:
         await running.create_topic("T")
     options = SystemTopicOptions(auto_create_topic_enable=False)
@@ -124,7 +124,7 @@ async def test_p05_a_topic_without_queues_is_not_made(
 async def test_p06_of_a_topic_without_queues_the_broker_picks_none(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """No command makes one, but a file that was written elsewhere may have it."""
+    """Covers a file that was written elsewhere; no command makes such a topic."""
     (tmp_path / "config").mkdir()
     topic = {"topicName": "T", "readQueueNums": 4, "writeQueueNums": 0, "perm": 6}
     content = json.dumps({"topicConfigTable": {"T": topic}})

@@ -1,4 +1,4 @@
-"""Single messages of one pass that do not go together: nobody pays or waits for the others."""
+"""Single messages of one pass that do not go together: each fails and waits alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DELAYED = message(b"later", DELAY="1")
 
 @pytest.fixture
 def appended(monkeypatch: pytest.MonkeyPatch) -> list[RecordBlock]:
-    """Each block that was stored."""
+    """Returns a list of the stored blocks."""
     blocks: list[RecordBlock] = []
     real = MessageStore.append
 
@@ -38,7 +38,7 @@ def appended(monkeypatch: pytest.MonkeyPatch) -> list[RecordBlock]:
 async def test_p06_queues_are_chosen_in_turn_also_beside_a_message_that_is_refused(
     start_broker: StartBroker,
 ) -> None:
-    """Else each message takes two turns, and half of the queues or more get none."""
+    """Guards against two choices a message: half of the queues or more would get none."""
     async with start_broker() as running:
         await running.create_topic("T")
         pair = (ANY_QUEUE, message(b"m")), (ANY_QUEUE, DAMAGED)
@@ -79,7 +79,7 @@ async def test_b09_one_message_that_does_not_go_with_others_leaves_the_others_to
 async def test_b09_what_is_gathered_is_no_larger_than_a_small_block(
     start_broker: StartBroker, appended: list[RecordBlock]
 ) -> None:
-    """Else the loop checks and writes a hundred times as much at a turn."""
+    """Guards against a hundred times as much work of the loop in one scheduler slot."""
     async with start_broker() as running:
         await running.create_topic("T")
         one = message(bytes(SMALL_BYTES_MAX // 3))

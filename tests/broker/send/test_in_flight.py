@@ -1,4 +1,4 @@
-"""Room for large blocks: bounds in all and by connection, turns, and nobody left in it."""
+"""Room for large blocks: limits in total and by connection, order, and no leaks."""
 
 from __future__ import annotations
 

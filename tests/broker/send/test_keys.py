@@ -23,7 +23,7 @@ async def send(running: RunningBroker, block: WireBlock) -> tuple[int, str]:
 async def test_n12_a_message_with_too_many_keys_is_refused(
     start_broker: StartBroker, count: int
 ) -> None:
-    """True if it is gathered, small, or checked in a thread."""
+    """Covers messages that are gathered, small, or checked in a thread."""
     async with start_broker() as running:
         await running.create_topic("T")
         keys = [MOST] * (count - 1) + [ONE_TOO_MANY]
@@ -38,7 +38,7 @@ async def test_n12_a_message_with_too_many_keys_is_refused(
 
 
 async def test_n12_a_block_with_too_many_keys_is_refused(start_broker: StartBroker) -> None:
-    # Each message has as many as it may.
+    # Each message has the maximum of keys.
     count = KEYS_MAX // (KEYS_PER_MESSAGE_MAX - KEYS_OF_EACH) + 1
     async with start_broker() as running:
         await running.create_topic("T")

@@ -1,4 +1,4 @@
-"""Large blocks beside small calls, through real gRPC. Order and turns are counted, not timed."""
+"""Large blocks beside small calls, through real gRPC. Order and slots are counted, not timed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LARGE = bytes(2 * SMALL_BYTES_MAX)
 
 
 class HeldWrites:
-    """Writes of large blocks, each of which waits until it is let go."""
+    """Writes of large blocks, each of which waits until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.begun: list[str] = []
@@ -41,7 +41,7 @@ class HeldWrites:
         monkeypatch.setattr(Segment, "write", write)
 
     def wake(self, count: int) -> None:
-        """Let so many writes go on."""
+        """Releases `count` writes."""
         self._let_go.release(count)
 
 
@@ -51,12 +51,12 @@ def held(monkeypatch: pytest.MonkeyPatch) -> HeldWrites:
 
 
 def append(running: RunningBroker, *bodies: bytes) -> asyncio.Task[broker_pb2.AppendResponse]:
-    """One block, sent on a stream of its own."""
+    """Sends one block on a stream of its own."""
     return asyncio.ensure_future(running.append("T", 0, *bodies))
 
 
 def in_flight(running: RunningBroker) -> tuple[int, int]:
-    """Bytes of large blocks under way, and how many blocks wait."""
+    """Returns the bytes of large blocks under way, and how many blocks wait."""
     found = running.broker.services.appends._in_flight
     return found.total, found.waiting_count
 
@@ -168,7 +168,7 @@ async def test_b09_clients_that_go_away_leave_no_room_taken(
 async def test_b09_who_is_cancelled_while_the_disk_fails_is_cancelled(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else the call would go on for a client that is gone, and wait for it for ever."""
+    """Guards against a call that waits without end for a client that is gone."""
     begun, wake = threading.Event(), threading.Event()
     real = Segment.write
 
@@ -232,7 +232,7 @@ async def test_b09_a_topic_deleted_while_its_large_block_waits_gets_none_of_it(
 
 
 async def most_at_a_turn(work: asyncio.Future[list[Any]], done: Callable[[], int]) -> int:
-    """By how much `done` grows between two passes of the loop, at most."""
+    """Returns the largest growth of `done` between two passes of the loop."""
     most, before = 0, done()
     while not work.done():
         await asyncio.sleep(0)

@@ -24,7 +24,7 @@ PROPERTIES = {
 
 
 def block_of(*properties: dict[str, str]) -> WireBlock:
-    """A block of topic T with a record for each."""
+    """Returns a block of topic T with a record for each."""
     records = [encode_record(Record("T", 0, b"body", each)) for each in properties]
     sizes = np.array([len(record) for record in records], ">i4")
     return WireBlock(b"".join(records), sizes.tobytes())
@@ -66,7 +66,7 @@ async def test_n03_other_topics_take_all_types(
             assert response.status.code == ResponseCode.SUCCESS
 
 
-# RocketMQ 5.5's, whose order and short-lived topics this broker has not.
+# Properties of RocketMQ 5.5, such as an order and short-lived topics that this broker has not.
 NEWER = {
     "_SYS_MSG_PRIORITY_": "3",
     "__LITE_TOPIC": "lite-7",

@@ -1,4 +1,4 @@
-"""Blocks whose records name their queues themselves: sent, refused, delayed, and in batches."""
+"""Blocks of records with their own queue ids: sent, refused, delayed, and in batches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 
 
 def block_of(queue_ids: Sequence[int], **properties: str) -> WireBlock:
-    """A record for each queue id, whose body is its place and its queue."""
+    """Returns a block with a record for each queue id; its body is its place and its queue."""
     sent = [b"%d of %d" % (row, queue_id) for row, queue_id in enumerate(queue_ids)]
     columns = {name: [value] * len(sent) for name, value in properties.items()}
     return wire_block("T", sent, properties=columns, queue_ids=queue_ids)
@@ -52,7 +52,7 @@ async def test_p06_each_record_goes_to_the_queue_that_it_names(start_broker: Sta
 async def test_p06_queues_that_records_may_not_name(
     start_broker: StartBroker, queue_ids: Sequence[int], code: ResponseCode, remark: str
 ) -> None:
-    """The whole block is refused."""
+    """Asserts that the whole block is refused."""
     async with start_broker() as running:
         await running.create_topic("T")
         answer = await send(running, *queue_ids)
@@ -100,7 +100,7 @@ async def test_d01_delayed_records_come_to_the_queues_that_they_name(
 
 
 class OwnQueuesTask(Task):
-    """A task whose blocks name their queues themselves."""
+    """A task that sends blocks of records with their own queue ids."""
 
     async def send_own(self, *queue_ids: int) -> broker_pb2.StageBlocksResponse:
         block = block_of(queue_ids)
@@ -115,7 +115,7 @@ class OwnQueuesTask(Task):
 
 
 async def staged(job: Job, *blocks: Sequence[int]) -> None:
-    """A task with these blocks, by the queue ids of their records."""
+    """Stages a task with these blocks, by the queue ids of their records."""
     task = OwnQueuesTask(job, 0, 1)
     for queue_ids in blocks:
         answer = await task.send_own(*queue_ids)
@@ -128,7 +128,7 @@ async def staged(job: Job, *blocks: Sequence[int]) -> None:
 async def test_s10_a_batch_of_such_blocks_shows_each_record_in_its_queue(
     start_broker: StartBroker, *, is_restarted: bool
 ) -> None:
-    """Also where frames cut a block between records of a queue, and after a restart."""
+    """Covers frames that cut a block between records of a queue, and a restart."""
     ids = [number for number in range(4) for _ in range(100)]
     async with start_broker(commit_log_segment_bytes=8_192) as running:
         await running.create_topic("T")
@@ -154,7 +154,7 @@ async def check_shown(job: Job, ids: Sequence[int]) -> None:
 async def test_s10_a_batch_is_refused_where_a_topic_has_lost_the_highest_queue(
     start_broker: StartBroker,
 ) -> None:
-    """The records' own queue ids count at the commit, as they did when they were staged."""
+    """Asserts that a commit checks the records' own queue ids, as the staging did."""
     async with start_broker() as running:
         await running.create_topic("T")
         job = Job(running)

@@ -14,7 +14,7 @@ _HEAD = struct.Struct(">I")
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
-    """One frame: length, kind, flags, stream, payload."""
+    """Returns one frame: length, kind, flags, stream, payload."""
     length = _HEAD.pack(len(payload))[1:]
     return length + bytes([kind, flags]) + _HEAD.pack(stream) + payload
 
@@ -25,7 +25,7 @@ def _text(text: str) -> bytes:
 
 
 def headers(path: str) -> bytes:
-    """The header block of a call, every field as a literal that is not indexed."""
+    """Returns the header block of a call, every field as a literal that is not indexed."""
     fields = {
         ":method": "POST",
         ":scheme": "http",
@@ -50,29 +50,29 @@ class RawConnection:
         self._changed = asyncio.Event()
 
     async def open(self, port: int) -> None:
-        """Connects, and read what comes from now on."""
+        """Connects, and reads what comes from now on."""
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", port)
         self._writer.write(PREFACE + frame(SETTINGS, 0, 0))
         self._reading = asyncio.ensure_future(self._read())
 
     async def close(self) -> None:
-        """Hangs up."""
+        """Closes the connection."""
         self._reading.cancel()
         self._writer.close()
 
     def begin(self, path: str) -> int:
-        """Begins a call; return its stream."""
+        """Begins a call; returns its stream."""
         stream, self._next = self._next, self._next + 2
         self._windows[stream] = self._initial
         self._writer.write(frame(HEADERS, END_HEADERS, stream, headers(path)))
         return stream
 
     def reset(self, stream: int) -> None:
-        """Takes a call back."""
+        """Cancels a call."""
         self._writer.write(frame(RESET, 0, stream, _HEAD.pack(8)))
 
     async def send(self, stream: int, data: bytes) -> None:
-        """As far as the server's windows allow; ends early where the call is ended."""
+        """Sends as far as the server's windows allow; ends early where the call is ended."""
         left = memoryview(data)
         while left and stream not in self.ended and not self.is_closed:
             count = min(len(left), self._window, self._windows[stream], FRAME_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""A link that connections share: what clients send through it comes piece by piece, in turn."""
+"""A link that connections share: their data passes piece by piece, in turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PIECE_BYTES = 16_384
 
 
 class SlowLink:
-    """From a port of its own to a server; `passed` is called with the size of each piece."""
+    """A link from a port of its own to a server; calls `passed` with the size of each piece."""
 
     def __init__(self, port: int, passed: Callable[[int], Awaitable[None]]) -> None:
         self._server_port = port
@@ -20,7 +20,7 @@ class SlowLink:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[int]:
-        """Its port."""
+        """Yields the link's port."""
         server = await asyncio.start_server(self._connect, "127.0.0.1", 0, limit=PIECE_BYTES)
         with closing(server):
             yield server.sockets[0].getsockname()[1]

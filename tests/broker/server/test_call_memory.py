@@ -1,4 +1,4 @@
-"""Memory of requests that calls keep: charged by connection, given back with the call. Row N14."""
+"""Memory of requests that calls keep: charged by connection, given back with the call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def memory_of(running: RunningBroker) -> CallMemory:
 def query(
     foreign: int = 0, queues: int = 4, wait_ms_max: int = WAIT_MS
 ) -> broker_pb2.QueryOffsetsRequest:
-    """A query that knows its own queues, and others of topics that it does not ask for."""
+    """Returns a query that knows its own queues, and `foreign` ones of other topics."""
     others = [
         broker_pb2.KnownOffset(topic=f"other-{each % 100}", queue_id=each, max_offset=each)
         for each in range(foreign)

@@ -1,4 +1,4 @@
-"""What a connection has received, as the system tells. Row N14."""
+"""The bytes that a connection has received, as the system reports them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def connect(closing: ExitStack) -> tuple[socket.socket, socket.socket, str]:
-    """Two ends, and what the second one's peer is called."""
+    """Returns two connected sockets, and the name of the second one's peer."""
     listening = closing.enter_context(socket.create_server(("127.0.0.1", 0)))
     client = closing.enter_context(socket.create_connection(listening.getsockname()))
     connection = closing.enter_context(listening.accept()[0])

@@ -1,4 +1,4 @@
-"""A broker that others could reach is not started by accident."""
+"""A broker that other machines could reach, which is not started by accident."""
 
 from __future__ import annotations
 

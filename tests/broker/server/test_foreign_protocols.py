@@ -146,7 +146,7 @@ async def test_b12_connections_with_calls_and_probes_are_not_logged(
     async with start_broker() as running:
         health: Any = health_pb2_grpc.HealthStub(running.channel)
         await health.Check(health_pb2.HealthCheckRequest())
-        # A probe of the port, which says nothing and leaves.
+        # A probe of the port, which sends nothing and leaves.
         send_to(running, b"").close()
         await running.channel.close()
         await running.broker.server.unserved.look()

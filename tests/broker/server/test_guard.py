@@ -1,4 +1,4 @@
-"""Calls that fail as none should: a declared answer to the client, one line in the log."""
+"""Calls that fail unexpectedly: a declared answer to the client, one line in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which unfinished requests end, and when: the rules, with clock and bytes of tests. Row N14."""
+"""Incomplete requests, and the limits that end them: clock and bytes are the tests'."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KNOWN_MAX = HELD_BYTES_MAX // REQUEST_BYTES_MAX
 
 
 class Call:
-    """What gRPC knows of a call; a read ends when its request comes, or the call is aborted."""
+    """A gRPC call; a read ends when its request comes or the call is aborted."""
 
     def __init__(self, requests: IncompleteRequests, peer: str) -> None:
         self._peer = peer
@@ -91,7 +91,7 @@ class Calls:
         return begun
 
     async def known(self, count: int) -> list[Call]:
-        """Streams that have had a large request taken, and wait for the next."""
+        """Begins streams that have had a large request accepted, and wait for the next."""
         calls = await self.begin(count)
         for each in calls:
             self.receive(each, REQUEST_BYTES_MAX)
@@ -101,7 +101,7 @@ class Calls:
         return calls
 
     async def crowd(self) -> None:
-        """So many streams that idle that there is something to look at."""
+        """Begins `KNOWN_MAX` + 1 idle streams, so that there is something to look at."""
         for each in await self.begin(KNOWN_MAX + 1, "ipv4:10.0.1.1:{}"):
             await each.come()
             each.read_next()
@@ -155,7 +155,7 @@ async def test_n14_beyond_the_bound_who_has_stood_still_for_longest_ends() -> No
 
 
 async def test_n14_who_gets_on_does_not_end_however_slowly_all_send() -> None:
-    """Forty on one slow link, in turn; together they come to hold more than there is room for."""
+    """Sends on forty streams of a slow link, in turn; together they exceed the room."""
     async with all_calls() as calls:
         senders = await calls.known(40)
         while calls.unfinished.held < 2 * HELD_BYTES_MAX:
@@ -192,7 +192,7 @@ async def test_n14_a_flood_of_strangers_is_bounded_though_all_get_on() -> None:
             await calls.wait(LOOK_INTERVAL_MS)
             most = max(most, calls.unfinished.held)
         assert most <= STRANGERS_BYTES_MAX
-        # Who came first comes to its end.
+        # The call that came first is not aborted.
         assert STRANGERS_MAX // 2 <= 100 - len(calls.aborted()) <= STRANGERS_MAX
         assert not strangers[0].code
 
@@ -234,7 +234,7 @@ async def test_n14_small_requests_and_trickles_end_for_nobody() -> None:
 
 
 async def test_n14_a_stream_that_idles_is_believed_to_hold_nothing() -> None:
-    """Its frames, signs of life and the windows of what it pulls meanwhile are no requests."""
+    """Asserts that its frames, signs of life and pull windows count as no requests."""
     async with all_calls() as calls:
         await calls.crowd()
         [stream] = await calls.known(1)

@@ -1,4 +1,4 @@
-"""Clients of a real broker that never finish their requests, or slowly. Row N14."""
+"""Clients of a real broker with requests that stay incomplete, or come slowly."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ pytestmark = pytest.mark.skipif(
 
 
 def head(size: int) -> bytes:
-    """What gRPC has before a message."""
+    """Returns gRPC's prefix of a message."""
     return b"\0" + struct.pack(">I", size)
 
 
 async def test_n14_on_a_slow_link_every_request_comes(start_broker: StartBroker) -> None:
-    """Forty clients share it; none is taken for one that stalls, and none has to send again."""
+    """Asserts for forty clients of one link that none counts as stalled or has to send again."""
     async with start_broker() as running, AsyncExitStack() as closing:
         await running.create_topic("T")
 
@@ -56,7 +56,7 @@ async def test_n14_on_a_slow_link_every_request_comes(start_broker: StartBroker)
 
 
 async def send_through(port: int) -> broker_pb2.AppendResponse:
-    """One send, on a connection of its own."""
+    """Sends one block on a connection of its own."""
     block = wire_block("T", [bytes(SLOW_BYTES_EACH)])
     request = broker_pb2.AppendRequest(
         topic="T", records=block.records, record_sizes=block.record_sizes

@@ -21,7 +21,7 @@ SAMPLE_MS = 10_000
 
 
 class Counting:
-    """A service, and the clock it lives by."""
+    """A service, and its clock."""
 
     def __init__(self, folder: Path, rows_max: int = 100_000, moments_max: int = 100_000) -> None:
         self.clock = ManualClock()
@@ -42,18 +42,18 @@ class Counting:
         self.counted.put(Put(QueueKey(topic, 2), count, count * 100, 4.0, cause))
 
     def got(self, topic: str, group: str, count: int = 1, size: int = 10, **said: int) -> None:
-        """A pull of queue 3 was answered; what is not said is 0."""
+        """Records an answer to a pull of queue 3; omitted numbers are 0."""
         fields = {"latency_ms": 0, "behind_bytes": 0, "behind_ms": 0} | said
         self.service.pulled(Pulled(QueueKey(topic, 3), group, count, size, **fields))
 
     def pass_time(self, ms: int) -> None:
-        """Let time pass, with a sample whenever one is due."""
+        """Advances the clock, with a sample whenever one is due."""
         for _ in range(ms // SAMPLE_MS):
             self.clock.advance(SAMPLE_MS)
             asyncio.run(self.service.sample())
 
     def items(self, *names: str, **fields: object) -> dict[str, Item]:
-        """Items by name and key."""
+        """Returns items by name and key."""
         query = Query(names, **fields)  # type: ignore[arg-type]
         page = asyncio.run(self.service.page(query))
         assert page.next_cursor == 0

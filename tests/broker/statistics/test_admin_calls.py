@@ -1,4 +1,4 @@
-"""Statistics through gRPC: what sends, pulls and messages that come back add up to."""
+"""Statistics through gRPC: the sums of sends, pulls and messages that are sent back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINUTE_MS, SAMPLE_MS = 60_000, 10_000
 
 
 async def statistics(running: RunningBroker, **fields: Any) -> dict[str, admin_pb2.StatisticsItem]:
-    """Items by name and key."""
+    """Returns items by name and key."""
     request = admin_pb2.GetStatisticsRequest(**fields)
     response: admin_pb2.GetStatisticsResponse = await running.admin.GetStatistics(request)
     assert (response.status.code, response.next_cursor) == (ResponseCode.SUCCESS, 0)

@@ -1,4 +1,4 @@
-"""How far groups are behind, and how long pulls and registrations take."""
+"""Lags of groups, and latencies of pulls and registrations."""
 
 from __future__ import annotations
 

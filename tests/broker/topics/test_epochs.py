@@ -1,4 +1,4 @@
-"""Epochs of topics: one that is made again is told apart, through real gRPC. Row S9."""
+"""Epochs of topics: a recreated topic is distinguished, through real gRPC."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GONE = ResponseCode.TOPIC_NOT_EXIST
 
 
 async def offsets_of(running: RunningBroker, **fields: Any) -> broker_pb2.TopicOffsets:
-    """What is told of topic T."""
+    """Returns the offsets of topic T."""
     response = await running.data.QueryOffsets(
         broker_pb2.QueryOffsetsRequest(topics=["T"], **fields)
     )
@@ -40,7 +40,7 @@ async def delete(running: RunningBroker) -> None:
 
 
 async def make_again(running: RunningBroker, *bodies: bytes) -> None:
-    """Deletes topic T and make it again, with these messages."""
+    """Deletes topic T and recreates it with these messages."""
     await delete(running)
     await running.create_topic("T", 1)
     if bodies:
@@ -189,7 +189,7 @@ async def test_s9_progress_of_a_topic_that_was_made_again_is_refused(
 
 
 def loaded(folder: Path, *topics: str, epoch: str | None) -> TopicConfigManager:
-    """Of a file with these topics, of which the first one has an epoch, or none."""
+    """Loads a file with these topics, of which the first one has an epoch, or none."""
     table: dict[str, Any] = {topic: {"topicName": topic} for topic in topics}
     if epoch is not None:
         table[topics[0]]["attributes"] = {EPOCH: epoch, "message.type": "FIFO"}
@@ -212,7 +212,7 @@ def test_s9_a_topic_that_rocketmq_made_beside_ours_gets_an_epoch_once(tmp_path: 
 
 
 def test_s9_a_file_without_any_epoch_tells_nothing_and_stays_as_it_is(tmp_path: Path) -> None:
-    """As one of RocketMQ 4, which knows no attributes and drops them, or of an older version."""
+    """Covers a file of an older version, or of RocketMQ 4, which drops attributes."""
     manager = loaded(tmp_path, "Old", "Older", epoch=None)
     assert manager.get("Old").epoch == 0
     manager.check_epoch("Old", 7)

@@ -1,4 +1,4 @@
-"""Odd values in a file of RocketMQ's that others than this broker have written."""
+"""Odd values in RocketMQ's topics.json, which this broker did not write."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_g01_a_group_that_wants_billions_of_retry_queues_gets_what_a_topic
 async def test_b02_a_topic_of_billions_of_queues_is_read_as_far_as_a_topic_may_go(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """The file keeps what it says."""
+    """Asserts that the file keeps its values."""
     folder = tmp_path / "config"
     folder.mkdir()
     table = {"T": {"readQueueNums": 2_147_483_647, "writeQueueNums": 2_147_483_647, "perm": 6}}

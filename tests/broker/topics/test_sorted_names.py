@@ -1,4 +1,4 @@
-"""Sorted names are those of a list that is sorted anew, whatever came and went before."""
+"""Sorted names against a newly sorted list, after any additions and removals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_b01_names_are_sorted_over_any_changes(names: list[set[str]]) -> None:
 
 
 class UntouchedNames(AbstractSet[str]):
-    """Names that nobody may look at."""
+    """Names that no code may look at."""
 
     def __contains__(self, name: object) -> bool:
         raise AssertionError(name)

@@ -1,4 +1,4 @@
-"""Topic updates through gRPC: what they name, what they keep, and what is refused."""
+"""Topic updates through gRPC: named fields, kept fields, and refusals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ATTRIBUTE_ERROR = ResponseCode.SYSTEM_ERROR
 async def update(
     running: RunningBroker, topic: str, *, create_only: bool = False, **fields: Any
 ) -> tuple[int, str]:
-    """Code and remark of an update."""
+    """Updates a topic; returns code and remark."""
     request = admin_pb2.UpdateTopicRequest(
         config=admin_pb2.TopicConfig(topic=topic, **fields), create_only=create_only
     )

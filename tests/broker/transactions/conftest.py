@@ -1,4 +1,4 @@
-"""Transactions through a real server: sent, ended, asked after."""
+"""Transactions through a real server: sent, ended, checked."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def end(
     group: str = GROUP,
     from_check: bool = False,
 ) -> int:
-    """The answer's code."""
+    """Ends a transaction; returns the answer's code."""
     return (await ended(running, half, resolution, group=group, from_check=from_check)).code
 
 
@@ -61,7 +61,7 @@ async def ended(
     group: str = GROUP,
     from_check: bool = False,
 ) -> common_pb2.Status:
-    """The answer's status."""
+    """Ends a transaction; returns the answer's status."""
     stub = transactions_pb2_grpc.TransactionsStub(running.channel)
     request = transactions_pb2.EndTransactionRequest(
         producer_group=group,
@@ -77,7 +77,7 @@ async def ended(
 
 @dataclass
 class Producer:
-    """Stands for the producers that listen: keeps what it is asked."""
+    """A stand-in for the producers that listen, which keeps the checks it gets."""
 
     asked: list[CheckBack] = field(default_factory=list)
     listens: bool = True
@@ -96,7 +96,7 @@ class Producer:
 
 @pytest.fixture
 def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
-    """Every broker of the test asks this one."""
+    """Returns a producer that every broker of the test asks."""
     producer = Producer()
     init = CheckService.__init__
 
@@ -108,7 +108,7 @@ def producer(monkeypatch: pytest.MonkeyPatch) -> Producer:
 
 
 async def rounds(running: RunningBroker, number: int = 1) -> None:
-    """So many rounds of checks, 30 s apart, each done when it returns."""
+    """Runs `number` rounds of checks, 30 s apart, each to its end."""
     services, store = running.broker.services, running.broker.store
     for _ in range(number):
         running.clock.jump(30_000)

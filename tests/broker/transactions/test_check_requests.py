@@ -1,4 +1,4 @@
-"""Row T04: the question after an open transaction reaches a producer that listens."""
+"""Checks of open transactions, which reach a producer that listens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row T04: open transactions are asked after, so often and no more, and end by the answer."""
+"""Checks of open transactions, limited in number and ended by the answer."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def test_t04_young_transactions_are_left_alone(
 
 
 async def test_t04_immunity_costs_no_checks(start_broker: StartBroker, producer: Producer) -> None:
-    """RocketMQ counts such rounds, and gives up what it has never asked after."""
+    """Covers rounds of immunity: RocketMQ counts them, and gives up what it never asked after."""
     async with start_broker() as running:
         await running.create_topic("T")
         await prepare(running, "a", CHECK_IMMUNITY_TIME_IN_SECONDS="1000")
@@ -140,7 +140,7 @@ async def test_t04_rounds_without_a_producer_count_too(
 async def test_n11_an_end_of_an_older_copy_counts_as_one_of_the_newest(
     start_broker: StartBroker, producer: Producer, resolution: int
 ) -> None:
-    """A producer's first decision may be late, and its answer to a question later still."""
+    """Covers a late first decision of a producer, and a still later answer to a check."""
     async with start_broker() as running:
         await running.create_topic("T")
         half = await prepare(running, "a")
@@ -177,5 +177,5 @@ async def test_t04_the_progress_of_the_group_follows_what_is_over(
         await rounds(running)
         assert [one.transaction_id for one in producer.asked] == ["b"]
     offsets = running.broker.services.offsets.committed
-    # The copy of b, behind the first three, is what is left.
+    # The copy of b, after the first three, is left.
     assert offsets.query("CID_RMQ_SYS_TRANS", HALF_TOPIC, 0) == 3

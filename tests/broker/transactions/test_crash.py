@@ -1,4 +1,4 @@
-"""Row T05: a crash loses no committed message, doubles none, and leaves open ones to be asked."""
+"""A crash loses no committed message, doubles none, and leaves open ones to check."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_t05_a_final_message_is_found_where_the_log_was_cut_below_the_save
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As RocketMQ cuts it at a bad record; it is shorter still at the next start."""
+    """Covers a log that RocketMQ cut at a bad record; the next start finds it shorter still."""
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "transactionLog.json").write_text('{"logOffset":2000}')
     with monkeypatch.context() as patch:
@@ -132,7 +132,7 @@ async def test_t04_a_round_that_is_cut_short_goes_on_in_the_next(
     refused: QueueKey,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """With OP_QUEUE a copy is there, and the older one is not over: both show after the crash."""
+    """Covers OP_QUEUE: a copy is there, the older one is still open, and both show later."""
     flush = FlushDiskType.ASYNC_FLUSH
     with monkeypatch.context() as patch:
         async with start_crashed(flush) as running:
@@ -179,7 +179,7 @@ async def test_t05_what_was_given_up_before_a_crash_is_given_up_once(
     flush: FlushDiskType,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The crash comes between the message for the operator and its op message."""
+    """Crashes between the message for the operator and its op message."""
     with monkeypatch.context() as patch:
         async with start_crashed(flush) as running:
             await running.create_topic("T")

@@ -1,4 +1,4 @@
-"""Rows T01 to T03: a half message shows nowhere, and ends once, as its producer says first."""
+"""A half message shows nowhere, and ends once, as its producer says first."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_t02_a_rollback_shows_nothing(start_broker: StartBroker) -> None:
 
 
 async def test_t02_the_message_is_rocketmqs(start_broker: StartBroker) -> None:
-    """Flags and fields as the original broker writes them."""
+    """Asserts flags and fields as the original broker writes them."""
     async with start_broker() as running:
         await running.create_topic("T")
         half = await prepare(running, "a", colour="red")
@@ -110,7 +110,7 @@ async def test_n11_a_decision_told_again_changes_nothing_and_another_is_refused(
 async def test_n11_a_decision_may_be_told_again_at_any_time(
     start_broker: StartBroker, decision: int
 ) -> None:
-    """No question would follow that its producer could wait for."""
+    """Covers any time, since no check would follow that the producer could wait for."""
     async with start_broker() as running:
         await running.create_topic("T")
         half = await prepare(running, "a", CHECK_IMMUNITY_TIME_IN_SECONDS="10")
@@ -259,7 +259,7 @@ async def test_t01_only_true_makes_a_half_message(start_broker: StartBroker, val
 async def test_t01_a_retried_message_with_a_delay_is_no_half_message(
     start_broker: StartBroker, times: int, delay: str
 ) -> None:
-    """Old clients publish a failed message of a transaction again, with all its properties."""
+    """Covers old clients, which send a transaction's failed message again with all properties."""
     properties = {"TRAN_MSG": "true", "PGROUP": "g", "UNIQ_KEY": "u", "DELAY": delay}
     record = encode_record(Record("T", 0, b"x", properties, reconsume_times=times))
     async with start_broker() as running:

@@ -1,6 +1,6 @@
-"""Row T05: what RocketMQ leaves when it is killed is neither asked after nor committed twice.
+"""Transactions of a killed RocketMQ: none is checked or committed twice.
 
-Its copies do not name what they are copies of, and it saves its progress and its op messages late.
+Its copies do not name their originals, and it saves its progress and its op messages late.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FLUSH = FlushDiskType.ASYNC_FLUSH
 
 
 def copy_as_rocketmq(running: RunningBroker, half: Half, times: int) -> Half:
-    """A copy that RocketMQ makes when it asks for the `times`-th time."""
+    """Appends a copy as RocketMQ makes it at its `times`-th check."""
     found = running.broker.services.transactions.service._messages.half(half.queue_offset)
     assert found is not None
     strings = with_property(properties_strings(found.block), CHECK_TIMES, str(times))
@@ -38,7 +38,7 @@ def copy_as_rocketmq(running: RunningBroker, half: Half, times: int) -> Half:
 
 
 def remove_own_files(folder: Path) -> None:
-    """RocketMQ's directory has none of them."""
+    """Removes the files that RocketMQ's directory has not."""
     (folder / "config" / "transactionLog.json").unlink()
 
 

@@ -1,4 +1,4 @@
-"""Transactions under attack: properties that clients choose, ids that are used twice."""
+"""Transactions under attack: properties chosen by clients, ids used twice."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def test_t04_two_groups_with_one_id_are_two_transactions(
 async def test_t02_a_commit_that_was_answered_with_success_is_in_the_topic(
     start_broker: StartBroker, producer: Producer
 ) -> None:
-    """The second half message with an id comes after the first was asked after."""
+    """Sends the second half message with an id after a check of the first."""
     async with start_broker() as running:
         await running.create_topic("T")
         first = await prepare_as(running, "one", "x", b"of one")
@@ -204,7 +204,7 @@ async def test_t05_what_is_committed_before_the_next_round_is_not_asked_after_ag
     producer: Producer,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A crash leaves a half message and its copy; the producer answers before a round runs."""
+    """Leaves a half message and its copy; the producer answers before a round runs."""
     flush = FlushDiskType.ASYNC_FLUSH
     with monkeypatch.context() as patch:
         async with start_crashed(flush) as running:
@@ -243,7 +243,7 @@ def test_t03_an_op_message_tells_what_is_an_offset(body: bytes, offsets: tuple[i
 async def test_t05_a_transaction_that_ends_while_its_question_waits_is_not_committed_again(
     start_broker: StartBroker, producer: Producer
 ) -> None:
-    """A large block is written when its turn to be asked after has come; the end goes first."""
+    """Writes a large block when the check is due; the end goes first."""
     async with start_broker() as running:
         await running.create_topic("T")
         await prepare(running, "asked after before")
@@ -288,7 +288,7 @@ async def test_t02_what_was_prepared_before_the_clock_was_set_back_can_be_commit
 async def test_t01_the_longest_half_message_that_is_taken_can_be_committed(
     start_broker: StartBroker, producer: Producer, waits: dict[str, str], *, is_asked: bool
 ) -> None:
-    """True if asked after or not: a commit adds to its properties what lets it wait."""
+    """Covers checked and unchecked ones: a commit adds properties that let the message wait."""
     async with start_broker() as running:
         await running.create_topic("T")
         given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a"} | waits

@@ -1,4 +1,4 @@
-"""The oldest transaction ends last: what was over behind it is passed over in steps."""
+"""The oldest transaction ends last: ended ones after it are skipped in steps."""
 
 from __future__ import annotations
 

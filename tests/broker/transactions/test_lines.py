@@ -1,7 +1,4 @@
-"""What transactions leave in the log, however many there are and whatever they are named.
-
-Row N14.
-"""
+"""Log lines of transactions, however many there are and whatever their names."""
 
 from __future__ import annotations
 
@@ -38,7 +35,7 @@ async def test_n14_half_messages_of_a_deleted_topic_leave_one_line(
 async def test_n14_a_round_without_producers_leaves_one_short_line(
     start_broker: StartBroker, producer: Producer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Names may have 32 kB, of which each byte takes four in a log."""
+    """Covers names of 32 kB, of which each byte takes four in a log."""
     producer.listens = False
     async with start_broker() as running:
         await running.create_topic("T")

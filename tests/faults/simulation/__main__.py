@@ -1,4 +1,4 @@
-"""`python -m tests.faults.simulation SEED`: run a seed, say what happened, and judge it."""
+"""A program, `python -m tests.faults.simulation SEED`: runs seeds, logs and judges them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.faults.simulation.run import simulate
 
 
 def main(words: list[str]) -> int:
-    """The exit status is 1 if something is wrong."""
+    """Runs and judges the seeds; returns 1 if one has a fault."""
     found = False
     for word in words:
         simulation = simulate(int(word))

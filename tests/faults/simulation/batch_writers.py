@@ -1,4 +1,4 @@
-"""A writer of batches, as the sink is one: each batch is stored once and whole, or not at all."""
+"""A writer of batches, like the sink: each batch is stored once and whole, or not at all."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Rows:
 
     @property
     def ids(self) -> list[str]:
-        """Of all messages."""
+        """The ids of all messages."""
         return [id_of(body) for task in self.tasks for _, bodies in task for body in bodies]
 
 
 class BatchWriter:
-    """Writes one batch after the other; what nobody answered is done again, until it is."""
+    """A writer of one batch after the other; a batch without an answer is written again."""
 
     def __init__(self, machine: Machine, producers: Producers) -> None:
         self._machine = machine
@@ -52,7 +52,7 @@ class BatchWriter:
         self._is_busy = False
 
     async def write(self, services: BrokerServices, *, may_stop: bool = True) -> None:
-        """Stages the batch anew, and mostly commit it."""
+        """Stages the batch again, and mostly commits it."""
         if self._is_busy:
             return
         self._is_busy = True

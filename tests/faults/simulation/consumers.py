@@ -1,4 +1,4 @@
-"""Consumers: they read, send back what they cannot use, lock queues and hold pulls."""
+"""Consumers: they read, send back messages, lock queues and hold pulls."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ READ += [QueueKey(DEAD, 0), QueueKey(CHECK_MAX_TIME_TOPIC, 0)]
 TIMES_MAX = 2
 FIRST_LEVEL = 3
 CLIENTS = ("c1", "c2", "c3")
-# A lock that is not renewed is anybody's after this.
+# A lock that is not renewed expires after this.
 LOCK_MS = 60_000
-# A client is forgotten this long after its last heartbeat, and then at the next look.
+# A client expires this long after its last heartbeat, at the next look.
 EXPIRY_MS, LOOK_MS = 120_000, 11_000
 
 
@@ -69,7 +69,7 @@ class Consumers:
     # --- Reading ---
 
     async def drain(self, services: BrokerServices, reader: str = "consumer") -> None:
-        """Reads all that is there and was not read before."""
+        """Reads all unread messages."""
         for queue in READ:
             await self._drain(services, queue, reader)
 
@@ -120,7 +120,7 @@ class Consumers:
                     self._taken.append(taken)
 
     def _forget_beyond(self, durable_end: int) -> None:
-        """What was read and is not durable may be gone, or be read again."""
+        """Forgets reads beyond the durable end: such messages may be lost, or be read again."""
         self._taken = [taken for taken in self._taken if taken.log_end <= durable_end]
         self._next = {}
         for each in self._history.deliveries:
@@ -129,7 +129,7 @@ class Consumers:
                 self._next[queue] = max(self._next.get(queue, 0), each.queue_offset + 1)
 
     async def clean(self, services: BrokerServices) -> None:
-        """The disk gets nearly full, so that the broker removes its oldest segments."""
+        """Lets the disk get nearly full, so that the broker removes its oldest segments."""
         machine = self._machine
         await self.drain(services)
         machine.was_cleaned = True
@@ -147,7 +147,7 @@ class Consumers:
         self._taken = [taken for taken in self._taken if taken.physical_offset >= begin]
 
     async def hold(self, services: BrokerServices) -> None:
-        """Pulls at the end of a queue, and wait."""
+        """Pulls at the end of a queue, and waits."""
         machine = self._machine
         queue = machine.chance.choice(READ[:QUEUES])
         offset = services.offsets.offsets._store.range_of(queue).max_offset
@@ -172,7 +172,7 @@ class Consumers:
     # --- Sending back ---
 
     async def send_back(self, services: BrokerServices) -> None:
-        """Some messages could not be consumed."""
+        """Sends a message back that could not be consumed."""
         machine, history = self._machine, self._history
         if not self._taken:
             return
@@ -186,7 +186,7 @@ class Consumers:
         if not is_dead and send.tries == 1:
             delay_ms = DELAYS_MS[(level or FIRST_LEVEL + times) - 1]
             send.due_ms = machine.now_ms + delay_ms
-        # Another call may send the same one back meanwhile.
+        # Another call may send the same message back meanwhile.
         self._taken.remove(taken)
         machine.say("sends back", name)
         try:
@@ -210,13 +210,13 @@ class Consumers:
             self._taken.append(taken)
 
     def wrong(self, kind: str, sentence: str) -> None:
-        """What is plain to see."""
+        """Adds a fault that is visible at once."""
         self._history.events.append(Fault(kind, sentence))
 
     # --- Locks ---
 
     def lock(self, services: BrokerServices) -> None:
-        """A client locks queues, or renews its locks."""
+        """Locks queues for a client, or renews its locks."""
         machine = self._machine
         client = machine.chance.choice(CLIENTS)
         queues = machine.chance.sample(READ[:QUEUES], machine.chance.randint(1, QUEUES))
@@ -232,7 +232,7 @@ class Consumers:
                 self._locks.append(lock)
 
     def unlock(self, services: BrokerServices) -> None:
-        """A client gives up a queue, which it may not have."""
+        """Unlocks a queue for a client, which may not have it."""
         client = self._machine.chance.choice(CLIENTS)
         queue = self._machine.chance.choice(READ[:QUEUES])
         services.groups.locks.unlock(GROUP, client, [queue])
@@ -243,7 +243,7 @@ class Consumers:
     def _release(self, locks: list[Lock]) -> None:
         now_ms = self._machine.clock.monotonic_ms()
         for lock in locks:
-            # At this very moment it may be had by another.
+            # At this very moment another client may have it.
             lock.to_ms = min(lock.to_ms, now_ms)
         self._locks = [each for each in self._locks if each.to_ms > now_ms]
 
@@ -254,7 +254,7 @@ class Consumers:
     # --- Members ---
 
     async def beat(self, services: BrokerServices) -> None:
-        """A consumer's heartbeat."""
+        """Sends a consumer's heartbeat."""
         machine = self._machine
         client = machine.chance.choice(CLIENTS)
         data = ConsumerData(
@@ -269,7 +269,7 @@ class Consumers:
         machine.say("heartbeat", client)
 
     def look_at_members(self, services: BrokerServices) -> None:
-        """Who was heard of is there, and who was not is not."""
+        """Compares the members with the clients that sent heartbeats."""
         now_ms = self._machine.clock.monotonic_ms()
         try:
             members = set(services.groups.clients.member_ids(GROUP))

@@ -1,7 +1,7 @@
-"""The simulated disk below a broker, and the moments at which its machine may end.
+"""A simulated disk below a broker, and the moments at which its machine may end.
 
-A crash is taken as a copy of the folder at that very moment, be it within a flush or between two
-appends. The old machine may go on for the rest of its turn; nobody hears of it any more.
+A crash is a copy of the folder at that very moment, be it within a flush or between two appends.
+The old machine may go on until the end of its scheduler slot; no client gets its answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.faults.simulated_disk import SimulatedDisk
 
 
 class CrashingDisk(SimulatedDisk):
-    """A disk that can be copied, whose flushes can fail, and that tells of each flush."""
+    """A disk that can be copied, with failing flushes and a callback at each flush."""
 
     def __init__(self, folder: Path, on_flush: Callable[[], None]) -> None:
         super().__init__(folder)
@@ -46,7 +46,7 @@ class CrashingDisk(SimulatedDisk):
         self._on_flush()
 
     def copied(self, folder: Path) -> CrashingDisk:
-        """What a kill leaves, in a new folder."""
+        """Returns a copy in a new folder, as a kill leaves it."""
         copy = CrashingDisk(folder, self._on_flush)
         folder.mkdir()
         for path in sorted(self.folder.rglob("*")):
@@ -62,12 +62,12 @@ class CrashingDisk(SimulatedDisk):
         return copy
 
     def texts(self, names: Sequence[str]) -> dict[str, bytes]:
-        """What is in these files, of those that are there."""
+        """Returns the contents of the existing files among these."""
         paths = {name: self.folder / name for name in names}
         return {name: path.read_bytes() for name, path in paths.items() if path.exists()}
 
     def put_back(self, texts: Mapping[str, bytes]) -> None:
-        """Let files hold what they held before, durably."""
+        """Restores earlier contents of files, durably."""
         for name, text in texts.items():
             path = self.folder / name
             path.write_bytes(text)
@@ -75,5 +75,5 @@ class CrashingDisk(SimulatedDisk):
             self._names.add(path)
 
     def cut(self, chance: random.Random) -> None:
-        """What a power cut leaves."""
+        """Changes the files as a power cut does."""
         self.cut_power(chance)

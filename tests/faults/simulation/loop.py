@@ -1,7 +1,7 @@
-"""An event loop in which nothing is left to the machine: time, threads and the order of sets.
+"""An event loop with simulated time, threads and order of sets.
 
-Time stands still while anybody has something to do, and then jumps to the next timer. What is given
-to a thread is done in one go, at a time that chance decides, and told of at another. Row M2.
+Time stands still while any task has work, and then jumps to the next timer. A function for a thread
+runs in one go, at a random time; its result is delivered at another one.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class VirtualClock:
         self._numbers = itertools.count()
 
     def now_ms(self) -> int:
-        """Wall time."""
+        """Returns the wall time."""
         return self._set_ms + self._monotonic_ms
 
     def monotonic_ms(self) -> float:
-        """What has gone by."""
+        """Returns the elapsed time."""
         return float(self._monotonic_ms)
 
     def jump(self, delta_ms: int) -> None:
@@ -52,7 +52,7 @@ class VirtualClock:
         self._set_ms += delta_ms
 
     def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Calls `callback` when everybody waits, and this is the next timer."""
+        """Calls `callback` when all tasks wait, and this is the next timer."""
         timer = Timer(callback)
         due_ms = self._monotonic_ms + max(0, -int(-delay_ms // 1))
         heapq.heappush(self._timers, (due_ms, next(self._numbers), timer))
@@ -69,13 +69,13 @@ class VirtualClock:
         raise AssertionError("everybody waits for ever")
 
     def forget_timers(self) -> None:
-        """Whoever waited is gone."""
+        """Removes the timers of an ended life."""
         self._timers.clear()
 
 
 def _number_of(self: Any) -> int:
-    """The hash of futures and tasks, so that sets of them have an order that a run repeats."""
-    # Drawn late: asyncio puts a task into its own set before anybody could give it a number.
+    """Returns the hash of a future or task, so that the order of sets is repeatable."""
+    # Drawn late: asyncio puts a task into its own set before it can get a number.
     if not self.number:
         self.number = self.get_loop().next_number()
     number: int = self.number
@@ -93,7 +93,7 @@ class _Task(asyncio.Task):  # type: ignore[type-arg]
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """Runs until its main task is done, or until `halt`."""
+    """An event loop that runs until its main task is done, or until `halt`."""
 
     def __init__(self, clock: VirtualClock, chance: random.Random, *, is_slow: bool) -> None:
         super().__init__()
@@ -107,10 +107,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._is_halted = False
         self.set_task_factory(_task_of)
 
-    # --- What asyncio's loop asks for ---
+    # --- Hooks of asyncio's loop ---
 
     def select(self, timeout: float | None) -> list[Any]:
-        """Nothing ever comes from outside; where nobody has anything to do, time goes by."""
+        """Returns no event; advances the time when all tasks wait."""
         if timeout != 0 and not self._is_halted:
             self._virtual.fire_next()
         return []
@@ -119,20 +119,20 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         assert not events
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps."""
+        """Wakes no thread: none sleeps."""
 
     def next_number(self) -> int:
-        """For futures and tasks."""
+        """Returns a number for a future or task."""
         return next(self._numbers_given)
 
     def create_future(self) -> asyncio.Future[Any]:
-        """One whose place in sets is known."""
+        """Returns a future with a known place in sets."""
         return _Future(loop=self)
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Runs `func` in one go, some time after what its executor was given before."""
+        """Runs `func` in one go, after earlier functions of its executor."""
         future: asyncio.Future[T] = self.create_future()
         self._in_threads[future] = None
         begin_ms = max(self._virtual.monotonic_ms(), self._free_ms.get(executor, 0))
@@ -179,12 +179,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             task.result()
 
     def halt(self) -> None:
-        """Everything stands still from the end of this turn on."""
+        """Stops everything at the end of this scheduler slot."""
         self._is_halted = True
         self.stop()
 
     def tear_down(self) -> None:
-        """Let all tasks end, in no time; what they still do is done to nobody."""
+        """Ends all tasks at once; what they still do has no effect."""
         self._is_halted = True
         self._virtual.forget_timers()
         for _ in range(1_000):

@@ -1,7 +1,8 @@
-"""One broker after the other on one disk: started, used, and stopped, killed or cut off.
+"""A machine: brokers on one disk, started, used, and stopped, killed or cut off.
 
-Each life has an event loop of its own. What ends it is drawn before: a clean stop, or a crash at
-the n-th flush or append, or at some time; so also while the broker starts, recovers or stops.
+Each life has an event loop of its own. Its end is drawn before: a clean stop, or a crash at the
+n-th flush or append, or at some time. A broker may thus also crash while it starts, recovers or
+stops.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ LEVELS = "1s 5s 20s 1m 10m"
 DISK_USED, DISK_NEARLY_FULL = 0.5, 0.87
 
 
-# Progress that may be older than the log, each group as a whole: an old place costs time only.
+# Progress that may be older than the log, each group as a whole: it costs time only.
 PROGRESS = (
     ("config/deliveryLog.json",),
     ("config/transactionLog.json",),
@@ -50,11 +51,11 @@ PROGRESS = (
 
 
 class MachineGoneError(Exception):
-    """The machine ended meanwhile; nobody knows what became of a call."""
+    """An error of a call whose machine ended; the outcome of the call is unknown."""
 
 
 class Moment(str, Enum):
-    """What crashes count."""
+    """Moments that crashes count."""
 
     FLUSH = "flush"
     APPEND = "append"
@@ -64,7 +65,7 @@ class Moment(str, Enum):
 
 @dataclass
 class Crash:
-    """A life ends at the `left`-th moment of a kind from its start, or at a time in ms."""
+    """The end of a life, at the `left`-th moment of a kind from its start, or at a time in ms."""
 
     moment: Moment
     left: int
@@ -72,20 +73,20 @@ class Crash:
 
 
 class NoServer:
-    """Stands for the server: the simulation's clients call services."""
+    """A stand-in for the server: the simulation's clients call services."""
 
     def __init__(self, *_given: object) -> None:
         pass
 
     async def start(self, _scope: object) -> int:
-        """Listens to nobody."""
+        """Starts no listener."""
         return 1
 
     async def stop(self) -> None:
-        """Nobody is connected."""
+        """Closes no connection."""
 
     async def connection_count(self) -> int:
-        """Nobody is connected."""
+        """Returns 0: there are no connections."""
         return 0
 
 
@@ -105,7 +106,7 @@ def _small_store(config: BrokerConfig) -> StoreConfig:
 
 
 async def _no_statistics(_service: object) -> None:
-    """Nobody asks for them here."""
+    """Skips statistics, which no client reads here."""
 
 
 class Machine:
@@ -123,7 +124,7 @@ class Machine:
             derived_interval_ms=chance.choice([10_000, 60_000]),
         )
         self.persist_interval_ms = chance.choice([10_000, 60_000])
-        # How often tables are saved right behind a delivery, as if their interval ended there.
+        # How often tables are saved right after a delivery, as if their interval ended there.
         self._save_chance = chance.choice([0.0, 1.0, 1.0])
         self.disk_used = DISK_USED
         self._number = 0
@@ -135,7 +136,7 @@ class Machine:
         self._durable_end = 0
         self._calm_since_ms: int | None = None
         self._wall_max_ms = 0
-        # When the last message is due that waits.
+        # The due time of the last waiting message.
         self.due_ms_max = 0
         self.was_cleaned = False
         self.broker: Broker | None = None
@@ -143,11 +144,11 @@ class Machine:
         self.error: BaseException | None = None
         self.trace: list[str] = []
         self._earlier: list[dict[str, bytes]] = []
-        # Told of what only the disk has, when power was cut.
+        # Called with the durable end of the log after a power cut.
         self.on_power_cut: list[Callable[[int], None]] = []
         self.on_end: list[Callable[[], None]] = []
 
-    # --- What the broker is given ---
+    # --- The broker's machine ---
 
     def _config(self) -> BrokerConfig:
         return BrokerConfig(
@@ -165,12 +166,12 @@ class Machine:
 
     @contextlib.contextmanager
     def patched(self) -> Iterator[None]:
-        """Within the block brokers stand on this machine."""
+        """Runs the block's brokers on this machine."""
         append = MessageStore.append
 
         def counted(store: MessageStore, queue: QueueKey, block: RecordBlock, *given: Any) -> Any:
             self._moment(Moment.APPEND)
-            # What is delivered names the message that waited.
+            # A delivered message names the message that waited.
             is_awaited = (block.header["prepared_transaction_offset"] < 0).any()
             result = append(store, queue, block, *given)
             if is_awaited and self._is_serving and self.chance.random() < self._save_chance:
@@ -186,7 +187,7 @@ class Machine:
                 ("rocketpy_broker.broker._store_config", _small_store),
                 ("rocketpy_broker.store.message_store.used_ratio", lambda _: self.disk_used),
                 ("rocketpy_broker.services.hooks.wiring.installed_hooks", list),
-                # Looks that only cost time here.
+                # Periodic checks that only cost time here.
                 (f"{STATISTICS}.service.StatisticsService.run", _no_statistics),
                 ("rocketpy_broker.services.batches.service.SWEEP_MS", 60_000),
                 ("rocketpy_broker.services.delay.levels.IDLE_MS_MAX", 3_600_000),
@@ -212,7 +213,7 @@ class Machine:
                 self.trouble()
 
     def _save(self) -> None:
-        """Tables are saved as they are at intervals, faster than anything is done in threads."""
+        """Saves the tables as their intervals do, faster than any work in threads."""
         if self.broker is None or not self._is_serving:
             return
         for saver in self.broker._lifecycle.tables:
@@ -226,12 +227,12 @@ class Machine:
 
     @property
     def now_ms(self) -> int:
-        """Wall time."""
+        """The wall time."""
         return self.clock.now_ms()
 
     @property
     def log_end(self) -> int:
-        """How far the log reaches."""
+        """The end of the log."""
         assert self.broker is not None
         return self.broker.store.positions().log_end
 
@@ -248,12 +249,12 @@ class Machine:
         return self.now_ms > self._wall_max_ms
 
     def calm(self) -> None:
-        """From here on nothing hinders."""
+        """Starts a time without trouble."""
         if not self.disk.has_failed:
             self._calm_since_ms = self.now_ms
 
     def trouble(self) -> None:
-        """Something hinders."""
+        """Ends a time without trouble."""
         since_ms, self._calm_since_ms = self._calm_since_ms, None
         if since_ms is not None and since_ms > self._wall_max_ms:
             self.history.events.append(Calm(since_ms, self.now_ms))
@@ -273,7 +274,7 @@ class Machine:
                 self._crash(crash)
 
     def _crash(self, crash: Crash) -> None:
-        """Keeps what the disk has now; this machine goes on for the rest of the turn, unheard."""
+        """Copies the present disk; the old machine continues unheard to the end of its slot."""
         self.say("crash", crash)
         self.trouble()
         self.is_gone, self.crash_plan = True, None
@@ -291,7 +292,7 @@ class Machine:
     # --- Lives ---
 
     def live(self, use: Callable[[BrokerServices], Awaitable[None]]) -> None:
-        """Starts a broker, let clients use it, and end it. Raises what is wrong."""
+        """Starts a broker, lets clients use it, and ends it. Raises the errors of its life."""
         self.loop = SimulatedLoop(self.clock, self.chance, is_slow=self.is_slow)
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self.is_gone, self.disk_used = False, DISK_USED
@@ -324,7 +325,7 @@ class Machine:
         self._perhaps_put_back()
 
     def _perhaps_put_back(self) -> None:
-        """An operator puts back files of progress from the end of an earlier life."""
+        """Restores files of progress from the end of an earlier life, as an operator may."""
         if self._earlier and self.chance.random() < 0.15:
             names = self.chance.choice(PROGRESS)
             earlier = self.chance.choice(self._earlier)
@@ -363,7 +364,7 @@ class Machine:
         self.say("stopped")
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A client's call beside others."""
+        """Starts a client's call in a task of its own."""
         task = self.loop.create_task(work)
         self.tasks[task] = None
         task.add_done_callback(self._spawned_ended)
@@ -377,7 +378,7 @@ class Machine:
             self.loop.halt()
 
     async def call(self, work: Awaitable[T]) -> T:
-        """What a client is answered. Raises MachineGoneError where nobody can answer."""
+        """Returns the answer to a client. Raises MachineGoneError if the machine has ended."""
         try:
             return await work
         finally:

@@ -1,4 +1,4 @@
-"""Producers: messages at once, after a delay level or at a time; some are taken back."""
+"""Producers of messages, immediate, delayed or timed; some messages are recalled."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DELAYS_MS = DelayLevels.parse(LEVELS).delays_ms
 def block_of(
     topic: str, bodies: Sequence[bytes], properties: Mapping[str, str], born_ms: int
 ) -> WireBlock:
-    """Messages as a producer sends them; the key of each is its id."""
+    """Returns messages as a producer sends them; the key of each is its id."""
     ids = [id_of(body) for body in bodies]
     named = {"UNIQ_KEY": ids} | {name: [text] * len(ids) for name, text in properties.items()}
     encoded = encode_block(
@@ -48,14 +48,14 @@ def block_of(
 
 @dataclass
 class Wait:
-    """How long a message is to wait: properties, when it is due, and whether that is exact."""
+    """A message's delay: properties and due time."""
 
     properties: dict[str, str] = field(default_factory=dict)
     delay_ms: int = 0
     deliver_ms: int = 0
 
     def due_ms(self, now_ms: int) -> int:
-        """When a message that is stored now is due."""
+        """Returns the due time of a message that is stored now."""
         return self.deliver_ms or (now_ms + self.delay_ms if self.delay_ms else 0)
 
 
@@ -66,17 +66,17 @@ class Producers:
         self._machine = machine
         self._history = machine.history
         self._count = 0
-        # By id: sends with a delivery time that may be taken back.
+        # By id: sends with a delivery time that may be recalled.
         self._recallable: dict[str, int] = {}
 
     def new_bodies(self, count: int, sizes: tuple[int, int] = BODY_BYTES) -> list[bytes]:
-        """Messages with new ids."""
+        """Returns messages with new ids."""
         self._count += count
         numbers = range(self._count - count, self._count)
         return [body_of(f"m{number}", self._machine.chance.randint(*sizes)) for number in numbers]
 
     def any_wait(self) -> Wait:
-        """A level, a delay or a time."""
+        """Returns a level, a delay or a time."""
         chance, now_ms = self._machine.chance, self._machine.now_ms
         kind = chance.choice(["level", "level", "time", "time", "delay"])
         if kind == "level":
@@ -89,7 +89,7 @@ class Producers:
         return Wait({"TIMER_DELIVER_MS": str(deliver_ms)}, deliver_ms=deliver_ms)
 
     async def fill(self, services: BrokerServices) -> None:
-        """Messages that end a segment."""
+        """Sends messages that end a segment."""
         await self.send(services, 3, sizes=(4_800, 4_900))
 
     async def send(
@@ -99,7 +99,7 @@ class Producers:
         wait: Wait | None = None,
         sizes: tuple[int, int] = BODY_BYTES,
     ) -> None:
-        """One block of messages."""
+        """Sends one block of messages."""
         machine, history = self._machine, self._history
         wait = wait or Wait()
         bodies = self.new_bodies(count, sizes)
@@ -134,7 +134,7 @@ class Producers:
             self._recallable.update(dict.fromkeys(ids, wait.deliver_ms))
 
     async def recall(self, services: BrokerServices) -> None:
-        """Takes back a message, if any waits."""
+        """Recalls a message, if any waits."""
         machine, history = self._machine, self._history
         waiting = [one for one, due in self._recallable.items() if due > machine.now_ms]
         if not waiting:
@@ -159,9 +159,10 @@ class Producers:
             history.outcome(message_id, Outcome.HIDDEN, end)
 
     def clock_was_set(self, delta_ms: int) -> None:
-        """Sets back: whoever waits, and was stored by a clock ahead of this one, may come at once.
+        """Drops promises after the clock was set back.
 
-        One that had come before may come up as waiting to who takes it back.
+        A waiting message may be delivered at once if it was stored by a clock ahead of this one. A
+        delivered message may appear as waiting to a client that recalls it.
         """
         if delta_ms < 0:
             self._recallable.clear()

@@ -1,4 +1,4 @@
-"""One seed: an hour or more of a broker's life, and the judgement of what its clients saw."""
+"""One seed: an hour or more of a broker's life, and the history of its clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOUR_MS = 3_600_000
 REST_MS = 660_000
 LIVES = (1, 2, 2, 3, 4)
 GAPS_MS = (0, 0, 0, 1, 30, 400, 2_000, 15_000, 40_000, 130_000)
-# Up to how many moments, or milliseconds, from its start a life may crash.
+# The most moments, or milliseconds, from its start until a life may crash.
 LEFT_MAX = {
     Moment.FLUSH: (60,),
     Moment.APPEND: (60,),
@@ -34,7 +34,7 @@ JUMPS_MS = (-3_600_000, -30_000, 20_000, 900_000)
 
 
 class Simulation:
-    """All that a seed decides. `history` is to be judged when `run` is over."""
+    """A run that follows from a seed; `history` is judged after `run`."""
 
     def __init__(self, seed: int, folder: Path) -> None:
         self.chance = random.Random(seed)
@@ -48,7 +48,7 @@ class Simulation:
         self._begin_ms = self.machine.clock.monotonic_ms()
 
     def _chosen_steps(self) -> list[Callable[[BrokerServices], object]]:
-        """What clients do, some of it often and some of it never, as the seed has it."""
+        """Returns the clients' steps, some often and some never, as the seed decides."""
         spawn, chance = self.machine.spawn, self.chance
         producers, consumers, transactions = self.producers, self.consumers, self.transactions
         steps: list[Callable[[BrokerServices], object]] = [
@@ -75,12 +75,12 @@ class Simulation:
         ]
         weights = [chance.choice([0, 1, 3, 8]) for _ in steps]
         weights[0] += 1
-        # Set clocks loosen what can be promised, and many seeds should promise all.
+        # Clock changes weaken the promises, and many seeds should keep all of them.
         weights[-1] = chance.choice([0, 0, 0, 1])
         return [step for step, weight in zip(steps, weights, strict=True) for _ in range(weight)]
 
     async def _clean(self, services: BrokerServices) -> None:
-        """Old segments go, often as soon as new ones come, and all but the last one."""
+        """Cleans old segments, often as soon as new ones are created, and all but the last one."""
         if self.chance.random() < 0.5:
             await self.consumers.clean(services)
             return
@@ -105,7 +105,7 @@ class Simulation:
     # --- Lives ---
 
     def run(self) -> None:
-        """All lives, and a last one in which everything comes to its end."""
+        """Runs all lives, and a last one that completes all work."""
         with self.machine.patched():
             for _ in range(self.chance.choice(LIVES)):
                 self._draw_faults()
@@ -140,11 +140,11 @@ class Simulation:
                 return
 
     async def _wait(self, _rooms: BrokerServices) -> None:
-        """Nobody does anything, and what waits comes."""
+        """Waits until all delayed messages are due."""
         await sleep(self.machine.clock, max(self.machine.due_ms_max - self.machine.now_ms, 1))
 
     async def _rest(self, services: BrokerServices) -> None:
-        """Questions are answered, what waits comes, and everything is read."""
+        """Answers all check-backs, waits for delayed messages, and reads everything."""
         if TOPIC not in services.topics:
             await services.topics.create(TopicConfig(TOPIC, QUEUES, QUEUES))
         self.transactions.answer_all()
@@ -161,7 +161,7 @@ class Simulation:
 
 
 def simulate(seed: int) -> Simulation:
-    """Runs a seed. Raises what went wrong in it; its history is not judged yet."""
+    """Runs a seed. Raises the errors of its run; its history is not judged yet."""
     in_memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(prefix="rocketpy-", dir=in_memory) as folder:
         simulation = Simulation(seed, Path(folder))

@@ -1,4 +1,4 @@
-"""Producers of transactions: they decide, late or twice, or only when they are asked, or never."""
+"""Producers of transactions: they decide late, twice, only when asked, or never."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLIENT = "p1"
 
 @dataclass
 class Transaction:
-    """What its producer knows; the ends are of the log, 0 where nothing is promised."""
+    """A producer's view of a transaction; ends are offsets in the log, 0 without a promise."""
 
     message_id: str
     wait: Wait
@@ -35,7 +35,7 @@ class Transaction:
 
     @property
     def discarded_id(self) -> str:
-        """What is left where the broker gives it up."""
+        """The id of the copy that is left when the broker gives the transaction up."""
         return copy_id(self.message_id, CHECK_MAX_TIME_TOPIC)
 
 
@@ -47,7 +47,7 @@ class Transactions:
         self._history = machine.history
         self._producers = producers
         self._known: dict[str, Transaction] = {}
-        # How often a question is answered.
+        # How often a check-back is answered.
         self._answer_chance = machine.chance.choice([0.0, 0.5, 1.0])
         machine.on_power_cut.append(self._forget_beyond)
 
@@ -93,7 +93,7 @@ class Transactions:
         return self._machine.chance.choice(chosen) if chosen else None
 
     async def decide(self, services: BrokerServices) -> None:
-        """Commits or roll back; perhaps not for the first time."""
+        """Commits or rolls back; sometimes not for the first time."""
         one = self._choose()
         if one is not None:
             await self._end(services, one, one.physical_offset, one.queue_offset)
@@ -131,7 +131,7 @@ class Transactions:
         history.outcome(one.discarded_id, Outcome.REFUSED, one.ended_end)
 
     async def mislead(self, services: BrokerServices) -> None:
-        """An end by somebody else, or another end than the one that was answered."""
+        """Ends a transaction from another group, or with the opposite of its answered decision."""
         one = self._choose()
         if one is None:
             return
@@ -150,10 +150,10 @@ class Transactions:
         sentence = f"{one.message_id} took {decision.value!r} of group {group!r}"
         self._history.events.append(Fault("misled", sentence))
 
-    # --- Being asked ---
+    # --- Check-backs ---
 
     async def listen(self, services: BrokerServices) -> None:
-        """Let the producer be asked, until the broker forgets it."""
+        """Receives check-backs for the producer until the broker forgets it."""
         clients = services.groups.clients
         stream = clients.open_notices(CLIENT)
         await self._machine.call(clients.heartbeat(Heartbeat(CLIENT, "a:1", [PRODUCERS], [])))
@@ -171,14 +171,14 @@ class Transactions:
         finally:
             clients.close_notices(stream)
 
-    # --- The end of all ---
+    # --- The last life ---
 
     def answer_all(self) -> None:
-        """From now on every question is answered."""
+        """Answers every check-back from now on."""
         self._answer_chance = 1.0
 
     async def end_all(self, services: BrokerServices) -> None:
-        """Whatever is open is ended; what was prepared has come to one end."""
+        """Ends all open transactions; a commit without an answer must have exactly one end."""
         for one in self._known.values():
             if one.physical_offset >= 0 and not one.ended_end:
                 await self._end(services, one, one.physical_offset, one.queue_offset)

@@ -1,7 +1,7 @@
-"""Brokers that ask who speaks, one of each version, and certificates. They belong to no cluster.
+"""Brokers with access control, one of each version, and certificates, outside of any cluster.
 
-5.x knows users and policies, which are made by requests; 4.9 reads accounts from a file.
-Source: docs/design/cluster.md section 1.4, docs/design/remoting.md section 5.
+5.x has users and policies, which requests create; 4.9 reads accounts from a file. Source:
+docs/design/cluster.md section 1.4, docs/design/remoting.md section 5.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tests.interop.cluster.messages import GROUP
 from tests.interop.cluster.servers import LOOPBACK, BrokerSpec
 from tests.interop.rocketmq import V4
 
-# 4.9 takes no name and no secret of six letters or less.
+# 4.9 refuses names and secrets of six letters or less.
 ADMIN = Keys("administrator", "administrators-secret")
-# What the fixtures let each of these do with GUARDED_TOPIC.
+# Users that the fixtures give different rights on GUARDED_TOPIC.
 WRITER = Keys("the-writer", "writers-secret")
 READER = Keys("the-reader", "readers-secret")
 STRANGER = Keys("a-stranger", "strangers-secret")
@@ -38,7 +38,7 @@ class Certificates:
 
     @classmethod
     def create(cls, folder: Path) -> Certificates:
-        """Makes a key and a certificate that is its own authority."""
+        """Creates a key and a certificate that is its own authority."""
         folder.mkdir(parents=True, exist_ok=True)
         made = cls(folder)
         subject = ("-subj", "/CN=rocketpy-tests", "-addext", f"subjectAltName=IP:{LOOPBACK}")
@@ -54,12 +54,12 @@ class Certificates:
 
     @property
     def certificate(self) -> Path:
-        """What the server shows, and what clients trust."""
+        """The server's certificate, which clients trust."""
         return self.folder / "certificate.pem"
 
     @property
     def system_properties(self) -> dict[str, str]:
-        """Those of a server that speaks TLS only, with this certificate."""
+        """System properties of a server that speaks TLS only, with this certificate."""
         return {
             "tls.server.mode": "enforcing",
             "tls.test.mode.enable": "false",
@@ -68,12 +68,12 @@ class Certificates:
         }
 
     def trusting(self) -> ssl.SSLContext:
-        """For clients that trust this authority alone."""
+        """Returns a context for clients that trust this authority alone."""
         return ssl.create_default_context(cafile=str(self.certificate))
 
 
 def unverified() -> ssl.SSLContext:
-    """For clients that take any certificate."""
+    """Returns a context for clients that accept any certificate."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -81,7 +81,7 @@ def unverified() -> ssl.SSLContext:
 
 
 def guarded_broker(system_properties: Mapping[str, str]) -> BrokerSpec:
-    """A broker of 5.x where only ADMIN may do anything, until users are created."""
+    """Returns a broker of 5.x that permits requests of ADMIN alone, until users are created."""
     admin = {"username": ADMIN.access_key, "password": ADMIN.secret_key}
     inner = {"accessKey": ADMIN.access_key, "secretKey": ADMIN.secret_key}
     providers = {
@@ -104,7 +104,7 @@ def guarded_broker(system_properties: Mapping[str, str]) -> BrokerSpec:
 
 
 def create_user(admin: Connection, keys: Keys, rights: Mapping[str, Sequence[str]]) -> None:
-    """A user of 5.x; `rights` are actions by resource, like `Topic:T`."""
+    """Creates a user of 5.x; `rights` are actions by resource, like `Topic:T`."""
     user = {"username": keys.access_key, "password": keys.secret_key, "userType": "Normal"}
     _order(admin, _CREATE_USER, {"username": keys.access_key}, user)
     subject = f"User:{keys.access_key}"
@@ -119,7 +119,7 @@ def create_user(admin: Connection, keys: Keys, rights: Mapping[str, Sequence[str
 
 
 def guarded_broker_of_4_9() -> BrokerSpec:
-    """A broker of 4.9 with the accounts ADMIN, WRITER, READER and STRANGER."""
+    """Returns a broker of 4.9 with the accounts ADMIN, WRITER, READER and STRANGER."""
     rights = {WRITER: f"{GUARDED_TOPIC}=PUB", READER: f"{GUARDED_TOPIC}=SUB", STRANGER: ""}
     lines = [*_account(ADMIN, is_admin=True)]
     for keys, right in rights.items():

@@ -1,12 +1,12 @@
-"""Name servers and brokers that know of each other.
+"""Name servers and the brokers registered there.
 
     two name servers | broker-a: master and slave | broker-b: master of 5.3.3
-                     | broker-4: master of 4.9.7
+    broker-4: master of 4.9.7
 
-The others are of the newest version, so one cluster has brokers of all.
+The other servers are of the newest version, so one cluster has brokers of all versions.
 
-They start side by side. Whether a broker is registered is asked of every name server, over and
-over: a broker's first registration may be lost, and the next one comes ten seconds later.
+They start side by side. The cluster asks every name server repeatedly for the registered brokers: a
+broker's first registration may be lost, and the next one comes ten seconds later.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAME_SERVERS = 2
 
 
 class Cluster:
-    """Its folder holds a folder for each server. Nothing runs before `start`."""
+    """A cluster with a folder for each server in its own folder. Nothing runs before `start`."""
 
     def __init__(
         self, folder: Path, brokers: Sequence[BrokerSpec] = USUAL, name_servers: int = NAME_SERVERS
@@ -46,39 +46,39 @@ class Cluster:
 
     @property
     def addresses(self) -> str:
-        """The name servers, as RocketMQ's clients want them."""
+        """The name servers' addresses, in the form of RocketMQ's clients."""
         return ";".join(server.address for server in self.name_servers)
 
     @property
     def masters(self) -> list[Broker]:
-        """The brokers that take messages."""
+        """The brokers that accept messages."""
         return [broker for broker in self.brokers.values() if broker.spec.broker_id == MASTER_ID]
 
     def broker(self, name: str, broker_id: int = MASTER_ID) -> Broker:
-        """One broker, by name and id."""
+        """Returns one broker, by name and id."""
         return self.brokers[name, broker_id]
 
     def start(self) -> None:
-        """Starts all that do not run, and wait until all are registered."""
+        """Starts all servers that do not run, and waits until all are registered."""
         for server in self._servers:
             if not server.is_running:
                 server.start()
         self.until_registered()
 
     def add(self, spec: BrokerSpec) -> Broker:
-        """A broker more, registered at every name server."""
+        """Adds a broker, and waits until every name server has registered it."""
         broker = self._place(spec)
         self.start()
         return broker
 
     def remove(self, broker: Broker) -> None:
-        """Kills a broker and forget it; the name servers notice its closed connection."""
+        """Kills a broker and removes it; the name servers notice its closed connection."""
         broker.kill()
         del self.brokers[broker.spec.name, broker.spec.broker_id]
         self.until_registered()
 
     def move(self, broker: Broker) -> Broker:
-        """Kills a broker, and start it with its store at other ports."""
+        """Kills a broker and starts it with its store at other ports."""
         broker.kill()
         moved = self._place(broker.spec)
         self.start()
@@ -94,14 +94,14 @@ class Cluster:
         return moved
 
     def heal(self) -> None:
-        """Thaws what is frozen, start what has ended, wait until all are registered."""
+        """Thaws frozen servers, starts ended ones, and waits until all are registered."""
         for server in self._servers:
             if server.is_running:
                 server.thaw()
         self.start()
 
     def until_registered(self) -> None:
-        """Waits until every name server knows just the brokers that run."""
+        """Waits until every name server lists exactly the running brokers."""
         expected = {key for key, broker in self.brokers.items() if broker.is_running}
         running = [server for server in self.name_servers if server.is_running]
         until(
@@ -113,7 +113,7 @@ class Cluster:
     def create_topic(
         self, topic: str, queues: int = 2, brokers: Sequence[Broker] | None = None
     ) -> None:
-        """Creates it at these brokers or every master; wait until name servers route to them."""
+        """Creates it at these brokers or every master; waits until name servers route to them."""
         header = CreateTopicRequest(topic=topic, read_queue_nums=queues, write_queue_nums=queues)
         places = self.masters if brokers is None else brokers
         for broker in places:
@@ -127,7 +127,7 @@ class Cluster:
         )
 
     def kill(self) -> None:
-        """Ends everything at once; the folder stays."""
+        """Kills all servers; the folder stays."""
         for server in self._servers:
             server.kill()
 

@@ -1,4 +1,4 @@
-"""One cluster for all tests of a session, and what each test has in it for itself."""
+"""One cluster for all tests of a session, and fixtures of each test in it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from tests.interop.rocketmq import ENDS, RocketMQStore
 
 @pytest.fixture(params=[A, OLD])
 def master(request: pytest.FixtureRequest, cluster: Cluster) -> Broker:
-    """A master of each version."""
+    """Returns a master of each version."""
     return cluster.broker(request.param)
 
 
 @pytest.fixture
 def connection(master: Broker) -> Iterator[Connection]:
-    """To the master."""
+    """Yields a connection to the master."""
     with Connection(master.address) as opened:
         yield opened
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, cluster: Cluster, master: Broker) -> str:
-    """A topic of this test's own, with two queues, which the master alone has."""
+    """Returns a topic of this test, with two queues, at the master alone."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     cluster.create_topic(name, brokers=[master])
     return name
@@ -37,13 +37,13 @@ def topic(request: pytest.FixtureRequest, cluster: Cluster, master: Broker) -> s
 
 @pytest.fixture
 def queue(topic: str) -> Queue:
-    """The topic's first queue."""
+    """Returns the topic's first queue."""
     return Queue(topic)
 
 
 @pytest.fixture(scope="session")
 def java_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RocketMQStore]]:
-    """A process for Java clients of the newest and of the oldest version."""
+    """Yields a process for Java clients of the newest and of the oldest version."""
     folder = tmp_path_factory.mktemp("java-clients")
     logs = {version: folder / f"{version}.log" for version in ENDS}
     processes = {name: RocketMQStore(log, folder, name) for name, log in logs.items()}
@@ -54,9 +54,9 @@ def java_processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[st
 
 @pytest.fixture
 def connect_java(cluster: Cluster, java_processes: dict[str, RocketMQStore]) -> ConnectJava:
-    """Connects a Java client of some version, for a topic; its group has the topic's name.
+    """Returns a function that connects a Java client to a topic; its group has the topic's name.
 
-    It stays connected, for its way of leaving takes three seconds.
+    The client stays connected, since its disconnection takes three seconds.
     """
 
     def connect(version: str, topic: str) -> JavaClient:

@@ -1,6 +1,6 @@
-"""A bare blocking socket that speaks by our codec. One question at a time.
+"""A bare blocking socket with our codec. One request at a time.
 
-It keeps what servers ask of us meanwhile (`asked_of_us`): some do so before they answer.
+It keeps the requests that servers send meanwhile (`asked_of_us`): some come before the answer.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from rocketpy_proto.remoting import (
 )
 from tests.patience import PATIENCE_SECONDS
 
-# Longer than any server lets a question wait.
+# Longer than any server delays an answer.
 ANSWER_SECONDS_MAX = PATIENCE_SECONDS
 RECEIVED_BYTES_MAX = 1 << 20
 
 
 @dataclass(frozen=True)
 class Keys:
-    """Who asks, where that is checked."""
+    """The keys that sign requests where a server checks access."""
 
     access_key: str
     secret_key: str
@@ -48,7 +48,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered to a request of some code."""
+    """A server's answer to a request with a code."""
 
     request_code: RequestCode
     command: RemotingCommand
@@ -60,27 +60,27 @@ class Answer:
 
     @property
     def remark(self) -> str:
-        """Its text, empty where it has none."""
+        """The answer's text, empty if it has none."""
         return self.command.remark or ""
 
     @property
     def header(self) -> Any:
-        """The ext fields, as the class that the codec has for them."""
+        """The ext fields, as the codec's class for them."""
         return EXCHANGES[self.request_code].response.decode(self.command.ext_fields)
 
     @property
     def content(self) -> Any:
-        """The JSON body, as the class that the codec has for it."""
+        """The JSON body, as the codec's class for it."""
         return decode_body(RESPONSE_BODIES[self.request_code], self.command.body)
 
     def ok(self) -> Answer:
-        """This answer, which must be a success."""
+        """Returns this answer; asserts that it is a success."""
         assert self.code == ResponseCode.SUCCESS, (self.request_code.name, self.code, self.remark)
         return self
 
 
 class Connection:
-    """To one server, `host:port`; with `keys` each request is signed."""
+    """A connection to one server, `host:port`; with `keys` each request is signed."""
 
     def __init__(
         self,
@@ -105,39 +105,39 @@ class Connection:
     def ask(
         self, code: RequestCode, header: Header | None = None, body: Body | bytes = b""
     ) -> Answer:
-        """Sends a request and wait for its answer, whatever it says."""
+        """Sends a request and waits for its answer, whatever its code."""
         return Answer(code, self._answer_to(self._send(*self._encoded(code, header, body))))
 
     def ask_plainly(
         self, code: int, ext_fields: Mapping[str, str], body: bytes = b""
     ) -> RemotingCommand:
-        """The same for requests that the codec has no classes for."""
+        """Sends a request for which the codec has no classes, and waits for its answer."""
         return self._answer_to(self._send(code, ext_fields, body))
 
     def tell(
         self, code: RequestCode, header: Header | None = None, body: Body | bytes = b""
     ) -> None:
-        """Sends a request that nobody answers."""
+        """Sends a one-way request."""
         self._send(*self._encoded(code, header, body), flag=ONE_WAY_FLAG)
 
     def expect(self, code: RequestCode) -> Answer:
-        """Waits for the answer to a request that was sent by `begin`."""
+        """Waits for the answer to the request that `begin` sent."""
         return Answer(code, self._answer_to(self._begun))
 
     def begin(
         self, code: RequestCode, header: Header | None = None, body: Body | bytes = b""
     ) -> None:
-        """Sends a request whose answer is waited for later."""
+        """Sends a request; `expect` waits for its answer."""
         self._begun = self._send(*self._encoded(code, header, body))
 
     def next_asked_of_us(self) -> RemotingCommand:
-        """Waits for the server's next request, or take the oldest that came."""
+        """Waits for the server's next request, or takes the oldest one received."""
         while not self.asked_of_us:
             self.asked_of_us += self._decoder.feed(self._received())
         return self.asked_of_us.pop(0)
 
     def wait_at_most(self, seconds: float) -> None:
-        """Waits that long for anything to come. Raises TimeoutError when nothing does."""
+        """Waits that long for any frame. Raises TimeoutError when none comes."""
         self._socket.settimeout(seconds)
         try:
             self.asked_of_us += self._decoder.feed(self._received())
@@ -193,6 +193,6 @@ class Connection:
 
 
 def ask(address: str, code: RequestCode, header: Header | None = None) -> Answer:
-    """One question over a connection of its own."""
+    """Sends one request over a new connection; returns its answer."""
     with Connection(address) as connection:
         return connection.ask(code, header)

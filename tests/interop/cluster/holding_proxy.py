@@ -1,7 +1,7 @@
-"""A proxy in front of a cluster that can hold one request or its answer until a test releases it.
+"""A proxy before a cluster that holds one request or its answer until released.
 
-Clients ask the name server through it, whose routes then name the proxy of the broker. A test
-chooses the request; whatever else comes on its connection waits as well. Holds no state on disk.
+Clients ask the name server through it, and its routes then name the proxy of the broker. A test
+chooses the request; all later frames on its connection wait as well.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Change = Callable[[RemotingCommand], RemotingCommand]
 
 @dataclass
 class _Armed:
-    """A hold, and the requests that it is for."""
+    """A hold, and the match of its requests."""
 
     hold: Hold
     match: Match
 
 
 class Relay:
-    """Listens on a free port and passes each frame on to the server at `target`."""
+    """A listener on a free port that passes each frame on to the server at `target`."""
 
     def __init__(self, target: str, change_answer: Change = lambda answer: answer) -> None:
         self._target = target
@@ -47,21 +47,21 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def hold(self, match: Match, moment: Moment, skip: int = 0) -> Hold:
-        """Arms one place; a place that was armed before is released."""
+        """Arms one place; releases the one armed before."""
         self.release()
         with self._lock:
             self._armed = _Armed(Hold("request", moment, skip), match)
             return self._armed.hold
 
     def release(self) -> None:
-        """Lets everything go on."""
+        """Releases the held request and all later ones."""
         with self._lock:
             armed, self._armed = self._armed, None
         if armed is not None:
             armed.hold.release()
 
     def close(self) -> None:
-        """Ends all connections."""
+        """Closes all connections."""
         self.release()
         for one in (self._listener, *self._sockets):
             with contextlib.suppress(OSError):
@@ -75,7 +75,7 @@ class Relay:
                 host, _, port = self._target.rpartition(":")
                 server = socket.create_connection((host, int(port)))
                 self._sockets += [client, server]
-                # The opaques of requests whose answers are to be held.
+                # The opaques of the requests with answers to hold.
                 chosen: set[int] = set()
                 for pump, source, sink in (
                     (self._pass_request, client, server),
@@ -129,7 +129,7 @@ def _stand(hold: Hold) -> None:
 
 
 class ClusterProxy:
-    """The way to a cluster's first name server and one of its brokers."""
+    """The proxies of a cluster's first name server and one of its brokers."""
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self.broker = Relay(broker.address)

@@ -19,7 +19,7 @@ MQADMIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 
 @dataclass(frozen=True)
 class JavaMessage:
-    """What a Java program sends; `options` are tags, keys, delayTimeLevel and flag."""
+    """A message that a Java program sends; `options` are tags, keys, delayTimeLevel and flag."""
 
     body: bytes
     properties: dict[str, str] = field(default_factory=dict)
@@ -35,14 +35,14 @@ class JavaQueue:
 
 
 class JavaClient:
-    """A producer and a consumer for one topic. A process has one: the next takes its place."""
+    """A producer and a consumer for one topic. Each process has one: the next replaces it."""
 
     def __init__(self, process: RocketMQStore, name_servers: str, group: str, topic: str) -> None:
         self._process = process
         process.ask("connect", nameServers=name_servers, group=group, topic=topic)
 
     def send(self, queue: JavaQueue, messages: Sequence[JavaMessage]) -> list[dict[str, Any]]:
-        """Sends one by one; those with a property `first` in transactions, to any queue."""
+        """Sends one by one; messages with a property `first` go in transactions, to any queue."""
         results: list[dict[str, Any]] = self._ask("clientSend", queue, messages)["results"]
         return results
 
@@ -52,7 +52,7 @@ class JavaClient:
         return result
 
     def pull(self, queue: JavaQueue, expression: str = "*") -> list[dict[str, Any]]:
-        """All that a queue holds, bodies inflated."""
+        """Returns all messages of a queue, bodies inflated."""
         answer = self._process.ask("clientPull", expression=expression, **_queue(queue))
         return [{**one, "body": base64.b64decode(one["body"])} for one in answer["records"]]
 
@@ -61,17 +61,17 @@ class JavaClient:
         self._process.ask("clientCommit", offset=offset, **_queue(queue))
 
     def committed(self, queue: JavaQueue) -> int:
-        """What is committed for the client's group, as its broker says."""
+        """Returns the offset of the client's group, as its broker reports it."""
         return int(self._process.ask("clientCommitted", **_queue(queue))["offset"])
 
     def offset_by_time(self, queue: JavaQueue, timestamp_ms: int) -> int:
-        """Where a queue is at some time."""
+        """Returns a queue's offset at a time."""
         answer = self._process.ask("clientOffsetByTime", timestamp=timestamp_ms, **_queue(queue))
         return int(answer["offset"])
 
     @property
     def asked(self) -> list[str]:
-        """The messages whose transactions the broker asked after."""
+        """The messages of the transactions that the broker checked."""
         bodies: list[str] = self._process.ask("clientAsked")["asked"]
         return bodies
 
@@ -84,7 +84,7 @@ ConnectJava = Callable[[str, str], JavaClient]
 
 
 def mqadmin(version: str, folder: Path, *arguments: str) -> str:
-    """What a version's administration tool prints."""
+    """Returns the output of a version's administration tool."""
     configure_logs(folder)
     done = Program(version, MQADMIN, arguments).run(folder)
     return done.stdout + done.stderr

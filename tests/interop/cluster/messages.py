@@ -31,7 +31,7 @@ _ZLIB_LEVEL = 5
 
 @dataclass(frozen=True)
 class Queue:
-    """Where messages go to and come from."""
+    """A queue that messages are sent to and pulled from."""
 
     topic: str
     queue_id: int = 0
@@ -39,7 +39,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Outgoing:
-    """One message to be sent; `sys_flag` says what was done to its body already."""
+    """A message to send; `sys_flag` marks what is already done to its body."""
 
     body: bytes
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -48,11 +48,11 @@ class Outgoing:
 
     @classmethod
     def compressed(cls, body: bytes) -> Outgoing:
-        """One whose body is compressed as the Java client does it."""
+        """Returns a message with a body compressed as the Java client does it."""
         return cls(zlib.compress(body, _ZLIB_LEVEL), sys_flag=COMPRESSED | COMPRESSION_ZLIB)
 
     def header(self, queue: Queue, *, is_batch: bool = False) -> SendMessageRequest:
-        """The header it is sent with."""
+        """Returns the header of its send request."""
         return SendMessageRequest(
             producer_group=GROUP,
             topic=queue.topic,
@@ -66,18 +66,18 @@ class Outgoing:
 
 
 def send(connection: Connection, queue: Queue, message: Outgoing) -> Answer:
-    """Sends one message, whatever is answered."""
+    """Sends one message; returns any answer."""
     return connection.ask(RequestCode.SEND_MESSAGE_V2, message.header(queue), message.body)
 
 
 def send_batch(connection: Connection, queue: Queue, messages: Sequence[BatchMessage]) -> Answer:
-    """Sends messages as one batch, whatever is answered."""
+    """Sends messages as one batch; returns any answer."""
     header = Outgoing(b"").header(queue, is_batch=True)
     return connection.ask(RequestCode.SEND_BATCH_MESSAGE, header, encode_batch(messages))
 
 
 def put(connection: Connection, queue: Queue, message: Outgoing) -> SendMessageResponse:
-    """Sends one message, which must be stored, and wait until it can be pulled.
+    """Sends one message, asserts that it is stored, and waits until it can be pulled.
 
     A broker answers a send before its queue has the message.
     """
@@ -89,19 +89,19 @@ def put(connection: Connection, queue: Queue, message: Outgoing) -> SendMessageR
 def put_batch(
     connection: Connection, queue: Queue, messages: Sequence[BatchMessage]
 ) -> SendMessageResponse:
-    """The same for messages as one batch."""
+    """Sends messages as one batch, asserts that they are stored, and waits as `put` does."""
     header: SendMessageResponse = send_batch(connection, queue, messages).ok().header
     until_pullable(connection, queue, header.queue_offset + len(messages) - 1)
     return header
 
 
 def until_pullable(connection: Connection, queue: Queue, offset: int) -> None:
-    """Waits until a queue has come past an offset."""
+    """Waits until a queue has passed an offset."""
     until(lambda: max_offset(connection, queue) > offset, f"offset {offset} of {queue}", [])
 
 
 def pull(connection: Connection, queue: Queue, offset: int = 0, subscription: str = "*") -> Answer:
-    """One pull of what is there, whatever is answered."""
+    """Pulls once, without waiting for messages; returns any answer."""
     header = PullMessageRequest(
         consumer_group=GROUP,
         topic=queue.topic,
@@ -115,7 +115,7 @@ def pull(connection: Connection, queue: Queue, offset: int = 0, subscription: st
 
 
 def records_of(answer: Answer) -> list[Record]:
-    """The records of a pull that found some, bodies as stored; their CRCs are right."""
+    """Returns the records of a pull that found some, bodies as stored; checks their CRCs."""
     block = RecordBlock.parse(bytes(answer.ok().command.body))
     block.verify_body_crc()
     data = bytes(answer.command.body)
@@ -123,13 +123,13 @@ def records_of(answer: Answer) -> list[Record]:
 
 
 def body_of(record: Record) -> bytes:
-    """The body as its producer gave it."""
+    """Returns the body that the producer sent."""
     is_compressed = record.sys_flag & COMPRESSED
     return inflate(record.body, record.sys_flag) if is_compressed else record.body
 
 
 def read_all(connection: Connection, queue: Queue) -> list[Record]:
-    """Every record of a queue."""
+    """Returns every record of a queue."""
     offset, end = min_offset(connection, queue), max_offset(connection, queue)
     records: list[Record] = []
     while offset < end:
@@ -140,18 +140,18 @@ def read_all(connection: Connection, queue: Queue) -> list[Record]:
 
 
 def bodies(connection: Connection, queue: Queue) -> list[bytes]:
-    """Every body of a queue, inflated."""
+    """Returns every body of a queue, inflated."""
     return [body_of(record) for record in read_all(connection, queue)]
 
 
 def max_offset(connection: Connection, queue: Queue) -> int:
-    """Where the next message will be."""
+    """Returns the offset of the next message."""
     header = GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
     return int(connection.ask(RequestCode.GET_MAX_OFFSET, header).ok().header.offset)
 
 
 def min_offset(connection: Connection, queue: Queue) -> int:
-    """Where the oldest message is."""
+    """Returns the offset of the oldest message."""
     header = QueueRequest(topic=queue.topic, queue_id=queue.queue_id)
     return int(connection.ask(RequestCode.GET_MIN_OFFSET, header).ok().header.offset)
 
@@ -159,7 +159,7 @@ def min_offset(connection: Connection, queue: Queue) -> int:
 def offset_by_time(
     connection: Connection, queue: Queue, store_ms: int, boundary_type: str | None = None
 ) -> int:
-    """Where a queue is at some time of storing."""
+    """Returns a queue's offset at a store time."""
     header = SearchOffsetRequest(
         topic=queue.topic,
         queue_id=queue.queue_id,
@@ -170,7 +170,7 @@ def offset_by_time(
 
 
 def commit(connection: Connection, group: str, queue: Queue, offset: int) -> Answer:
-    """Commits an offset, whatever is answered."""
+    """Commits an offset; returns any answer."""
     header = UpdateConsumerOffsetRequest(
         consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
@@ -178,7 +178,7 @@ def commit(connection: Connection, group: str, queue: Queue, offset: int) -> Ans
 
 
 def committed(connection: Connection, group: str, queue: Queue) -> Answer:
-    """What a group has committed; where that is nothing, new brokers answer QUERY_NOT_FOUND."""
+    """Returns a group's committed offset; without one, new brokers answer QUERY_NOT_FOUND."""
     header = QueryConsumerOffsetRequest(
         consumer_group=group,
         topic=queue.topic,

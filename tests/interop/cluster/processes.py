@@ -1,8 +1,8 @@
-"""A server of RocketMQ as a process of its own.
+"""A RocketMQ server in its own process.
 
-Its folder holds its properties, its store, its logs and what it printed; the folder outlives the
-process, so that a server that was killed starts again where it was. Whatever a test does, the
-process dies with the tests'.
+Its folder holds its properties, its store, its logs and its output. The folder outlives the
+process, so a killed server starts again from its old state. The process always ends with the tests'
+process.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from pathlib import Path
 from tests.interop.rocketmq import class_path_of
 from tests.patience import PATIENCE_SECONDS
 
-# A JVM that lives for minutes among others of its kind, on two cores.
+# For a JVM that lives for minutes among several JVMs, on two cores.
 JVM_OPTIONS = (
     *("-Xms64m", "-Xmx192m"),
     # A broker of 5.x takes 4 MiB of it for each thread that stores messages, and fails without.
     "-XX:MaxDirectMemorySize=1g",
     *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"),
-    # 4.9 unmaps its files through the JDK's insides.
+    # 4.9 unmaps its files through the JDK's internals.
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
 )
 PAUSE_SECONDS = 0.05
 LOG_END_BYTES = 3000
-# Logs that say the same every second.
+# Logs that repeat the same lines every second.
 CHATTER = frozenset({"watermark.log", "broker_traffic.log"})
 STOP_SECONDS_MAX = PATIENCE_SECONDS
 _LOGBACK = """<configuration>
@@ -41,12 +41,12 @@ _LOGBACK = """<configuration>
   <root level="WARN"><appender-ref ref="console"/></root>
 </configuration>
 """
-# Becomes the process that it is given, with the wish to be killed when its parent ends.
+# Runs the given command, which is killed when its parent ends.
 DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """What RocketMQ's programs find in their environment when they run in a folder."""
+    """Returns the environment of RocketMQ's programs that run in a folder."""
     # The suite's own options are for Spark's JVMs.
     strange = {"JDK_JAVA_OPTIONS", "NAMESRV_ADDR"}
     usual = {name: value for name, value in os.environ.items() if name not in strange}
@@ -54,7 +54,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def configure_logs(folder: Path) -> None:
-    """Let what 4.9 runs in a folder tell its warnings; without such files it does not start."""
+    """Configures 4.9's programs in a folder to log warnings; they do not start without."""
     for program in ("broker", "tools"):
         path = folder / "conf" / f"logback_{program}.xml"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ def configure_logs(folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Program:
-    """What is run: a main class of a version, its arguments, and what its JVM is told."""
+    """A main class of a version, with its arguments and its JVM's options."""
 
     version: str
     main_class: str
@@ -72,7 +72,7 @@ class Program:
     jvm_options: Sequence[str] = JVM_OPTIONS
 
     def command(self, folder: Path) -> list[str]:
-        """The whole command line; the folder is the JVM's home, where logs go."""
+        """Returns the whole command line; the folder is the JVM's home, where logs go."""
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         properties = {"user.home": str(folder), **self.system_properties}
         options = [f"-D{name}={value}" for name, value in properties.items()]
@@ -81,7 +81,7 @@ class Program:
         return [*jvm, self.main_class, *self.arguments]
 
     def run(self, folder: Path) -> subprocess.CompletedProcess[str]:
-        """Runs it to its end, which has to be a good one."""
+        """Runs it to its end; asserts that it succeeds."""
         done = subprocess.run(
             self.command(folder),
             env=environment(folder),
@@ -95,7 +95,7 @@ class Program:
 
 
 class ServerProcess:
-    """Not started yet; `name` is for people."""
+    """A server that is not started yet; `name` is for log texts."""
 
     def __init__(self, name: str, folder: Path, program: Program) -> None:
         self.name = name
@@ -106,7 +106,7 @@ class ServerProcess:
 
     @property
     def is_running(self) -> bool:
-        """True if the process is there; a frozen one is."""
+        """True if the process runs; a frozen one does."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
@@ -123,26 +123,26 @@ class ServerProcess:
             )
 
     def stop(self) -> None:
-        """SIGTERM, and wait for the end: 13 seconds and more, for a broker."""
+        """Sends SIGTERM and waits for the end: 13 seconds and more, for a broker."""
         self._running().terminate()
         self._running().wait(STOP_SECONDS_MAX)
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end; also for one that is frozen or has ended."""
+        """Sends SIGKILL and waits for the end; also for a frozen or an ended process."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(STOP_SECONDS_MAX)
 
     def freeze(self) -> None:
-        """SIGSTOP: its connections stay open, and nothing answers."""
+        """Sends SIGSTOP: its connections stay open, and nothing answers."""
         self._running().send_signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """SIGCONT."""
+        """Sends SIGCONT."""
         self._running().send_signal(signal.SIGCONT)
 
     def log_ends(self) -> str:
-        """How what it printed and each of its logs ends."""
+        """Returns the last lines of its output and of each of its logs."""
         logs = [self.folder / "output.log", *sorted((self.folder / "logs").rglob("*.log"))]
         told = [path for path in logs if path.name not in CHATTER and path.stat().st_size > 0]
         ends = [f"--- {self.name}: {path}\n{_end_of(path)}" for path in told]
@@ -155,10 +155,10 @@ class ServerProcess:
 
 
 def until(is_so: Callable[[], bool], what: str, servers: Sequence[ServerProcess]) -> None:
-    """Waits until something is so.
+    """Waits until the condition holds.
 
-    Fails with the ends of the servers' logs when one has ended, or after PATIENCE_SECONDS. A server
-    that is not up yet refuses connections: that is no answer, not an error.
+    Fails with the ends of the servers' logs when a server has ended, or after PATIENCE_SECONDS. A
+    server that is not up yet refuses connections: that is no error.
     """
     end = time.monotonic() + PATIENCE_SECONDS
     while True:

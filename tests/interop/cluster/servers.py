@@ -1,7 +1,7 @@
-"""Name servers and brokers, each with a folder, ports and properties of its own.
+"""Name servers and brokers, each with its own folder, ports and properties.
 
-A server keeps its ports for life, so that it comes back at the same address; they lie below those
-that the system gives to outgoing connections. Source: docs/design/cluster.md section 1.
+A server keeps its ports for life, so a restart keeps its address. They are below the ports that the
+system gives to outgoing connections. Source: docs/design/cluster.md section 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 CLUSTER = "LoopCluster"
 MASTER_ID, SLAVE_ID = 0, 1
 _PORTS = range(15_000, 30_000)
-# What a broker listens at: clients, clients of old, slaves.
+# A broker's listening ports, as steps: clients, old clients, slaves.
 _BROKER_PORTS = (0, -2, 1)
 
 # Small files, short waits, and no refusal for a machine that is slow or full.
@@ -56,9 +56,9 @@ _COMMON = {
 
 @dataclass(frozen=True)
 class BrokerSpec:
-    """What tells one broker from another.
+    """The settings of one broker.
 
-    `conf` goes over the common properties; `files` are texts that lie in its folder, by path.
+    `conf` overrides the common properties; `files` are texts in its folder, by path.
     """
 
     name: str
@@ -82,7 +82,7 @@ class NameServer(ServerProcess):
         super().__init__(name, folder, Program(V5, main_class, arguments, {}, jvm_options))
 
     def routes(self, topic: str) -> dict[str, dict[int, str]]:
-        """The addresses of each broker name that has the topic, by broker id."""
+        """Returns the addresses of each broker name that has the topic, by broker id."""
         with Connection(self.address) as connection:
             answer = connection.ask(
                 RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequest(topic=topic)
@@ -92,13 +92,13 @@ class NameServer(ServerProcess):
         return {data.broker_name: data.broker_addrs for data in answer.content.broker_datas}
 
     def addresses(self, name: str) -> set[str]:
-        """The addresses of a broker's master and slaves."""
+        """Returns the addresses of a broker's master and slaves."""
         info = ask(self.address, RequestCode.GET_BROKER_CLUSTER_INFO).ok().content
         broker = info.broker_addr_table.get(name)
         return set() if broker is None else set(broker.broker_addrs.values())
 
     def members(self) -> set[tuple[str, int]]:
-        """Names and id of each broker that is registered."""
+        """Returns name and id of each registered broker."""
         info = ask(self.address, RequestCode.GET_BROKER_CLUSTER_INFO).ok().content
         table = info.broker_addr_table
         return {(name, number) for name in table for number in table[name].broker_addrs}
@@ -137,7 +137,7 @@ class Broker(ServerProcess):
             (folder / path).write_text(text)
 
     def until_it_answers(self, tls: ssl.SSLContext | None = None) -> None:
-        """Waits until it answers at its port, be it that it refuses us."""
+        """Waits until it answers at its port, even with a refusal."""
 
         def answers() -> bool:
             with Connection(self.address, tls=tls) as connection:
@@ -148,7 +148,7 @@ class Broker(ServerProcess):
 
     @contextlib.contextmanager
     def switched(self, name: str, *, to: bool) -> Iterator[None]:
-        """A setting that brokers may change while they run; afterwards it is as before."""
+        """Changes a running broker's setting; restores it afterwards."""
         self._configure(name, to)
         try:
             yield
@@ -172,7 +172,7 @@ _taken: set[int] = set()
 
 
 def free_port(steps: Sequence[int]) -> int:
-    """A port that is free, as are those at these steps from it; none is given twice."""
+    """Returns a free port with free ports at these steps from it; returns none twice."""
     while True:
         port = random.choice(_PORTS)
         ports = {port + step for step in steps}

@@ -1,4 +1,4 @@
-"""Signed requests and TLS, at brokers that insist on them."""
+"""Signed requests and TLS, at brokers that require them."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ from tests.interop.cluster.servers import Broker
 from tests.interop.rocketmq import V4, V5
 
 QUEUE = Queue(GUARDED_TOPIC)
-# The user of 5.x that may read, but not ask for a queue's range.
+# The user of 5.x that may read, but not query a queue's range.
 BARE_READER = Keys("bare-reader", "bare-readers-secret")
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """A broker that asks who speaks; `tls` is what its clients need."""
+    """A broker with access control; `tls` is the context that its clients need."""
 
     broker: Broker
     refusal: ResponseCode
@@ -70,7 +70,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 def both(
     tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
 ) -> Iterator[dict[str, Guarded]]:
-    """A broker of each version; the new one speaks TLS only."""
+    """Yields a broker of each version; the new one speaks TLS only."""
     folder = tmp_path_factory.mktemp("guarded")
     new = Broker(guarded_broker(certificates.system_properties), folder / "new", [])
     old = Broker(guarded_broker_of_4_9(), folder / "old", [])
@@ -105,7 +105,7 @@ def _create_users(admin: Connection) -> None:
 
 @pytest.fixture(params=[V5, V4])
 def guarded(request: pytest.FixtureRequest, both: dict[str, Guarded]) -> Guarded:
-    """Each of them."""
+    """Returns each of them."""
     return both[request.param]
 
 

@@ -1,4 +1,4 @@
-"""RocketMQ's Java clients and our codec read what the other sent, at brokers of both versions."""
+"""RocketMQ's Java clients and our codec: each reads the other's messages, at both versions."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ UNIQUE_KEY = "0C" * 16
 
 @pytest.fixture(params=ENDS)
 def java(request: pytest.FixtureRequest, connect_java: ConnectJava, topic: str) -> JavaClient:
-    """A client of the newest and of the oldest version, for a topic that one master has."""
+    """Returns a client of the newest and of the oldest version, for a topic at one master."""
     return connect_java(request.param, topic)
 
 
 @pytest.fixture
 def java_queue(master: Broker) -> JavaQueue:
-    """The queue of these tests, in the Java client's words."""
+    """Returns the queue of these tests, as the Java client's class."""
     return JavaQueue(master.spec.name, 0)
 
 
@@ -154,7 +154,7 @@ def test_transactions_are_seen_by_the_other_once_they_are_committed(
 
     until(lambda: len(seen_by_us()) == len(expected), "committed", [master])
     assert seen_by_us() == expected
-    # A broker that is asked to hurry may ask after what it was told a moment ago, too.
+    # A hurried broker may also check a transaction that has just been ended.
     assert "asked after" in java.asked
     java_queues = [JavaQueue(java_queue.broker, queue.queue_id) for queue in queues]
     assert sorted(one["body"] for queue in java_queues for one in java.pull(queue)) == expected

@@ -1,4 +1,4 @@
-"""A broker that is started again at another address, while the route of before is kept."""
+"""A broker restarted at another address, while clients keep the old route."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from tests.patience import PATIENCE_SECONDS
 PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
 GROUP = "moved-readers"
 OPTIONS = PullOptions(GROUP, 1 << 20, fail_on_data_loss=True)
-# Nothing is tried again, and nobody is waited for.
+# No retries, and no waits for a broker.
 ONCE = RetryPolicy(0, 1)
 
 
 @pytest.fixture(params=[V5, V4])
 def moving(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Broker]:
-    """A broker of each version, which may move."""
+    """Yields a broker of each version, which may move."""
     name = f"broker-moving-{request.param.replace('.', '-')}"
     cluster.add(BrokerSpec(name, version=request.param))
     yield cluster.broker(name)
@@ -40,7 +40,7 @@ def moving(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[Broker]
 def test_the_first_query_after_a_broker_has_moved_finds_it(
     cluster: Cluster, moving: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # However long it takes to start, the old route counts.
+    # The old route stays valid during any start of the broker.
     monkeypatch.setattr(routes_module, "ROUTE_MS_MAX", 3_600_000)
     name = moving.spec.name
     topic = f"of-{name}"

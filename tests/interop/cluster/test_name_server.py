@@ -1,4 +1,4 @@
-"""What name servers tell of topics and brokers, as our codec reads it."""
+"""Name servers' answers about topics and brokers, as our codec reads them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.interop.cluster.servers import CLUSTER, MASTER_ID, SLAVE_ID
 
 TOPIC = "everywhere"
 QUEUES = 3
-# The last version to which a name server writes keys that are numbers.
+# The last version to which a name server writes numbers as keys.
 OLD_CLIENT = 399
 
 

@@ -1,4 +1,4 @@
-"""Offsets by time and offsets of groups, asked of masters of both versions."""
+"""Offsets by time and offsets of groups, queried from masters of both versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ GAP_MS = 40
 
 
 def store_times(connection: Connection, queue: Queue, count: int) -> list[int]:
-    """Sends messages that are stored GAP_MS apart and more; their times."""
+    """Sends messages that are stored at least GAP_MS apart; returns their times."""
     for _ in range(count):
         put(connection, queue, Outgoing(b"timed"))
         sent_ms = CLOCK.now_ms()
@@ -87,7 +87,7 @@ def test_what_a_group_commits_is_what_it_is_told(
     create_group(connection, group)
     put(connection, queue, Outgoing(b"one"))
     before = committed(connection, group, queue)
-    # 4.9 cannot say that nothing is committed.
+    # 4.9 cannot report that nothing is committed.
     is_new = master.spec.version != V4
     assert before.code == (ResponseCode.QUERY_NOT_FOUND if is_new else ResponseCode.SUCCESS)
     for offset in (1, 0, 4000):
@@ -130,7 +130,7 @@ def test_rocketmqs_own_tool_shows_how_far_behind_our_group_is(
     group = f"group-{queue.topic}"
     data = ConsumerData(group, subscriptions=(SubscriptionData(queue.topic),))
     with Connection(master.address) as member:
-        # Makes the group, and the topic of its retries, by whose route the tool finds it.
+        # Creates the group, and its retry topic: the tool finds the group by that topic's route.
         member.ask(RequestCode.HEART_BEAT, body=HeartbeatData(group, consumers=(data,))).ok()
     for _ in range(5):
         put(connection, queue, Outgoing(b"unread"))
@@ -141,7 +141,7 @@ def test_rocketmqs_own_tool_shows_how_far_behind_our_group_is(
         "routed to retries",
         [master],
     )
-    # The tool of 5 asks brokers what 4.9 does not know, and gives up.
+    # The tool of 5 sends requests that 4.9 does not know, and gives up.
     where = ("-n", cluster.addresses, "-g", group)
     shown = mqadmin(master.spec.version, tmp_path, "consumerProgress", *where)
     rows = [line.split() for line in shown.splitlines() if line.startswith(queue.topic[:20])]

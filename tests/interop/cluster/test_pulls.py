@@ -1,4 +1,4 @@
-"""Pulls by our codec from masters of both versions: how they end, what they leave out."""
+"""Pulls by our codec from masters of both versions: their results and their filters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages that our codec sends to masters of both versions, and reads again."""
+"""Messages that our codec sends to masters of both versions and reads back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_message_comes_back_with_all_that_was_sent(
     message = Outgoing(b"body", RICH, flag=7)
     stored = put(connection, queue, message)
     assert (stored.queue_id, stored.queue_offset) == (0, 0)
-    # 4.9 tells the unique key of transactions only.
+    # 4.9 returns the unique key of transactions only.
     is_new = master.spec.version != V4
     assert stored.transaction_id == (RICH["UNIQ_KEY"] if is_new else None)
     (record,) = read_all(connection, queue)

@@ -1,4 +1,4 @@
-"""What is seen of servers that are killed, frozen, started again and added."""
+"""Servers that are killed, frozen, restarted and added, as clients see them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _topic(cluster: Cluster) -> None:
 
 @pytest.fixture
 def with_addition(fragile_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, for a test that adds a broker; that goes with the test."""
+    """Yields the cluster for a test that adds a broker; removes the broker after the test."""
     yield fragile_cluster
     fragile_cluster.remove(fragile_cluster.broker(ADDED))
 
@@ -60,7 +60,7 @@ def test_a_start_that_fails_shows_what_the_server_said(tmp_path: Path) -> None:
 def test_what_was_killed_comes_back_as_it_was_while_a_broker_joins(
     with_addition: Cluster,
 ) -> None:
-    # All in one life, for each start of a broker takes ten seconds until it is registered.
+    # All steps in one test, since each broker start takes ten seconds until registration.
     cluster = with_addition
     first, second = cluster.name_servers
     master, slave = cluster.broker(A), cluster.broker(A, SLAVE_ID)

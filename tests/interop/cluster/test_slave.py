@@ -1,4 +1,4 @@
-"""What a slave answers, while its master is there."""
+"""A slave's answers while its master runs."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ COUNT = 5
 
 @pytest.fixture
 def master(cluster: Cluster) -> Broker:
-    """The one that has a slave."""
+    """Returns the master that has a slave."""
     return cluster.broker(A)
 
 
 @pytest.fixture
 def slave(cluster: Cluster) -> Broker:
-    """Its slave."""
+    """Returns its slave."""
     return cluster.broker(A, SLAVE_ID)
 
 
 @pytest.fixture
 def at_slave(slave: Broker) -> Iterator[Connection]:
-    """To the slave."""
+    """Yields a connection to the slave."""
     with Connection(slave.address) as opened:
         yield opened
 
 
 @pytest.fixture
 def copied(connection: Connection, at_slave: Connection, queue: Queue, slave: Broker) -> Queue:
-    """A queue with messages that the slave has, too."""
+    """Returns a queue with messages that the slave has, too."""
     for number in range(COUNT):
         put(connection, queue, Outgoing(b"%d" % number))
     until(lambda: max_offset(at_slave, queue) == COUNT, "copied", [slave])
@@ -56,7 +56,7 @@ def copied(connection: Connection, at_slave: Connection, queue: Queue, slave: Br
 
 @pytest.fixture
 def readable_slave(at_slave: Connection, slave: Broker) -> Iterator[Connection]:
-    """The slave, while it lets itself be read."""
+    """Yields a connection to the slave while it permits reads."""
     with slave.switched("slaveReadEnable", to=True):
         yield at_slave
 
@@ -77,7 +77,7 @@ def test_a_slave_takes_no_messages(at_slave: Connection, copied: Queue) -> None:
 def test_a_slave_that_may_be_read_has_the_masters_records(
     readable_slave: Connection, connection: Connection, copied: Queue
 ) -> None:
-    # It learns of topics once a minute; to wait for that is not what this is about.
+    # A slave fetches topics once a minute; this test does not wait for that.
     header = CreateTopicRequest(topic=copied.topic, read_queue_nums=2, write_queue_nums=2)
     readable_slave.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).ok()
     answer = pull(readable_slave, copied)

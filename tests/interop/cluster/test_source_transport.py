@@ -1,4 +1,4 @@
-"""The source's transport at a living cluster: bounds, ranges, filters, and servers that go away."""
+"""The source's transport at a live cluster: bounds, ranges, filters and lost servers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
 TOPIC, GROUP = "source-transport", "source-readers"
 QUEUES = 2
 NAMES = (A, B, OLD)
-# Messages of each broker's first queue, and how many leave together.
+# Messages of each broker's first queue, and the number of messages in one send.
 COUNT, BATCH = 20_000, 500
 OPTIONS = PullOptions(GROUP, 1 << 20, fail_on_data_loss=True)
 SUBSCRIPTION = Subscription((TOPIC,), None, GROUP)
@@ -41,7 +41,7 @@ RETRIES = RetryPolicy(10, 100)
 
 @pytest.fixture
 def source(cluster: Cluster) -> RemotingSource:
-    """It knows all masters, also one that the test before had killed."""
+    """Returns a source that knows all masters, also one that the test before had killed."""
     config = ClusterConfig(tuple(cluster.addresses.split(";")), PATIENT, PATIENT)
     made = RemotingSource(config, RETRIES, GROUP, 30_000, 64, 32 << 20, PATIENCE_SECONDS * 1000)
 
@@ -55,7 +55,7 @@ def source(cluster: Cluster) -> RemotingSource:
 
 @pytest.fixture(scope="module", autouse=True)
 def _filled(cluster: Cluster) -> None:
-    """Every broker's first queue has messages whose bodies are their offsets."""
+    """Fills every broker's first queue with messages that have their offsets as bodies."""
     cluster.create_topic(TOPIC, QUEUES)
     seen = cluster_for(ClusterConfig(tuple(cluster.addresses.split(";")), PATIENT, PATIENT))
     for name in NAMES:
@@ -83,7 +83,7 @@ def whole(name: str) -> QueueRange:
 def pulled(
     source: RemotingSource, part: QueueRange, options: PullOptions = OPTIONS
 ) -> Iterator[int]:
-    """The bodies of a range, piece by piece."""
+    """Yields the bodies of a range, piece by piece."""
     reached = part.begin
     for piece in source.pull(part, options):
         assert reached <= piece.begin
@@ -100,7 +100,7 @@ def is_whole(bounds: Bounds) -> bool:
 
 
 def until_seen(source: RemotingSource, names: tuple[str, ...]) -> Bounds:
-    """The bounds, once they have everything of these brokers."""
+    """Returns the bounds, once they include all messages of these brokers."""
     queries = source.offset_queries()
     found: list[Bounds] = []
 
@@ -230,7 +230,7 @@ def test_a_broker_that_is_killed_is_gone_on_with(
     source: RemotingSource, fragile_cluster: Cluster
 ) -> None:
     until_seen(source, NAMES)
-    # A process that this thread starts lives as long as it does, so the pulls are another's.
+    # A server process dies with the thread that starts it, so another thread pulls.
     found: list[int] = []
     is_there, is_killed = threading.Event(), threading.Event()
 
@@ -292,7 +292,7 @@ def test_a_frozen_broker_is_left_out_of_bounds(
 
 @pytest.fixture
 def _readable_slave(fragile_cluster: Cluster) -> Iterator[None]:
-    """It has the topic, and lets itself be read."""
+    """Gives the slave the topic, and permits reads from it."""
     slave = fragile_cluster.broker(A, SLAVE_ID)
     with slave.switched("slaveReadEnable", to=True):
         with Connection(slave.address) as connection:

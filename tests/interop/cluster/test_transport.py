@@ -1,4 +1,4 @@
-"""The connector's way to clusters, at a living one: routes, offsets, sends and pulls."""
+"""The connector's transport at a live cluster: routes, offsets, sends and pulls."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _topic(cluster: Cluster) -> None:
 
 @pytest.fixture
 def connect(cluster: Cluster) -> Iterator[Connect]:
-    """The connector's view of the cluster, with connections of the test's own."""
+    """Yields a function that returns the connector's view of the cluster, with new connections."""
     connections = Connections()
 
     def make(
@@ -63,13 +63,13 @@ def connect(cluster: Cluster) -> Iterator[Connect]:
 
 
 def stored(cluster: Cluster, queue: MessageQueue, offset: int) -> None:
-    """Waits until a queue has come past an offset."""
+    """Waits until a queue has passed an offset."""
     with Connection(cluster.broker(queue.broker_name).address) as connection:
         until_pullable(connection, Queue(queue.topic, queue.queue_id), offset)
 
 
 def bodies(seen: remoting.Cluster, queue: MessageQueue, begin: int, end: int) -> list[bytes]:
-    """A range of a queue, by pulls that are under way together."""
+    """Returns the bodies of a queue's range, by concurrent pulls."""
     found: list[bytes] = []
     begins = range(begin, end, PULLED_MESSAGES_MAX)
     for call in [pull(seen, Pull(GROUP, queue, offset), PATIENT) for offset in begins]:
@@ -136,9 +136,9 @@ def test_a_pull_is_held_until_a_message_comes(
 def test_a_group_is_where_it_has_committed(connect: Connect, name: str) -> None:
     seen, queue = connect(), MessageQueue(name, 0, TOPIC)
     group = f"group-at-{name}"
-    # A group comes into being by a pull.
+    # A pull creates the group.
     pull(seen, Pull(group, queue, 0), PATIENT).answer()
-    # 4.9 does not tell nothing from 0.
+    # 4.9 does not distinguish no offset from 0.
     assert consumer_offset(seen, group, queue).answer() == (None if name == A else 0)
     update_consumer_offset(seen, group, queue, 1).answer()
     assert consumer_offset(seen, group, queue).answer() == 1

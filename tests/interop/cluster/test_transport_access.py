@@ -1,4 +1,4 @@
-"""The connector's way to brokers that ask who speaks; the one of 5.3 speaks TLS only."""
+"""The connector's transport to brokers with access control; 5.3 speaks TLS only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def config_for(keys: Keys | None, tls: TlsConfig | None) -> ClusterConfig:
 
 @pytest.fixture
 def connect_as(guarded: Guarded, certificates: Certificates) -> Iterator[ConnectAs]:
-    """The connector's view of a guarded broker, as one of its users."""
+    """Yields a function that returns a user's view of a guarded broker, by the connector."""
     tls = None if guarded.tls is None else TlsConfig(ca_file=str(certificates.certificate))
     with closing(Connections()) as connections:
         yield lambda keys: LoneBroker(guarded.broker.address, config_for(keys, tls), connections)

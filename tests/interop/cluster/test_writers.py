@@ -1,4 +1,4 @@
-"""What tasks write to living brokers of both versions, as RocketMQ's own code reads it."""
+"""Tasks' messages at live brokers of both versions, as RocketMQ's own code reads them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Write = Callable[..., int]
 
 @pytest.fixture
 def transport(cluster: Cluster) -> Iterator[RemotingTransport]:
-    """The sink's way to the cluster."""
+    """Yields the sink's transport to the cluster."""
     config = ClusterConfig(tuple(cluster.addresses.split(";")), PATIENT, PATIENT)
     yield RemotingTransport(config, RetryPolicy(60, 100))
     SHARED.close()
@@ -47,7 +47,7 @@ def transport(cluster: Cluster) -> Iterator[RemotingTransport]:
 
 @pytest.fixture
 def write_once(transport: RemotingTransport, cluster: Cluster) -> Write:
-    """The same, effectively once; the control topic is at broker-a, which no test kills."""
+    """Returns the same, effectively once; the control topic is at broker-a, which no test kills."""
     cluster.create_topic(CONTROL, 1, [cluster.broker(A)])
     once = replace(transport, control_topic=CONTROL)
 
@@ -62,7 +62,7 @@ def write_once(transport: RemotingTransport, cluster: Cluster) -> Write:
 
 @pytest.fixture
 def write(transport: RemotingTransport) -> Write:
-    """Writes Arrow batches as a task does; answers with how many rows there were."""
+    """Returns a function that writes Arrow batches as a task does, and returns the rows' number."""
 
     def written(
         topic: str, batches: Iterable[pa.RecordBatch], block_bytes_max: int = 2 << 20
@@ -82,7 +82,7 @@ def write(transport: RemotingTransport) -> Write:
 
 
 def stored(broker: Broker, topic: str, count: int) -> dict[int, list[Record]]:
-    """The records of each queue, once there are so many in all."""
+    """Returns the records of each queue, once all queues together have `count`."""
     queues = [Queue(topic, queue_id) for queue_id in range(QUEUES)]
     with Connection(broker.address) as connection:
         until(
@@ -192,13 +192,13 @@ def test_the_largest_row_and_the_fullest_batches_are_taken(
     assert sorted(one.body for records in found.values() for one in records) == sorted(bodies)
 
 
-# Blocks that are small enough for each lot to reach every queue.
+# Blocks small enough for each lot to reach every queue.
 LOTS, LOT_ROWS, BODY_BYTES, BLOCK_BYTES = 6, 3_100, 1_024, 256 << 10
 assert LOT_ROWS * BODY_BYTES > LOT_BYTES
 
 
 def lots(at_half: Callable[[], None], **columns: pa.Array) -> Iterator[pa.RecordBatch]:
-    """Numbered rows, in batches that a task sends as they come."""
+    """Yields numbered rows, in batches that a task sends as they come."""
     for lot in range(LOTS):
         if lot == LOTS // 2:
             at_half()
@@ -241,7 +241,7 @@ def test_s03_rows_of_a_queue_wait_for_their_broker_and_keep_their_order(
     with ThreadPoolExecutor(1) as pool:
         rows = lots(wait_for_the_kill, messageGroup=groups)
         writing = pool.submit(write, "waited-for", rows, BLOCK_BYTES)
-        # Here: what another thread starts dies with it.
+        # The main thread restarts the broker: a process dies with the thread that starts it.
         assert due.wait(PATIENCE_SECONDS)
         broker.kill()
         killed.set()
@@ -250,7 +250,7 @@ def test_s03_rows_of_a_queue_wait_for_their_broker_and_keep_their_order(
     found = stored(broker, "waited-for", len(ALL))
     assert numbers_of(found) == ALL
     for records in found.values():
-        # Each for the first time: a batch whose answer was lost comes again as a whole.
+        # First occurrences only: a batch with a lost answer is sent again as a whole.
         firsts = list(dict.fromkeys(int(one.body[:7]) for one in records))
         assert firsts == sorted(firsts)
 
@@ -283,7 +283,7 @@ def test_s03_a_broker_that_is_killed_and_comes_back_doubles_nothing(
         rows = lots(due.set, messageGroup=groups)
         writing = pool.submit(write_once, "effectively-once", rows)
         assert due.wait(PATIENCE_SECONDS)
-        # While batches are under way, so that answers are lost.
+        # During outstanding batches, so that answers are lost.
         broker.kill()
         fragile_cluster.heal()
         assert writing.result(PATIENCE_SECONDS) == len(ALL)

@@ -14,13 +14,13 @@ from typing import Any
 from tests.patience import PATIENCE_SECONDS
 
 FOLDER = Path(__file__).parent
-# No systemd runs the health checks, so tests run them; a limit of the machine stays as it is.
+# No systemd runs the health checks, so tests run them; the machine's limits stay unchanged.
 RUN_OPTIONS = ("--no-healthcheck", "--ulimit=host")
 STOP_SECONDS = 30
 
 
 def podman(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Runs Podman. Raises AssertionError with its output where it fails."""
+    """Runs Podman. Raises AssertionError with its output if it fails."""
     done = subprocess.run(
         ["podman", *words],
         env=environment(),
@@ -39,7 +39,7 @@ def environment() -> dict[str, str]:
 
 
 def inspect(name: str) -> Any:
-    """Returns what Podman knows of an image or a container."""
+    """Returns Podman's description of an image or a container."""
     [found] = json.loads(podman("inspect", name).stdout)
     return found
 

@@ -1,4 +1,4 @@
-"""The image of the broker: built, started, asked for its health, used, stopped, started again."""
+"""The broker's image: build, start, health check, use, stop, restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docker-compose.yml, brought up by podman-compose: a notebook on the broker, and a restart."""
+"""docker-compose.yml under podman-compose: a notebook on the broker, and a restart."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ pytestmark = [
     pytest.mark.xdist_group("containers"),
     pytest.mark.timeout(4 * PATIENCE_SECONDS),
 ]
-# No systemd runs health checks here, so the test does and waits; ports of the host stay free. The
-# images of Prometheus and Grafana are not ours to build: a profile leaves them out.
+# No systemd runs health checks here, so the test runs them and waits; ports of the host stay free.
+# The images of Prometheus and Grafana are not ours to build: a profile leaves them out.
 OVERRIDE = """
 services:
   broker:

@@ -1,4 +1,4 @@
-"""The image of notebooks: JupyterLab asks for its token, and its user owns its folders."""
+"""The notebooks' image: JupyterLab requires its token, and its user owns its folders."""
 
 from __future__ import annotations
 

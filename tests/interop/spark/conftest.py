@@ -1,4 +1,4 @@
-"""Spark beside a living cluster: a session, and what each test has in the cluster for itself."""
+"""A Spark session with a live cluster, and each test's topic in the cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["spark"]
 def of_cluster(
     request: pytest.FixtureRequest, spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> Iterator[OfCluster]:
-    """A topic of this test's own, with two queues at every master."""
+    """Yields a topic of this test, with two queues at every master."""
     name = "".join(letter if letter.isalnum() else "-" for letter in request.node.name)
     cluster.create_topic(name[:100])
     yield OfCluster(name[:100], spark, cluster, tmp_path)

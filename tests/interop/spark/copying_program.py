@@ -1,4 +1,4 @@
-"""A Spark driver of its own that copies a cluster's topic to another, until it ends or is killed.
+"""A Spark driver that copies a cluster's topic to another, until it ends or is killed.
 
 python -m tests.interop.spark.copying_program NAME_SERVERS SOURCE TARGET CHECKPOINT [DELIVERY]
 """
@@ -13,7 +13,7 @@ BATCH_ROWS = 60
 
 
 def main() -> None:
-    """Copys what is there."""
+    """Copies all available messages."""
     name_servers, source, target, checkpoint, *delivery = sys.argv[1:]
     options = {"nameServer": name_servers}
     stream = session(1).readStream.format("rocketpy").options(**options, topic=source)

@@ -1,4 +1,4 @@
-"""A topic of a cluster as Spark reads it, and what was sent to it."""
+"""A topic of a cluster as Spark reads it, and the messages sent to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLUMNS = "brokerName string, queueId int, queueOffset long, body binary"
 
 
 class Place(NamedTuple):
-    """Where a message is, and its body."""
+    """A message's broker, queue and offset, and its body."""
 
     broker_name: str
     queue_id: int
@@ -35,7 +35,7 @@ class Place(NamedTuple):
 
 @dataclass
 class OfCluster:
-    """A topic, and the ways to it; `sent` is everything that was stored there by `send`."""
+    """A topic, with reads and writes of it; `sent` is everything that `send` stored there."""
 
     topic: str
     spark: SparkSession
@@ -49,7 +49,7 @@ class OfCluster:
         return {name: str(value) for name, value in merged.items() if value is not None}
 
     def beside(self, name: str, *broker_names: str) -> OfCluster:
-        """A topic more, at these brokers alone, whose streams have a folder of their own."""
+        """Returns a new topic at these brokers alone; its streams have their own folder."""
         topic = f"{self.topic[:80]}-{name}"
         brokers = [self.cluster.broker(broker_name) for broker_name in broker_names]
         self.cluster.create_topic(topic, brokers=brokers)
@@ -62,7 +62,7 @@ class OfCluster:
         queue_id: int = 0,
         properties: Mapping[str, str] | None = None,
     ) -> list[Place]:
-        """Stores messages as one batch, and wait until they can be pulled."""
+        """Stores messages as one batch, and waits until they can be pulled."""
         encoded = encode_properties(properties or {})
         messages = [BatchMessage(body.encode(), encoded) for body in bodies]
         queue = Queue(self.topic, queue_id)
@@ -77,7 +77,7 @@ class OfCluster:
         return places
 
     def send_to_all(self, text: str, count: int = 50) -> None:
-        """The same number of messages to every queue of every master."""
+        """Sends the same number of messages to every queue of every master."""
         for broker in self.cluster.masters:
             for queue_id in range(QUEUES):
                 bodies = (f"{text} {number}" for number in range(count))
@@ -88,7 +88,7 @@ class OfCluster:
         return self.spark.read.format("rocketpy").options(**self.options(**options)).load()
 
     def start(self, *, runs_on: bool = True, **options: object) -> StreamingQuery:
-        """A stream into files, which Spark writes once each; it goes on from its checkpoint."""
+        """Starts a stream into files, each written once by Spark; continues from its checkpoint."""
         asked = {"startingOffsets": "earliest", **options}
         frame = self.spark.readStream.format("rocketpy").options(**self.options(**asked)).load()
         writer = frame.writeStream.format("parquet").option("path", str(self.folder / "rows"))
@@ -98,16 +98,16 @@ class OfCluster:
         return writer.trigger(availableNow=True).start()
 
     def run(self, **options: object) -> None:
-        """A stream over what is there now."""
+        """Runs a stream over all available messages."""
         query = self.start(runs_on=False, **options)
         assert query.awaitTermination(PATIENCE_SECONDS)
 
     def streamed(self) -> list[Place]:
-        """What the streams have written."""
+        """Returns the messages that the streams have written."""
         return places(self.spark.read.schema(COLUMNS).parquet(str(self.folder / "rows")))
 
     def until_streamed(self, query: StreamingQuery) -> None:
-        """Waits until everything that was sent has come, once each."""
+        """Waits until every sent message is there; asserts that each is there once."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not (self.folder / "rows").exists() or self.missing():
             assert query.isActive, query.exception()
@@ -116,17 +116,17 @@ class OfCluster:
         assert self.doubled() == {}
 
     def missing(self) -> set[Place]:
-        """What was sent and has not come."""
+        """Returns the sent messages that the streams have not written."""
         return set(self.sent) - set(self.streamed())
 
     def doubled(self) -> dict[Place, int]:
-        """What has come more than once, or was never sent."""
+        """Returns the messages that were written more than once, or never sent."""
         counts = Counter(self.streamed())
         strange = {place: 0 for place in counts if place not in self.sent}
         return {place: count for place, count in counts.items() if count > 1} | strange
 
 
 def places(frame: DataFrame) -> list[Place]:
-    """The messages of a frame, by their place."""
+    """Returns the messages of a frame, by their place."""
     rows = frame.select("brokerName", "queueId", "queueOffset", "body").collect()
     return sorted(Place(row[0], row[1], row[2], bytes(row[3])) for row in rows)

@@ -1,4 +1,4 @@
-"""Spark reads a living cluster: what is there, from where, what of it, and how far it came."""
+"""Reads of a live cluster by Spark: messages, offsets, filters and progress."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _number(path: Path) -> int:
 
 
 def test_operators_see_how_far_a_query_came(of_cluster: OfCluster, tmp_path: Path) -> None:
-    """At brokers of 5: their tool fails at older ones, whatever a client does."""
+    """Runs at brokers of 5: their tool fails at older ones, for any client."""
     of_cluster.send_to_all("m", 9)
     everywhere = f"all-{of_cluster.topic}"[:100]
     of_cluster.run(consumerGroup=everywhere)

@@ -1,4 +1,4 @@
-"""Row S1 on a living cluster: the driver is killed while it copies, and starts again."""
+"""A driver on a live cluster, killed while it copies, and restarted."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Row S1 on a living cluster, effectively once: a driver is killed at each point of a batch.
+"""A driver killed at each point of a batch, on a live cluster, effectively once.
 
-A proxy holds the request that marks the point, and the driver is killed with its workers.
+A proxy holds the request that marks the point. The test then kills the driver with its workers.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def kill_at(
 
 
 def matching(kind: str, source: str, target: str) -> Callable[[RemotingCommand], bool]:
-    """Returns the test of a request for its kind."""
+    """Returns a predicate for requests of this kind."""
 
     def match(command: RemotingCommand) -> bool:
         fields = command.ext_fields

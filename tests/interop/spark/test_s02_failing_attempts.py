@@ -1,4 +1,4 @@
-"""Row S2 on a living cluster: first attempts of tasks fail, or their workers are killed."""
+"""Failing first attempts of tasks, or killed workers, on a live cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row S4 on a living cluster: a range that is read twice gives the same Arrow batches."""
+"""A range read twice on a live cluster: the Arrow batches are the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH_BYTES, SENDS, MESSAGES = 64 << 10, 6, 400
 
 
 def batches(of_cluster: OfCluster, name: str, pulls_max: int, begin: int) -> list[pa.RecordBatch]:
-    """A queue's messages from `begin` on, as a task yields them."""
+    """Returns a queue's messages from `begin` on, as a task yields them."""
     options = SourceOptions.parse(of_cluster.options(pullsInFlightMax=pulls_max))
     wanted = MessageFilter(None, None, None)
     pull = PullOptions(options.consumer_group, BATCH_BYTES, fail_on_data_loss=True)

@@ -1,4 +1,4 @@
-"""Row S5 on a living cluster: messages that are gone are named, or passed over by option."""
+"""Lost messages on a live cluster: reported, or skipped by option."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.patience import PATIENCE_SECONDS
 
 
 def make_again(of_cluster: OfCluster, cluster: Cluster) -> None:
-    """Deletes the topic at one broker and make it again there: its queues begin at 0."""
+    """Deletes the topic at one broker and recreates it there: its queues start at 0."""
     broker = cluster.broker(A)
     with Connection(broker.address) as connection:
         header = TopicRequest(of_cluster.topic)

@@ -1,4 +1,4 @@
-"""Row S12: servers of a cluster die, freeze, come back and grow under a running stream."""
+"""Servers that die, freeze, return and join under a running stream."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_s12_a_frozen_name_server_is_passed_over(
 def test_s12_nothing_begins_without_a_broker_that_does_not_answer(
     of_cluster: OfCluster, fragile_cluster: Cluster
 ) -> None:
-    """A batch would miss its messages, and a stream read it from its start later."""
+    """Asserts that nothing starts: a batch would miss messages, a stream would read them late."""
     of_cluster.send_to_all("before", 5)
     address = fragile_cluster.broker(B).address
     fragile_cluster.broker(B).freeze()
@@ -119,7 +119,7 @@ def test_s12_queues_that_are_hidden_for_a_while_are_read_once(
 
 
 def listed(query: StreamingQuery, broker_name: str) -> set[str]:
-    """The queues of one broker in the query's last report."""
+    """Returns the queues of one broker in the query's last report."""
     progress = query.lastProgress
     assert progress is not None
     report = progress["sources"][0]["latestOffset"]
@@ -130,7 +130,7 @@ def listed(query: StreamingQuery, broker_name: str) -> set[str]:
 def test_s12_a_broker_that_joins_is_read_from_its_begin(
     of_cluster: OfCluster, fragile_cluster: Cluster
 ) -> None:
-    """Here a topic that the broker gets while the stream runs."""
+    """Creates a topic at the broker while the stream runs."""
     joining = of_cluster.beside("joined", A)
     joining.send(A, "before")
     query = joining.start()

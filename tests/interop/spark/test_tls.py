@@ -1,4 +1,4 @@
-"""Spark reads and writes a living cluster in TLS, which its servers speak at their usual ports."""
+"""Spark's reads and writes of a live cluster in TLS, at the servers' usual ports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark writes to a living cluster: all of it, where it is to go, and again with the same keys."""
+"""Writes to a live cluster by Spark: all rows, their queues, and repeats with the same keys."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_frame_goes_back_to_the_queues_that_it_came_from(of_cluster: OfCluster
 def test_s01_a_batch_that_runs_again_loses_nothing_and_its_copies_have_their_keys(
     of_cluster: OfCluster, tmp_path: Path, delivery: str
 ) -> None:
-    """Its last task fails when others have stored their rows; the query starts again."""
+    """Fails the last task when the other tasks have stored their rows; the query starts again."""
     failed, target = tmp_path / "failed", f"{of_cluster.topic[:90]}-copy"
     of_cluster.cluster.create_topic(target)
     of_cluster.cluster.create_topic(CONTROL, 1, [of_cluster.cluster.broker(A)])

@@ -1,4 +1,4 @@
-"""Faults to plant in a whole store: each changes some bytes and says where and how it is told."""
+"""Faults to plant in a whole store; each changes bytes and returns its expected report."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def unit_of(folder: Path, number: int) -> tuple[int, int]:
-    """Logs offset and size that the unit of the first queue file names."""
+    """Returns the log offset and size in a unit of the first queue file."""
     data = (folder / f"consumequeue/TopicA/2/{FIRST}").read_bytes()
     offset, size = struct.unpack_from(">qi", data, number * UNIT_BYTES)
     return offset, size
@@ -122,7 +122,7 @@ def index_file(folder: Path) -> Path:
 
 
 def edit_index(position: int, layout: str, value: int, offset: int, text: str) -> Plant:
-    """Plants a value in the index file; `offset` is where the fault is told."""
+    """Plants a value in the index file; the fault is reported at `offset`."""
 
     def plant(folder: Path) -> tuple[str, int, str]:
         path = index_file(folder)
@@ -142,7 +142,7 @@ def used_slot(folder: Path) -> tuple[str, int, str]:
 
 
 def edit_file(name: str, position: int, data: bytes, offset: int, text: str) -> Plant:
-    """Plants bytes in a file of which there is one."""
+    """Plants bytes in the only file of that name."""
 
     def plant(folder: Path) -> tuple[str, int, str]:
         write_at(folder / name, position, data)

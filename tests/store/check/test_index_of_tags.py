@@ -1,6 +1,7 @@
-"""`StoreCheck` on index files with entries of tags, as RocketMQ writes them since 5.4, and without.
+"""`StoreCheck` on index files with and without entries of tags.
 
-A directory may have had brokers of both kinds, so of each tag an entry may be there.
+RocketMQ writes entries of tags since 5.4. Brokers of both kinds may have used one directory, so a
+tag may have an entry or none.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def new_store(folder: Path, entry_count_max: int) -> MessageStore:
 
 
 def write(folder: Path, entry_count_max: int) -> None:
-    """Makes a store of ours: each message has a tag, two of three have two keys."""
+    """Writes a store with our code: each message has a tag, two of three have two keys."""
     store = new_store(folder, entry_count_max)
     store.open()
     keys = [f"k{number} all" if number % 3 else "" for number in range(COUNT)]
@@ -54,7 +55,7 @@ def write(folder: Path, entry_count_max: int) -> None:
 
 
 def rewrite_index(folder: Path, entry_count_max: int, *, tags_from: int, tags_to: int) -> None:
-    """Enters the tags of some records only, as RocketMQ does from record by record."""
+    """Rebuilds the index with the tags of records `tags_from` to `tags_to` only."""
     shutil.rmtree(folder / "rocketpy")
     shutil.rmtree(folder / "index")
     service = IndexService(folder / "index", ManualClock(), index_format(entry_count_max))
@@ -76,7 +77,7 @@ def faults(folder: Path, entry_count_max: int) -> list[str]:
     return [one.text for one in checking.run() if isinstance(one, Fault)]
 
 
-# So many that all entries fit, or so few that keys of one record lie in two files.
+# All entries fit into the first size; the small ones split a record's keys over two files.
 @pytest.mark.parametrize("entry_count_max", [100, 4, 5, 6, 7])
 @pytest.mark.parametrize(
     ("tags_from", "tags_to"), [(0, COUNT), (0, 0), (9, COUNT), (0, 13), (5, 14)]
@@ -98,7 +99,7 @@ def test_s05_entries_of_no_key_and_lost_keys_are_told_with_tags_or_without(
     rewrite_index(tmp_path, 100, tags_from=0, tags_to=tags_to)
     (path,) = (tmp_path / "index").iterdir()
     data = bytearray(path.read_bytes())
-    # The lowest byte of an entry's hash: of a key, since each third record has none.
+    # The lowest byte of a key's hash: each third record has no key.
     place = index_format(100).entries_begin + 3 * ENTRY.itemsize + 3
     data[place] ^= 1
     path.write_bytes(data)

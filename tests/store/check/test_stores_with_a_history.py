@@ -24,7 +24,7 @@ INDEX_FORMAT = IndexFormat(slot_count=7, entry_count_max=5)
 
 
 def new_store(folder: Path, *, index_enable: bool = True) -> MessageStore:
-    """A store whose index files take four keys each."""
+    """Returns a store with index files of four keys each."""
     config = StoreConfig(
         folder,
         SEGMENT_BYTES,
@@ -50,7 +50,7 @@ def fill(store: MessageStore) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A store after a clean stop."""
+    """Returns the folder of a store after a clean stop."""
     store = new_store(tmp_path)
     fill(store)
     store.close()
@@ -62,7 +62,7 @@ def check(folder: Path) -> list[Finding]:
 
 
 def faults(folder: Path) -> list[str]:
-    """Path below the folder and text."""
+    """Returns each fault as its path below the folder and its text."""
     return [
         f"{found.path.relative_to(folder)}: {found.text}"
         for found in check(folder)
@@ -180,7 +180,7 @@ def test_files_of_a_queue_that_hold_no_unit_yet_are_fine(folder: Path) -> None:
 
 
 def deleted_and_made_again(folder: Path) -> None:
-    """A topic with two records of queue offset 0, and no mark of its deletion."""
+    """Writes a topic with two records of queue offset 0, and removes its tombstone."""
     store = new_store(folder)
     fill(store)
     delete_topic(store, OTHER.topic)

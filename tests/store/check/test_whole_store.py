@@ -1,4 +1,4 @@
-"""`StoreCheck`: each kind of fault is planted in a whole store and named by file and byte."""
+"""`StoreCheck` on a whole store: each kind of planted fault is reported by file and byte."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tests.store.messages import (
 
 @pytest.fixture
 def new_store(tmp_path: Path, clock: ManualClock) -> OpenStore:
-    """Makes stores with a small index over one directory."""
+    """Returns a factory of stores with a small index over one directory."""
 
     def build(flush_disk_type: FlushDiskType = FlushDiskType.ASYNC_FLUSH) -> MessageStore:
         config = StoreConfig(
@@ -61,7 +61,7 @@ def new_store(tmp_path: Path, clock: ManualClock) -> OpenStore:
 
 
 def put_keyed(store: MessageStore, count: int) -> None:
-    """Messages with tags and a key each."""
+    """Appends messages with tags and one key each."""
     encoded = encode_block(
         BlockColumns(
             body=pa.array(numbered(count), pa.binary()),
@@ -75,7 +75,7 @@ def put_keyed(store: MessageStore, count: int) -> None:
 
 
 def fill(store: MessageStore) -> None:
-    """Records of two queues over several segments and queue files, with keys in the first."""
+    """Appends records of two queues over several segments and queue files; the first has keys."""
     store.open()
     put_keyed(store, 10)
     put_all(store, numbered(50))
@@ -84,7 +84,7 @@ def fill(store: MessageStore) -> None:
 
 @pytest.fixture
 def folder(new_store: OpenStore, tmp_path: Path) -> Path:
-    """A store after a clean stop."""
+    """Returns the folder of a store after a clean stop."""
     store = new_store()
     fill(store)
     store.close()
@@ -96,7 +96,7 @@ def check(folder: Path, index_format: IndexFormat = INDEX_FORMAT) -> list[Findin
 
 
 def faults(folder: Path) -> list[tuple[str, int, str]]:
-    """Path below the folder, offset and text."""
+    """Returns each fault as its path below the folder, offset and text."""
     return [
         (str(found.path.relative_to(folder)), found.offset, found.text)
         for found in check(folder)

@@ -1,4 +1,4 @@
-"""What a store finds in its directory: foreign, newer, missing or wrong things are told by name.
+"""Contents of a store's directory: foreign, newer, missing or wrong files are named in errors.
 
 In each case nothing is removed or overwritten.
 """
@@ -37,7 +37,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 @pytest.fixture
 def stopped(new_store: OpenStore, tmp_path: Path) -> Path:
-    """The directory of a store with forty messages that was stopped cleanly."""
+    """Returns the directory of a store with forty messages that was stopped cleanly."""
     store = new_store()
     store.open()
     put_all(store, numbered(40))
@@ -130,7 +130,7 @@ def test_s08_the_checkpoint_follows_what_is_on_disk(
     store.flush_derived()
     saved = StoreCheckpoint(tmp_path / "checkpoint")
     saved.load()
-    # The second message is in the log only, and not known to be on disk.
+    # The second message is only in the log, and its flush is not confirmed.
     assert (saved.physic_msg_timestamp_ms, saved.logics_msg_timestamp_ms) == (begin_ms, begin_ms)
     assert saved.logics_physical_offset == second
     assert saved.index_msg_timestamp_ms == 0
@@ -175,7 +175,7 @@ def test_s08_a_start_takes_back_what_the_checkpoint_says_of_a_longer_log(
     found = StoreCheckpoint(tmp_path / "checkpoint")
     found.load()
     assert (found.logics_physical_offset, found.confirm_physical_offset) == (log_end, log_end)
-    # What it has to say of times is left to the next flush.
+    # The next flush writes its times.
     assert found.logics_msg_timestamp_ms == longer.logics_msg_timestamp_ms
 
 
@@ -194,7 +194,7 @@ def test_s08_a_checkpoint_that_says_nothing_counts_as_zeros(tmp_path: Path, cont
 
 
 def rocketmqs(folder: Path, change: Callable[[Path], None]) -> None:
-    """Let the store look like one that RocketMQ wrote, and crashed on."""
+    """Changes the store to look as if RocketMQ wrote it and crashed."""
     for path in sorted((folder / "rocketpy").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     (folder / "rocketpy").rmdir()
@@ -213,7 +213,10 @@ def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_where_the_scan_be
     is_flushed: bool,
     logics_segment: int | None,
 ) -> None:
-    """RocketMQ 5.5 goes by the queues' position, where it has written one; older ones by times."""
+    """Checks the scan's start: RocketMQ 5.5 uses the queues' position, older ones use times.
+
+    RocketMQ 5.5 also uses times where it has written no position.
+    """
     store = new_store()
     store.open()
     put(store, numbered(1))
@@ -241,7 +244,7 @@ def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_where_the_scan_be
     if is_flushed or logics_segment == 1:
         assert [damage.offset for damage in result.damages] == [bad]
         assert again.range_of(QUEUE) == QueueRange(0, 5)
-        # The damaged record's place in the queue is passed over.
+        # The reader skips the damaged record's place in the queue.
         found = again.get_message(QUEUE, 2, NO_END, ReadLimits())
         assert found.next_offset == 4
     else:

@@ -1,4 +1,4 @@
-"""Files change by steps that a power cut may come between: contents first, then their names."""
+"""File changes in steps that a power cut may interrupt: contents first, then names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUB = "sub"
 
 
 class Disk:
-    """What has got to the disk: contents by inode, and the names in each folder."""
+    """The durable state of a disk: contents by inode, and the names in each folder."""
 
     def __init__(self, top: Path) -> None:
         self._top = top
@@ -34,20 +34,20 @@ class Disk:
             self._contents[path.stat().st_ino] = path.read_bytes()
 
     def flush(self, descriptor: int) -> None:
-        """Stands in for fsync."""
+        """Replaces fsync."""
         self._note(Path(f"/proc/self/fd/{descriptor}").resolve())
 
     def rename(self, path: Path, target: Path) -> None:
-        """Stands in for rename. What gets a name may be found by it from now on.
+        """Replaces rename; asserts that the contents were flushed before.
 
-        Except for `create_unflushed`, which makes files that may be found empty.
+        Files of `create_unflushed` are exempt: a power cut may leave them empty.
         """
         if path.is_file() and any(path.read_bytes()):
             assert self._contents.get(path.stat().st_ino) == path.read_bytes(), "not flushed"
         path.rename(target)
 
     def assert_whole(self) -> None:
-        """Everything is on the disk as it is now."""
+        """Asserts that all files are durable as they are now."""
         for path in [self._top, *self._top.rglob("*")]:
             if path.is_dir():
                 assert self._names.get(path, {}) == names_in(path), (
@@ -95,7 +95,7 @@ OPERATIONS: dict[str, Callable[[Path], Any]] = {
 
 @pytest.fixture
 def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
-    """A disk with a file and a folder on it."""
+    """Returns a disk with a file and a folder on it."""
     (tmp_path / OLD).write_text("old content")
     (tmp_path / SUB).mkdir()
     (tmp_path / SUB / "file").write_text("content")
@@ -136,7 +136,7 @@ def test_f08_a_file_system_that_cannot_be_flushed_is_an_error(tmp_path: Path) ->
 def test_f2_each_file_system_of_a_store_is_flushed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Folders of it may be mounted."""
+    """Covers folders that are mounted file systems."""
     for name in ("commitlog", "rocketpy/staging"):
         (tmp_path / name).mkdir(parents=True)
     mounted = {tmp_path / "commitlog": 1, tmp_path / "rocketpy" / "staging": 2}

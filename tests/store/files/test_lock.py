@@ -1,4 +1,4 @@
-"""The locks of a store's directory: whatever happens to the file, one broker has the store."""
+"""Locks of a store's directory: whatever happens to the file, one broker has the store."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def store_in(folder: Path) -> MessageStore:
 
 @pytest.fixture
 def store(tmp_path: Path) -> MessageStore:
-    """An open store with a message that is on disk."""
+    """Returns an open store with one flushed message."""
     store = store_in(tmp_path / "store")
     store.open()
     put(store, numbered(1))
@@ -77,7 +77,7 @@ def test_f12_a_store_whose_lock_is_lost_takes_no_message(
         put(store, numbered(1, 1))
     assert LOST in caplog.text
     assert store.is_sealed
-    # What had been acknowledged stays.
+    # Acknowledged messages stay.
     assert read_all(store) == numbered(1)
     store.close()
     found = store.config.folder
@@ -189,7 +189,7 @@ def test_f12_a_second_store_of_the_process_takes_no_lock_from_the_first(
     )
     path = store.config.folder / "lock"
     tried = subprocess.run([sys.executable, "-c", script, path], capture_output=True, check=False)
-    # RocketMQ asks for the file's lock only.
+    # RocketMQ uses only the file's lock.
     assert b"BlockingIOError" in tried.stderr
     store.close()
 

@@ -1,4 +1,4 @@
-"""Who may read a store's files, and what a link in its directory does: nothing."""
+"""Permissions of a store's files, and links in its directory, which are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LINKED = ("commitlog", "consumequeue/T", "index", "config/topics.json", "rocketp
 
 @pytest.fixture
 def anyone_may() -> Iterator[None]:
-    """A process whose mask takes no permission away."""
+    """Sets a mask that takes no permission away."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -83,7 +83,7 @@ def test_b12_a_link_in_the_directory_is_refused_by_name(
 def test_b12_a_link_for_a_file_of_a_queue_is_refused_by_name(
     new_store: OpenStore, tmp_path: Path, number: int
 ) -> None:
-    """Also where the manifest vouches for what the queue holds."""
+    """Covers a file that the manifest records as whole, too."""
     store = new_store()
     store.open()
     put(store, [b"one"])
@@ -116,7 +116,7 @@ def test_b12_a_link_below_a_folder_that_lies_beside_a_queues_files_is_refused_to
 def test_b12_what_is_neither_file_nor_folder_is_refused(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    """The start would wait for whoever writes to it."""
+    """Covers a FIFO: an open would block the start until a writer comes."""
     (tmp_path / "config").mkdir()
     os.mkfifo(tmp_path / "config" / "topics.json")
     with pytest.raises(StoreDirectoryError, match=r"topics.json: is neither a file nor a folder"):

@@ -1,4 +1,4 @@
-"""Where the log ended at each start behind a crash, and what clients learn from it. Row S5."""
+"""Ends of the log at each start after a crash, as clients get them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The index as it is described, one key after the other: what the fast one is compared with."""
+"""A model of the index, one key at a time; the fast index is compared with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INT32_MAX = (1 << 31) - 1
 
 
 def key_hash(topic: str, key: str) -> int:
-    """Section 7.2, letter by letter."""
+    """Returns the hash of docs/design/storage.md section 7.2, step by step."""
     value = 0
     units = f"{topic}#{key}".encode("utf-16-be")
     for (unit,) in struct.iter_unpack(">H", units):
@@ -32,7 +32,7 @@ class ModelEntry:
 
 @dataclass
 class ModelFile:
-    """A file as lists and numbers; sections 7.1, 7.3 and 7.5."""
+    """A file as lists and numbers (docs/design/storage.md sections 7.1, 7.3 and 7.5)."""
 
     format: IndexFormat
     begin_timestamp: int = 0
@@ -91,13 +91,13 @@ class ModelFile:
 
 @dataclass
 class ModelService:
-    """Files in order; sections 7.4 and 7.5."""
+    """Files in order (docs/design/storage.md sections 7.4 and 7.5)."""
 
     format: IndexFormat
     files: list[ModelFile] = field(default_factory=list)
 
     def put(self, hashes: list[int], offset: int, timestamp: int) -> None:
-        """All keys of one record."""
+        """Enters all keys of one record."""
         for hash_ in hashes:
             if not self.files:
                 self.files.append(ModelFile(self.format))

@@ -1,4 +1,4 @@
-"""Keys that wait enter the index in slices, and the index is the same as if they came at once."""
+"""Slices of waiting keys: the index is the same as if all keys were entered at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rocketpy_proto.record import IndexKeys
 
 RECORD_BYTES = 100
 BEGIN_MS = 1_700_000_000_000
-# How many keys the records of each block have.
+# The number of keys per record of each block.
 BLOCKS = st.lists(st.lists(st.integers(0, 9), min_size=1, max_size=8), max_size=6)
 
 
@@ -35,7 +35,7 @@ def index_of(folder: Path, clock: ManualClock | None = None) -> IndexDispatch:
 
 
 def put(index: IndexDispatch, blocks: list[list[int]]) -> int:
-    """Enters the blocks one after the other; return how many keys they have."""
+    """Enters the blocks in order; returns the number of their keys."""
     record = key = 0
     for counts in blocks:
         rows = np.repeat(np.arange(len(counts)), counts)
@@ -94,7 +94,7 @@ def test_f07_an_index_that_cannot_grow_is_a_line_a_minute(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
-    (tmp_path / "index").touch()  # No folder can be made here.
+    (tmp_path / "index").touch()  # A file instead of a folder.
     index = index_of(tmp_path / "index", clock)
     put(index, [[1, 2]])
     for _ in range(62):

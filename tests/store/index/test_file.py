@@ -1,4 +1,4 @@
-"""A file of the index holds, byte for byte, what entering its keys one by one would make."""
+"""One index file: byte for byte the same as with its keys entered one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.store.index.model import ModelFile
 
 SMALL = IndexFormat(slot_count=5, entry_count_max=20)
 TIMES = st.one_of(st.integers(-3_000, 9_000), st.just(1 << 45))
-# hash, physical offset, store time.
+# Hash, physical offset, store time.
 Key = tuple[int, int, int]
 KEYS: st.SearchStrategy[list[Key]] = st.lists(
     st.tuples(st.integers(0, 12), st.integers(0, 100), TIMES), max_size=30
@@ -37,7 +37,7 @@ def put(file: IndexFile, keys: Sequence[Key]) -> int:
 
 
 def put_in_calls(file: IndexFile, keys: Sequence[Key], cuts: Sequence[int]) -> None:
-    """All keys, in calls that end at `cuts`."""
+    """Enters all keys, in calls that end at `cuts`."""
     for begin, end in pairwise([0, *cuts, len(keys)]):
         put(file, keys[begin:end])
 
@@ -172,7 +172,7 @@ def test_s05_a_file_of_another_format_is_refused_and_left_alone(path: Path) -> N
 
 @pytest.fixture
 def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No more blocks are given."""
+    """Lets allocations fail for want of space."""
 
     def refuse(*_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -216,7 +216,7 @@ def test_s05_blocks_are_taken_in_steps(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def sorted_keys(count: int) -> list[Key]:
-    """Keys in the log's order: two each of a record, hashes that share slots."""
+    """Returns keys in the log's order: two per record, with hashes that share slots."""
     return [
         (number * 7 % 12, number // 2 * 10, 1_000 + number // 2 * 700) for number in range(count)
     ]
@@ -255,7 +255,7 @@ def test_s05_without_the_log_the_end_time_of_a_cut_file_is_exact_to_a_second(
 
 
 def torn_states(before: bytes, after: bytes) -> Iterator[bytes]:
-    """What a kill can leave of one `put`: entries first, then slots, then the header's fields."""
+    """Yields the states after a kill within `put`: entries, then slots, then header fields."""
     state = bytearray(before)
     entries, header = SMALL.entries_begin, HEADER.itemsize
     places = [*range(entries, len(after)), *range(header, entries, 4)]

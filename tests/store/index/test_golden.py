@@ -1,6 +1,6 @@
-"""RocketMQ's own index files: made again from its log, and searched.
+"""RocketMQ's own index files: rebuilt from its log, and searched.
 
-They lie beside the repository, not in it; without them these tests are skipped.
+They are kept outside the repository; without them these tests are skipped.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SIZE_AND_MAGIC = struct.Struct(">iI")
 
 
 def golden_blocks(folder: Path) -> Iterator[RecordBlock]:
-    """The records of each segment of RocketMQ's log."""
+    """Yields the records of each segment of RocketMQ's log."""
     for path in sorted((folder / "commitlog").iterdir()):
         data = path.read_bytes()
         sizes: list[int] = []
@@ -48,7 +48,7 @@ def golden_blocks(folder: Path) -> Iterator[RecordBlock]:
 
 
 def put_blocks(service: IndexService, blocks: Sequence[RecordBlock]) -> None:
-    """As RocketMQ 5.3 does, which enters no tags."""
+    """Enters keys as RocketMQ 5.3 does, which enters no tags."""
     for block in blocks:
         topics = to_record_batch(block, TOPIC_SCHEMA).column(0)
         offsets = block.header["physical_offset"].astype(np.int64)
@@ -60,7 +60,7 @@ def put_blocks(service: IndexService, blocks: Sequence[RecordBlock]) -> None:
 
 @pytest.fixture
 def unpack(tmp_path: Path) -> Callable[[str], Path]:
-    """Unpacks one of RocketMQ's stores."""
+    """Returns a function that unpacks one of RocketMQ's stores."""
 
     def make(name: str) -> Path:
         archive = GOLDEN / f"rocketmq_store_{name}.tar.gz"
@@ -87,7 +87,7 @@ def test_s05_an_index_made_from_the_log_equals_rocketmqs(
     (ours,) = (tmp_path / "ours").iterdir()
     assert service.physical_end > 0
     assert same_content(ours, theirs)
-    # And dispatched again, in part or in whole, it stays so.
+    # A second dispatch, of all or a part, changes nothing.
     put_blocks(service, blocks)
     service.close()
     assert same_content(ours, theirs)

@@ -1,4 +1,4 @@
-"""A process that enters keys is killed at any moment: what is there is mended, and goes on."""
+"""Kills of a process that enters keys: the index is repaired and continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.store.index.model import ModelService
 
 
 def model_of(key_count: int) -> ModelService:
-    """The index after so many keys."""
+    """Returns the index after the first `key_count` keys."""
     model = ModelService(index_writer.FORMAT)
     for number in range(key_count):
         offset = number // index_writer.KEYS_PER_RECORD * index_writer.RECORD_BYTES

@@ -38,7 +38,7 @@ FOREVER = 1 << 50
 
 
 class Log:
-    """Records of one topic by their keys: every 100 bytes one."""
+    """Records of one topic, given by their keys; each takes 100 bytes."""
 
     def __init__(self, messages: Messages) -> None:
         self.offsets = np.arange(len(messages), dtype=np.int64) * RECORD_BYTES
@@ -84,7 +84,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def new_service(folder: Path, clock: ManualClock) -> Iterator[NewService]:
-    """Loads the folder; everything is closed at the end."""
+    """Returns a loader of the folder; all services are closed at the end."""
     made: list[IndexService] = []
 
     def build() -> IndexService:
@@ -167,7 +167,7 @@ def test_s05_dispatching_again_from_anywhere_enters_no_key_twice(
     with TemporaryDirectory() as name:
         service = IndexService(Path(name), ManualClock(), SMALL)
         log.put(service, 0, known)
-        # A crash came between the keys of a record, too.
+        # A crash also came between the keys of a record.
         partly = log.keys(known, known + 1)
         partly = IndexKeys(partly.hash[:keys_kept], partly.row[:keys_kept])
         service.put(partly, log.offsets[known:], log.times[known:])
@@ -195,7 +195,7 @@ def test_s05_a_cut_index_is_as_if_no_later_record_had_been_dispatched(
 
 
 def numbered(count: int) -> Messages:
-    """Messages with two keys each; five entries fill a file."""
+    """Returns messages with two keys each; five entries fill a file."""
     return [([f"k{number % 5}", f"u{number}"], 700) for number in range(count)]
 
 
@@ -212,7 +212,7 @@ def test_s05_a_loaded_index_answers_and_goes_on(new_service: NewService, folder:
 
 @pytest.fixture
 def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Nine hours ahead."""
+    """Sets the local time nine hours ahead of UTC."""
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "JST-9")
         time.tzset()
@@ -276,7 +276,7 @@ def test_s05_an_index_that_cannot_be_right_says_so(new_service: NewService, fold
     patch_file(first, 36, struct.pack(">i", 5))
     assert "is not full" in (new_service().in_doubt or "")
     patch_file(first, 36, struct.pack(">i", 6))
-    # Begin of the second file, in its header and its first entry.
+    # The start of the second file, in its header and its first entry.
     for place in (16, SMALL.entries_begin + 20 + 4):
         patch_file(second, place, struct.pack(">q", 50))
     assert "the file before it ends at 200" in (new_service().in_doubt or "")
@@ -295,7 +295,7 @@ def test_s05_reset_removes_all_files(new_service: NewService, folder: Path) -> N
 
 
 def delete_expired(service: IndexService, min_physical_offset: int) -> int:
-    """Removes what has expired; return how many files."""
+    """Removes expired files; returns their number."""
     paths = service.expired(min_physical_offset)
     for path in paths:
         path.unlink()

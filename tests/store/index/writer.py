@@ -1,6 +1,6 @@
-"""A process that enters keys until it is killed: `python -m tests.store.index.writer <folder>`.
+"""A program that enters keys until it is killed: `python -m tests.store.index.writer <folder>`.
 
-It writes a line behind each block. What it enters is a function of the number of the key.
+It writes a line after each block. A key is a function of its number.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BEGIN_MS = 1_700_000_000_000
 
 
 def time_of(physical_offset: int) -> int:
-    """Stores time of the record there."""
+    """Returns the store time of the record at this offset."""
     return BEGIN_MS + physical_offset * 7
 
 
 def hash_of(number: int) -> int:
-    """Hashes of the key of this number, from 0 on; slots are shared."""
+    """Returns the hash of the key with this number, from 0 on; keys share slots."""
     return number * 7_919 % 3_000
 
 

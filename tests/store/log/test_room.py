@@ -1,4 +1,4 @@
-"""The log's files on a disk that has no room for them."""
+"""Log files on a disk without space for them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def broken(*_: object) -> NoReturn:
 def test_f07_a_disk_without_room_for_the_next_file_of_the_log_is_told_its_size(
     new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Much may be free: a file of the log is allocated at once."""
+    """Covers a disk with some free space: a log file is allocated at once."""
     store = new_store()
     store.open()
     said = rf"next file takes {SEGMENT_BYTES} bytes at once; .*--commit-log-segment-bytes"

@@ -1,4 +1,4 @@
-"""Where a scan of the log begins: at the offset that it was asked for, or nowhere."""
+"""Starts of a log scan: at the requested offset, or nowhere."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.store.messages import flush_log, numbered, put_all, remove_oldest_seg
 
 @pytest.fixture
 def store(new_store: OpenStore) -> MessageStore:
-    """A store of which the first two segments have been removed, and more are left."""
+    """Returns a store that lost its first two segments and has more than two left."""
     opened = new_store()
     opened.open()
     put_all(opened, numbered(300))

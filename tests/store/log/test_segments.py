@@ -1,4 +1,4 @@
-"""Segments of the log: flushes that fail, and what a crash leaves in their folder."""
+"""Segments of the log: failed flushes, and the files that a crash leaves."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.store.messages import QUEUE, numbered, put, put_all, read_all
 def test_f08_a_segment_whose_flush_has_failed_is_not_flushed_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system may have dropped what it could not write."""
+    """Covers pages that the system dropped after it failed to write them."""
     segment = Segment.create(tmp_path, 0, SEGMENT_BYTES)
 
     def failing(_descriptor: int) -> None:
@@ -40,7 +40,7 @@ def test_f08_a_segment_whose_flush_has_failed_is_not_flushed_again(
 
 
 def test_an_empty_file_behind_the_segments_is_removed(new_store: OpenStore, tmp_path: Path) -> None:
-    """Made ahead, and not allocated yet when the broker was killed."""
+    """Covers a file that was created ahead, but not allocated before the kill."""
     store = new_store()
     store.open()
     put_all(store, numbered(5))

@@ -1,4 +1,4 @@
-"""One consume queue: beginnings that are not 0, gaps, truncation, and what a restart finds."""
+"""One consume queue: starts other than 0, gaps, truncation, restarts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNITS_PER_FILE = FILE_BYTES // UNIT.itemsize
 
 
 def units(count: int, first: int = 0) -> Units:
-    """Units of records of 100 bytes that lie together, from record `first` on."""
+    """Returns units of adjacent records of 100 bytes, from record `first` on."""
     made = np.zeros(count, UNIT)
     made["physical_offset"] = (np.arange(count) + first) * 100
     made["size"] = 100
@@ -23,7 +23,7 @@ def units(count: int, first: int = 0) -> Units:
 
 
 def offsets(queue: ConsumeQueue) -> list[int]:
-    """Physical offsets of all units, blank ones as -1."""
+    """Returns the physical offsets of all units, blank ones as -1."""
     found: list[int] = []
     position = queue.min_offset
     while position < queue.max_offset:
@@ -101,7 +101,7 @@ def test_s09_a_restart_ends_at_the_first_unit_that_is_none(folder: Path) -> None
 
 
 def test_f4_a_torn_unit_behind_the_last_record_is_cut(folder: Path) -> None:
-    """Of a unit that lies on two pages a power cut may keep the size alone."""
+    """Covers a unit on two pages of which a power cut keeps only the size."""
     queue = ConsumeQueue(folder, FILE_BYTES)
     queue.append(0, units(5))
     torn = units(1, 5)
@@ -114,7 +114,7 @@ def test_f4_a_torn_unit_behind_the_last_record_is_cut(folder: Path) -> None:
 
 
 def test_a_file_that_has_room_alone_does_not_go(folder: Path) -> None:
-    """It was allocated ahead; the one before it is the last with units."""
+    """Covers a file that was allocated ahead; the file before it is the last one with units."""
     queue = ConsumeQueue(folder, FILE_BYTES)
     queue.append(0, units(15))
     queue.reserve(35)
@@ -125,7 +125,7 @@ def test_a_file_that_has_room_alone_does_not_go(folder: Path) -> None:
 
 
 def test_files_below_the_begin_of_a_queue_go_however_it_came_to_begin_there(folder: Path) -> None:
-    """As when a start has passed over units that were garbage."""
+    """Covers a start that skipped garbage units."""
     queue = ConsumeQueue(folder, FILE_BYTES)
     queue.append(0, blank_units(UNITS_PER_FILE))
     queue.append(UNITS_PER_FILE, units(15, UNITS_PER_FILE))

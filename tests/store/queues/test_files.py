@@ -1,4 +1,4 @@
-"""Files of queues: how many are open, what one costs, what a reader gets of one that is gone."""
+"""Files of queues: the number of open ones, the cost of one, reads of a removed one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def units(count: int, first: int = 0) -> Units:
 
 @pytest.fixture
 def few_open(monkeypatch: pytest.MonkeyPatch) -> OpenFiles:
-    """Four files may be open."""
+    """Limits the open files to four."""
     monkeypatch.setattr(module, "open_files_max", lambda: 4)
     return OpenFiles()
 
@@ -158,7 +158,7 @@ def test_f08_a_flush_that_lacks_descriptors_is_made_up_for_and_one_that_failed_i
 
 
 def test_f15_units_of_a_file_that_was_taken_away_are_blank(tmp_path: Path) -> None:
-    """As for a reader that has found the queue before its oldest file was removed."""
+    """Covers a reader that found the queue before its oldest file was removed."""
     files = OpenFiles()
     queue = ConsumeQueue(tmp_path / "0", 200, files)
     queue.append(0, units(15))
@@ -183,7 +183,7 @@ def test_f15_a_disk_that_cannot_be_read_is_an_error_and_no_signal(
 
 
 def test_a_queue_made_again_never_meets_the_files_of_the_one_before(tmp_path: Path) -> None:
-    """A flush may still open a file of a queue that was forgotten."""
+    """Covers a flush that opens a file of a removed queue."""
     files = OpenFiles()
     old = ConsumeQueue(tmp_path / "0", 200, files)
     old.append(0, units(3))
@@ -299,7 +299,7 @@ def test_f08_what_a_write_has_left_over_is_written_too(
 def test_f08_a_file_that_has_gone_before_its_flush_is_an_error_of_an_open_queue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_closed: bool
 ) -> None:
-    """Of one that is being closed and removed meanwhile it is none."""
+    """Covers a queue that is closed and removed meanwhile: there it is no error."""
     files = OpenFiles()
     queue = ConsumeQueue(tmp_path / "0", 200, files)
     queue.append(0, units(1))

@@ -1,4 +1,4 @@
-"""A file lies where a queue has its folder: it is named and kept, and costs no other queue."""
+"""A file in place of a queue's folder: it is reported, kept, and harms no other queue."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def place_of(folder: Path, queue: QueueKey) -> Path:
 
 @pytest.fixture(params=[True, False], ids=["stopped", "crashed"])
 def filled(request: pytest.FixtureRequest, new_store: OpenStore, tmp_path: Path) -> Path:
-    """The directory of a store with two queues."""
+    """Returns the directory of a store with two queues."""
     store = new_store()
     store.open()
     put_all(store, numbered(30))
@@ -57,7 +57,7 @@ def test_a_file_in_the_place_of_a_queue_is_put_apart_and_the_queue_rebuilt(
 def test_a_file_in_the_place_of_a_queue_of_another_s_store_is_named_and_left_alone(
     new_store: OpenStore, filled: Path
 ) -> None:
-    """RocketMQ's store has no manifest: what its sizes are is not known."""
+    """Covers RocketMQ's store: without a manifest the sizes of its files are unknown."""
     shutil.rmtree(filled / "rocketpy")
     place = place_of(filled, NEW)
     place.write_bytes(FOREIGN)

@@ -1,4 +1,4 @@
-"""Row F17: a queue that gets no room refuses its own messages, says so, and delays no other."""
+"""Queues without space: such a queue refuses its own messages and delays no other."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNITS_PER_FILE = 10
 
 
 class FullDisk:
-    """Queues of one topic get no room, while it is full."""
+    """A disk on which queues of one topic get no space while it is full."""
 
     def __init__(self, topic: str = QUEUE.topic) -> None:
         self._topic = topic
@@ -38,7 +38,7 @@ class FullDisk:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def fill(self, patch: pytest.MonkeyPatch, *, reserve: bool = True) -> None:
-        """Let queues get no room, or have none though they got it."""
+        """Refuses space to queues, or lets their writes fail after a granted reservation."""
 
         def reserving(files: QueueFiles, end: int) -> None:
             if end > files._allocated_end:
@@ -116,7 +116,7 @@ def test_f17_a_queue_without_room_is_told_of_until_it_has_some(
     assert "and 5 others" in str(store.growth.refusal)
     store.dispatch()
     assert store.growth.refusal is None
-    # Room alone makes no queue that anybody sees.
+    # A reservation alone makes no visible queue.
     assert store.queues() == []
 
 
@@ -141,7 +141,7 @@ def test_f17_the_log_hears_of_it_once_a_minute(
 def test_f17_messages_that_were_stored_wait_for_their_queue_alone(
     new_store: OpenStore, monkeypatch: pytest.MonkeyPatch, flush: FlushDiskType
 ) -> None:
-    """As when the disk fails between the reservation and the write."""
+    """Covers a disk that fails between the reservation and the write."""
     store, disk = new_store(flush), FullDisk()
     store.open()
     put(store, numbered(4))

@@ -25,7 +25,7 @@ from tests.store.test_cleaner import aged, clean
 
 
 def put_over_time(store: MessageStore, clock: ManualClock, gaps_ms: list[int]) -> list[int]:
-    """One message after each gap; return their store times."""
+    """Appends one message after each gap; returns their store times."""
     times = []
     for gap_ms in gaps_ms:
         clock.advance(gap_ms)
@@ -36,7 +36,7 @@ def put_over_time(store: MessageStore, clock: ManualClock, gaps_ms: list[int]) -
 
 
 def lower_boundary(times: list[int], timestamp_ms: int, begin: int = 0) -> int | None:
-    """What a search has to find, by looking at every message."""
+    """Returns the expected result of a search, by a scan of all messages."""
     later = (offset for offset in range(begin, len(times)) if times[offset] >= timestamp_ms)
     return next(later, None)
 
@@ -47,7 +47,7 @@ def offset_since(store: MessageStore, timestamp_ms: int) -> int | None:
 
 
 def searched(store: MessageStore, times: list[int], begin: int = 0) -> None:
-    """Every time, and those around it, is found as by looking at every message."""
+    """Asserts that each time and its neighbours are found as by a scan of all messages."""
     for time_ms in {time_ms + delta for time_ms in times for delta in (-1, 0, 1)}:
         found = store.queue_lookup.first_since(QUEUE, time_ms)
         expected = lower_boundary(times, time_ms, begin)
@@ -158,7 +158,7 @@ def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(
 ) -> None:
     store = new_store()
     store.open()
-    # As Java counts, both names have one hash.
+    # Both names have the same Java hash.
     for topic in ("TAa", "TBB"):
         store.append(QueueKey(topic, 0), wire_block(topic, [b"a"], keys=["k"]).parsed())
     store.dispatch()
@@ -184,7 +184,7 @@ def test_s5_the_first_message_behind_an_end_of_the_log_is_found(new_store: OpenS
 
 
 def test_s5_units_of_no_message_are_behind_no_end(new_store: OpenStore, tmp_path: Path) -> None:
-    """Or who has passed them would be told of messages that were taken back."""
+    """Asserts that a reader of the blank units is not reported as past the log's end."""
     store = new_store(queue_file_bytes=2000)
     store.open()
     put(store, [b"x"] * 10)

@@ -1,4 +1,4 @@
-"""Reads of the store that want what somebody says of each record (row C04)."""
+"""Reads of the store that are filtered by a function over records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def put(store: MessageStore, *bodies: bytes) -> None:
 
 
 def has_a(block: RecordBlock) -> NDArray[np.bool_]:
-    """Bodies of one letter, a."""
+    """Returns a mask of the records with the letter a as body."""
     return np.asarray(block.data[block.body_start] == ord("a"), np.bool_)
 
 

@@ -1,6 +1,6 @@
-"""What this process has written is given out only where its first and last records lie.
+"""Records of this process: served only if the first and last ones are at their places.
 
-Copies are looked at record by record. Rows C03, S11.
+Copied records are checked one by one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.record.layout import FIXED_BYTES
 
 SEGMENT_BYTES, BASE, COUNT = 1 << 16, 1 << 16, 80
-# Of a record: its size, its magic, its physical offset.
+# Positions in a record: its size, its magic, its physical offset.
 TOTAL_SIZE_AT, MAGIC_AT, PLACE_AT = 3, 7, 35
 
 
 @pytest.fixture
 def segment(tmp_path: Path) -> Iterator[Segment]:
-    """A file with COUNT records of several sizes, one behind the other."""
+    """Yields a file with COUNT adjacent records of several sizes."""
     made = Segment.create(tmp_path, BASE, SEGMENT_BYTES)
     position = 0
     for number in range(COUNT):
@@ -36,7 +36,7 @@ def segment(tmp_path: Path) -> Iterator[Segment]:
 
 
 def places(segment: Segment) -> tuple[np.ndarray, np.ndarray]:
-    """Physical offsets and sizes of all records."""
+    """Returns the physical offsets and sizes of all records."""
     offsets, sizes, position = [], [], 0
     for _ in range(COUNT):
         size = int.from_bytes(segment.view[position : position + 4], "big")
@@ -51,7 +51,7 @@ ROWS = {
     "one": np.array([7]),
     "runs": np.r_[0:30, 40:COUNT],
     "scattered": np.arange(0, COUNT, 2),
-    # As no broker writes them; a store from elsewhere may be wrong.
+    # No broker writes these orders; a foreign store may be wrong.
     "backwards": np.arange(COUNT)[::-1],
     "again": np.array([9, 3, 3, 5]),
 }
@@ -59,7 +59,7 @@ ROWS = {
 
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
 def test_records_are_given_as_they_lie(segment: Segment, rows: np.ndarray) -> None:
-    """In the order of their units, with and without a look at them."""
+    """Asserts the order of the units, with and without a check of the records."""
     offsets, sizes = places(segment)
     wanted = b"".join(
         bytes(segment.view[begin : begin + size])
@@ -90,7 +90,7 @@ def test_records_are_given_as_they_lie(segment: Segment, rows: np.ndarray) -> No
 def test_a_record_that_is_another_is_not_given(
     segment: Segment, name: str, row: int, at: int
 ) -> None:
-    """At either end of a run, and anywhere among copies."""
+    """Covers both ends of a run, and any place among copies."""
     offsets, sizes = places(segment)
     rows = ROWS[name]
     position = int(offsets[rows[row]]) - BASE + at
@@ -103,7 +103,7 @@ def test_a_record_that_is_another_is_not_given(
     "shift", [-BASE - 1, -SEGMENT_BYTES, SEGMENT_BYTES, (1 << 63) - 2 * BASE - 1, -(1 << 63)]
 )
 def test_what_lies_outside_is_not_looked_at(segment: Segment, name: str, shift: int) -> None:
-    """Also where sums of garbage overflow."""
+    """Covers sums of garbage that overflow."""
     offsets, sizes = places(segment)
     rows = ROWS[name]
     with np.errstate(over="ignore"):
@@ -113,7 +113,7 @@ def test_what_lies_outside_is_not_looked_at(segment: Segment, name: str, shift: 
 
 @pytest.mark.parametrize("name", ["together", "one", "runs", "scattered"])
 def test_a_last_record_that_reaches_out_is_not_given(segment: Segment, name: str) -> None:
-    """The file ends before it does."""
+    """Covers a record that ends after its file."""
     offsets, sizes = places(segment)
     rows = ROWS[name]
     long = sizes[rows].copy()
@@ -123,14 +123,14 @@ def test_a_last_record_that_reaches_out_is_not_given(segment: Segment, name: str
 
 @pytest.mark.parametrize("size", [-1, 0, FIXED_BYTES - 1])
 def test_no_record_is_as_small_as_that(segment: Segment, size: int) -> None:
-    """Nor negative."""
+    """Covers negative sizes, too."""
     offsets, sizes = places(segment)
     sizes[3] = size
     assert gather_written(segment, offsets, sizes) is None
 
 
 def test_n12_a_wrong_unit_that_points_ahead_of_right_ones_ends_no_read(segment: Segment) -> None:
-    """It is found out, and whoever asked looks at the records one by one."""
+    """Asserts that the wrong unit is detected; the caller then checks records one by one."""
     offsets, sizes = places(segment)
     offsets[0] = BASE + SEGMENT_BYTES - 2 * FIXED_BYTES
     assert gather_written(segment, offsets[:4], sizes[:4]) is None

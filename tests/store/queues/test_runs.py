@@ -1,4 +1,4 @@
-"""Blocks of several queues: each record in its queue, as if every queue had got a block."""
+"""Blocks of several queues: the same result as one block per queue."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN = QueueKey(TOPIC, OWN_QUEUES)
 
 
 def block_of(*runs: tuple[int, Sequence[bytes]]) -> WireBlock:
-    """Records of these queues, one run after the other; each body is a key, too."""
+    """Returns records of these queues, one run after the other; each body is also a key."""
     bodies = [body for _, run in runs for body in run]
     queue_ids = [queue_id for queue_id, run in runs for _ in run]
     keys = [body.decode() for body in bodies]
@@ -38,7 +38,7 @@ def block_of(*runs: tuple[int, Sequence[bytes]]) -> WireBlock:
 
 
 def put_runs(store: MessageStore, *runs: tuple[int, Sequence[bytes]]) -> int:
-    """The physical offset of the first record."""
+    """Appends the runs as one block; returns the physical offset of its first record."""
     return store.append(OWN, block_of(*runs).parsed()).physical_offset
 
 
@@ -123,7 +123,7 @@ def test_s09_a_crash_loses_none_of_the_queues(new_store: OpenStore, flush: Flush
 def test_f17_a_queue_that_cannot_be_written_waits_by_itself(
     new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What counts as dispatched ends before its first record, and goes on once there is room."""
+    """Asserts that dispatch stops before the queue's first record until there is space."""
     store = new_store()
     store.open()
     grown = store._queues.grown

@@ -1,4 +1,4 @@
-"""Records at any offsets of a queue: those that are there and whole come, others are left out."""
+"""Records at any offsets of a queue: present and whole ones are returned, all else is left out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COUNT = 60
 
 @pytest.fixture
 def store(new_store: OpenStore) -> MessageStore:
-    """COUNT messages over several segments and files of the queue."""
+    """Returns a store with COUNT messages over several segments and queue files."""
     opened = new_store()
     opened.open()
     put_all(opened, numbered(COUNT))

@@ -1,4 +1,4 @@
-"""Reads of the store that want certain tags codes only."""
+"""Reads of the store that are filtered by tags codes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TAGS = ["TagA", "TagB", None]
 
 
 def put_tagged(store: MessageStore, tags: Sequence[str | None]) -> None:
-    """One message each, whose body says its offset and tag."""
+    """Appends one message per tag; its body has its offset and tag."""
     for tag in tags:
         body = b"%d %s" % (store.range_of(QUEUE).max_offset, (tag or "none").encode())
         store.append(QUEUE, wire_block(QUEUE.topic, [body], tags=tag).parsed())

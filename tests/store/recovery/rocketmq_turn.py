@@ -1,8 +1,9 @@
-"""What a RocketMQ broker does to a directory during its turn, with files alone.
+"""A RocketMQ broker's changes to a directory, made with files alone.
 
-It ends its log where it met a bad record, goes on there, and leaves what lies behind as it is:
-neither zeroed nor named by any unit. Its start writes `lock`. Facts: docs/design/storage.md sections 6.5,
-8 and 10; the same is done with RocketMQ's own code in tests/interop.
+RocketMQ ends its log at the first bad record and continues there. It leaves the bytes after that as
+they are: neither zeroed nor named by any unit. Its start writes `lock`. Facts:
+docs/design/storage.md sections 6.5, 8 and 10. The tests in tests/interop do the same with
+RocketMQ's own code.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LATER_MS = 60_000
 
 @dataclass
 class RocketMQTurn:
-    """One turn of RocketMQ over the only log segment of `folder`; `end` is its log's end."""
+    """One run of RocketMQ over the only log segment of `folder`; `end` is its log's end."""
 
     folder: Path
     end: int = 0
@@ -34,7 +35,7 @@ class RocketMQTurn:
     units: dict[QueueKey, int] = field(default_factory=dict)
 
     def start(self, cut: int) -> None:
-        """Recovers: the log ends at byte `cut`, and so do the queues."""
+        """Recovers: ends the log at byte `cut`, and the queues with it."""
         write_at(self.folder / "lock", 0, b"lock")
         self.end = cut
         for path in self.folder.glob(f"consumequeue/*/*/{FIRST}"):
@@ -56,7 +57,7 @@ class RocketMQTurn:
         stored_ms: int,
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Stores a message, and its unit."""
+        """Stores a message and its unit."""
         number = self.units.get(key, 0)
         record = encode_record(
             Record(
@@ -78,7 +79,7 @@ class RocketMQTurn:
         self.last_ms = stored_ms
 
     def leave(self, *, abort: str | None) -> None:
-        """Stops cleanly, or be killed and leave `abort` with that text."""
+        """Stops cleanly, or crashes and leaves `abort` with that text."""
         packed = _CHECKPOINT.pack(self.last_ms, self.last_ms, 0, 0, self.end)
         (self.folder / "checkpoint").write_bytes(packed.ljust(FILE_BYTES, b"\0"))
         (self.folder / "abort").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Opening a log that RocketMQ left: no traces of ours, so records vouch for themselves."""
+"""Start on a log that RocketMQ left: without our files, records are checked by themselves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAGIC = struct.pack(">I", MAGIC_V1)
 
 
 def bodies_read(store_of: OpenStore) -> list[bytes]:
-    """Every body that can be read, whatever lies between."""
+    """Returns all readable bodies and skips the rest."""
     store = store_of()
     store.open()
     found: list[bytes] = []
@@ -87,7 +87,7 @@ def test_f16_what_rocketmqs_check_lets_pass_does_not_end_the_log(
 ) -> None:
     left_by_rocketmq(new_store, tmp_path, numbered(11))
     offset, size = unit_of(tmp_path, 5)
-    flip(tmp_path / "commitlog" / FIRST, offset + 35)  # the place that the record names
+    flip(tmp_path / "commitlog" / FIRST, offset + 35)  # the place in the record
     store = new_store()
     (damage,) = store.open().damages
     assert (damage.offset, damage.length) == (offset, size)
@@ -162,7 +162,7 @@ def test_s09_units_of_no_record_behind_the_last_one_are_dropped(
 
 
 def with_property_crc(folder: Path, turn: RocketMQTurn, number: int) -> int:
-    """RocketMQ stores a message with a CRC of the whole record; give where that lies."""
+    """Stores a message with a CRC of the whole record, as RocketMQ; returns its position."""
     begin = turn.end
     key = "__CRC32#"
     turn.put(QUEUE, b"sealed %d" % number, 1_800_000_000_000, {"a": "b", key: "0" * 10})

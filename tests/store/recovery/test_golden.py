@@ -1,6 +1,6 @@
-"""Stores written by RocketMQ's own code are opened, read, and go on here.
+"""Stores written by RocketMQ's own code: opened, read, and continued here.
 
-They lie beside the repository, not in it; without them these tests are skipped.
+They are kept outside the repository; without them these tests are skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Unpack = Callable[[str], MessageStore]
 
 @pytest.fixture
 def unpack(tmp_path: Path) -> Unpack:
-    """Unpacks a store and makes a MessageStore over it."""
+    """Returns a function that unpacks a store and makes a MessageStore over it."""
 
     def make(name: str) -> MessageStore:
         archive = GOLDEN / f"rocketmq_store_{name}.tar.gz"
@@ -52,7 +52,7 @@ def unpack(tmp_path: Path) -> Unpack:
 
 
 def read(store: MessageStore, queue: QueueKey) -> list[Record]:
-    """Every record of a queue, by both forms of the codec."""
+    """Returns all records of a queue, decoded by both forms of the codec."""
     offset = store.range_of(queue).min_offset
     records: list[Record] = []
     while True:
@@ -117,7 +117,7 @@ def test_f14_a_crashed_store_is_recovered_and_goes_on(unpack: Unpack) -> None:
 
 
 def entries_of(index: Path) -> list[tuple[int, int]]:
-    """Hashes and log offset of each entry of an index file, in order."""
+    """Returns the hash and log offset of each entry of an index file, in order."""
     data = index.read_bytes()
     count = int(np.frombuffer(data, HEADER, 1)[0]["count"])
     entries = np.frombuffer(data, ENTRY, count, IndexFormat().entries_begin)[1:]

@@ -1,4 +1,4 @@
-"""F16: a directory that RocketMQ has had, with a damaged record and with stale bytes behind it."""
+"""A directory back from RocketMQ, with a damaged record and stale bytes after it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def body(word: str, number: int, size: int = 40) -> bytes:
 
 @pytest.fixture
 def filled(new_store: OpenStore) -> Filled:
-    """Writes 200 messages to two queues in turn, and stops; gives where each lies in the log."""
+    """Returns a function that writes 200 messages to two queues and returns their log offsets."""
 
     def fill() -> list[int]:
         store = new_store(**SIZES)
@@ -71,7 +71,7 @@ def old(count: int) -> Bodies:
 def taken_over(
     folder: Path, cut: int, clock: ManualClock, count: int, size: int, abort: str | None
 ) -> tuple[RocketMQTurn, Bodies]:
-    """RocketMQ ends its log at `cut`, puts `count` messages into QUEUE, and leaves."""
+    """Ends the log at `cut`, puts `count` messages into QUEUE, and stops, as RocketMQ does."""
     turn = RocketMQTurn(folder)
     turn.start(cut)
     expected = old(DAMAGED)
@@ -172,7 +172,7 @@ def test_f16_a_clock_that_steps_back_while_rocketmq_writes_loses_nothing(
 
 @pytest.fixture
 def damaged(new_store: OpenStore, tmp_path: Path, filled: Filled) -> int:
-    """Our store, killed, with record 50 of 200 flipped below the mark; where that lies."""
+    """Returns the offset of a damaged record: 50 of 200, below the mark, in our killed store."""
     filled()
     store = new_store(**SIZES)
     store.open()

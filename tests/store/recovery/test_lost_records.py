@@ -1,4 +1,4 @@
-"""Recoveries that meet records without a place in a queue, and fillers of an earlier recovery."""
+"""Recoveries with records that have no place in a queue, and fillers of an earlier recovery."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ DAMAGED = 2
 
 
 def kill(store: MessageStore, folder: Path) -> None:
-    """All that was written is on the disk, and the next start reads all of it."""
+    """Flushes all of the log and crashes; the next start scans the whole log."""
     flush_log(store)
     crash(store)
     (folder / "rocketpy" / "manifest.json").unlink(missing_ok=True)
@@ -79,7 +79,7 @@ def test_f16_a_damaged_half_message_takes_no_place_in_its_queue(
 def test_f16_the_offset_of_a_damaged_message_that_waits_is_not_given_again(
     new_store: OpenStore, tmp_path: Path
 ) -> None:
-    """It is the last of its queue, whose units come from the log again."""
+    """Covers the last message of its queue; the units are rebuilt from the log."""
     waiting = QueueKey(SCHEDULE_TOPIC, 1)
     store = new_store()
     store.open()
@@ -114,7 +114,7 @@ def test_s09_a_clock_that_steps_back_between_two_parts_of_a_scan_loses_nothing(
 
 
 def test_a_half_message_that_was_stored_before_the_one_in_front_of_it_is_not_stale() -> None:
-    """It has no place in a queue that could tell."""
+    """Covers a half message: it has no queue offset that would show its age."""
     half = Record(QUEUE.topic, QUEUE.queue_id, b"half", sys_flag=TRANSACTION_PREPARED)
     data = encode_record(half)
     block = RecordBlock.parse(data, np.array([len(data)], np.int32))

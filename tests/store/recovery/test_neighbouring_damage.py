@@ -1,4 +1,4 @@
-"""Damage that lies together is one finding, one line and one file, wherever it is met."""
+"""Adjacent damage: one finding, one log line and one file, at a start as at a read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COUNT = 3_000
 
 @pytest.fixture
 def store(new_store: OpenStore) -> MessageStore:
-    """An open store with COUNT messages on disk, in blocks."""
+    """Returns an open store with COUNT flushed messages, in blocks."""
     store = new_store(FlushDiskType.SYNC_FLUSH, **SIZES)
     store.open()
     for number in range(0, COUNT, BLOCK):
@@ -36,7 +36,7 @@ def store(new_store: OpenStore) -> MessageStore:
 
 
 def positions(folder: Path) -> list[int]:
-    """Where the records of the first segment lie, by their checksums."""
+    """Returns the positions of the records in the first segment, from their checksums."""
     data = (folder / "rocketpy" / "checksums" / FIRST).read_bytes()
     entries = np.frombuffer(data, ">i4").reshape(-1, CHECKSUM_BYTES // 4)
     found: list[int] = entries[entries[:, 1] > 0, 0].tolist()
@@ -70,7 +70,7 @@ def test_f05_a_copy_whose_log_is_behind_its_queues_has_one_damage(
     copy = tmp_path / "copy"
     again = copied(store.config.folder, copy)
     begin = positions(copy)[COUNT // 3]
-    # The log was copied first.
+    # The log was copied before.
     write_at(copy / "commitlog" / FIRST, begin, bytes(end - begin))
     [fault] = [one for one in faults_of(copy) if one.path.parent.name == "commitlog"]
     assert (fault.offset, f"{end - begin} bytes" in fault.text) == (begin, True)

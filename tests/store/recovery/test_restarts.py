@@ -173,7 +173,7 @@ def test_s09_a_manifest_that_is_ahead_of_the_disk_does_not_hide_a_torn_tail(
     flush_log(store)
     flushed = store.flushed_end
     put_all(store, numbered(200, 40))
-    # As the broker does when a segment's worth of records has come, flushed or not.
+    # The broker does so after each segment's worth of records, flushed or not.
     store.dispatch()
     store.flush_derived()
     save_manifest(store)
@@ -231,7 +231,7 @@ def test_s15_no_record_of_a_refused_block_comes_back(
         patch.setattr(SegmentChecksums, "append", full)
         with pytest.raises(StoreClosedError, match="No space left"):
             put(store, [b"1st", b"2nd"])
-    # Takes the place of the first record, and ends where the second one begins.
+    # It replaces the first record, and ends where the second one starts.
     put(store, [b"new"])
     store.close()
     again = new_store()
@@ -299,7 +299,7 @@ def test_a_deleted_topic_never_comes_back_into_one_of_the_same_name(
     again = new_store()
     again.open()
     assert read_all(again) == [b"new"]
-    # Nothing new stands in the way of the old messages here.
+    # No new record conflicts with the old messages here.
     assert again.range_of(unused) == QueueRange(0, 0)
 
 

@@ -1,4 +1,4 @@
-"""Waits that pass at once, and are taken down."""
+"""Waits that are recorded and end at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark_rocketpy import clock
 
 @pytest.fixture
 def waits_ms(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Every wait before a retry, in order."""
+    """Returns the list of all waits before retries, in order."""
     waits: list[int] = []
     monkeypatch.setattr(clock, "sleep_ms", waits.append)
     return waits

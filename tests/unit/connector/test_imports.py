@@ -1,4 +1,4 @@
-"""The collector rests while much is imported, and only then."""
+"""A pause of the garbage collector during large imports, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which Python Spark starts when this package is imported first."""
+"""The Python that Spark starts if this package is imported first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Source and sink over a transport that is no gRPC: they rely on the interface alone."""
+"""Source and sink over a transport other than gRPC: they rely on the interface alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = SinkColumns.check(StructType([StructField("body", BinaryType())]))
 
 @pytest.fixture
 def broker() -> MemoryBroker:
-    """A broker with topic T."""
+    """Returns a broker with topic T."""
     broker = MemoryBroker()
     broker.create_topic("T", 3)
     return broker

@@ -1,4 +1,4 @@
-"""What Spark's new Python processes import of ours: what they use on their way, and no more."""
+"""Imports of Spark's new Python processes: only the modules of ours that they use."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ start = reader.initialOffset()
 end = reader.latestOffset(start, reader.getDefaultReadLimit())
 partitions = reader.partitions(start, end)
 """
-# What Spark's other processes do: `load()` has one that checks options, and each query one that
-# pickles its reader for the tasks.
+# Work of Spark's other processes: one of `load()` checks options, and one of each query pickles its
+# reader for the tasks.
 TRAVEL = """
 import pickle, sys
 from pyspark_rocketpy import DefaultSource
@@ -30,7 +30,7 @@ source = DefaultSource({"endpoints": "broker:1", "topic": "T"})
 for reader in source.streamReader(source.schema()), source.reader(source.schema()):
     pickle.loads(pickle.dumps(reader))
 """
-# Calling a broker over gRPC, and nothing else.
+# A gRPC channel to a broker, and nothing else.
 LIBRARIES = """
 import sys
 import grpc
@@ -45,7 +45,7 @@ assert sum(batch.num_rows for part in partitions for batch in reader.read(part))
 TELL = """
 print("\\n".join(sys.modules))
 """
-# Modules of ours that are too many: each costs a new process half a millisecond.
+# Limits for modules of ours: each costs a new process half a millisecond.
 PLANNER_MODULES_MAX, TASK_MODULES_MAX = 56, 81
 OURS = ("pyspark_rocketpy", "rocketpy_proto")
 OF_WRITERS = {
@@ -61,9 +61,9 @@ OF_WRITERS = {
     "rocketpy_proto.rocketpy.v1.transactions_pb2",
     "rocketpy_broker",
 }
-# What Spark's own programs do without as well, and pyarrow imports for many a value.
+# Spark's own programs do not need it either; pyarrow imports it to convert many values.
 OF_NOBODY = {"pandas"}
-# The table of functions alone is 300 Python functions, made at its import.
+# The table of functions alone has 300 Python functions, created at its import.
 OF_TASKS = {
     "pyarrow.compute",
     "rocketpy_proto.pull_wire",
@@ -76,7 +76,7 @@ OF_TASKS = {
 
 
 def modules_of(program: str, *arguments: str) -> set[str]:
-    """What a new process has imported at its end."""
+    """Returns the modules that a new process has imported at its end."""
     command = [sys.executable, "-c", program + TELL, *arguments]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return set(told.splitlines())

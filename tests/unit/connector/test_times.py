@@ -1,4 +1,4 @@
-"""Times as options name them: milliseconds, and ISO 8601 with and without a zone."""
+"""Times in options: milliseconds, and ISO 8601 with and without a zone."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMS = "milliseconds since 1970, such as .* ISO time"
 
 @pytest.fixture
 def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The machine's own zone."""
+    """Sets the machine's zone."""
     with monkeypatch.context() as patched:
         patched.setenv("TZ", "America/New_York")
         time.tzset()

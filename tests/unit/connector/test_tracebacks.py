@@ -1,4 +1,4 @@
-"""The boundary to Spark: declared errors lose their frames, others keep them."""
+"""The boundary to Spark: declared errors lose their frames, other errors keep them."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from pyspark_rocketpy.tracebacks import HIDE_TRACEBACK, hide_tracebacks
 
 
 def deep(error: Exception) -> None:
-    """Raises it with a cause and some frames."""
+    """Raises the error with a cause and some frames."""
     raise error from KeyError("cause")
 
 
 @hide_tracebacks
 class Called:
-    """What Spark would call."""
+    """An object that Spark would call."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -43,7 +43,7 @@ class Called:
         return a + b
 
     def read(self) -> Iterator[int]:
-        """Fails behind its first item."""
+        """Fails after its first item."""
         try:
             yield 1
             deep(self.error)
@@ -53,7 +53,7 @@ class Called:
 
 @pytest.fixture
 def spark_worker(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if PySpark had started this process."""
+    """Makes this process look as if PySpark had started it."""
     main = ModuleType("__main__")
     main.__spec__ = SimpleNamespace(name="pyspark.daemon")  # type: ignore[assignment]
     monkeypatch.setitem(sys.modules, "__main__", main)
@@ -61,7 +61,7 @@ def spark_worker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def frames(error: BaseException) -> list[str]:
-    """The functions that a traceback would show."""
+    """Returns the functions that a traceback would show."""
     return [frame.name for frame in traceback.extract_tb(error.__traceback__)]
 
 

@@ -1,4 +1,4 @@
-"""A PySpark that is too old is refused, before anything else of it is asked for."""
+"""A PySpark that is too old: it is refused before any other of its modules is imported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEAVY = ("pyspark_rocketpy.source.readers", "pyspark_rocketpy.sink.writers")
 
 
 def begun(reader: DataSourceStreamReader) -> object:
-    """What Spark does next with a reader that is refused."""
+    """Calls the refused reader as Spark does next."""
     return reader.initialOffset() if isinstance(reader, RefusedStreamReader) else reader
 
 
@@ -41,7 +41,7 @@ def test_an_older_pyspark_is_refused_by_its_version(
     use: Callable[[DefaultSource], object], version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pyspark, "__version__", version)
-    # These import what an older PySpark has not.
+    # These import modules that an older PySpark lacks.
     for module in HEAVY:
         monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(VersionError, match=f"PySpark {version} is too old, at least 4.2 is needed"):

@@ -27,7 +27,7 @@ NAMES = st.one_of(
 PROPERTIES = st.dictionaries(NAMES, TEXTS, max_size=6)
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-# Of times that the columns hold, and of all.
+# Times within the range of the columns, and any times.
 MILLISECONDS = st.one_of(st.integers(-(1 << 43), 1 << 43), INT64)
 HOSTS = st.builds(
     Host,
@@ -43,7 +43,7 @@ TOPICS = st.one_of(
     st.integers(126, 300).map(lambda length: "%RETRY%".ljust(length, "x")),
     TEXTS,
 )
-# Transaction bits and what else does not change the body or the layout.
+# Transaction bits and the other flags that do not change the body or the layout.
 SYS_FLAGS = st.sampled_from([0, 0x2, 0x4, 0x8, 0xC, 0x40, 0x80])
 
 RECORDS = st.builds(
@@ -66,14 +66,14 @@ RECORDS = st.builds(
 
 
 def block_of(records: Sequence[Record]) -> RecordBlock:
-    """A parsed block in a writable buffer."""
+    """Returns a parsed block in a writable buffer."""
     encoded = [encode_record(record) for record in records]
     sizes = np.array([len(one) for one in encoded], np.int32)
     return RecordBlock.parse(bytearray(b"".join(encoded)), sizes)
 
 
 def properties_of(block: RecordBlock) -> list[list[tuple[str, str]]]:
-    """The properties of each record, in order."""
+    """Returns the properties of each record, in order."""
     schema = pa.schema({"properties": COLUMN_TYPES["properties"]})
     rows: list[list[tuple[str, str]]] = to_record_batch(block, schema).column(0).to_pylist()
     return rows

@@ -1,4 +1,4 @@
-"""Arrow arrays that are made, and read, without pandas."""
+"""Arrow arrays that are created and read without pandas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rocketpy_proto.record.block.arrays import (
     truths_in,
 )
 
-# Of every kind that a column is decoded from, and more than are looked at one by one.
+# Every kind that a column is decoded from, with more rows than are read one by one.
 DECODE = """
 import ipaddress, sys, zlib
 import numpy as np, pyarrow as pa

@@ -1,4 +1,4 @@
-"""The two forms of the codec agree, on any input. Property-based."""
+"""Property-based tests that both forms of the codec agree on any input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ V6_HOST = Host.parse("[2001:db8::2]:10911")
 
 
 def row_of(record: Record) -> dict[str, object]:
-    """What the columns of a record must be, after its single form."""
+    """Returns the expected columns of a record, by its single form."""
     properties = {name: value for name, value in record.properties.items() if value}
     keys = properties.get("KEYS")
     offset_id = encode_offset_message_id(record.store_host, record.physical_offset)
@@ -63,12 +63,12 @@ def row_of(record: Record) -> dict[str, object]:
 
 
 def microseconds(timestamp_ms: int) -> int | None:
-    """A time of 1678 to 2261; others are null."""
+    """Returns a time of the years 1678 to 2261 in µs; None for other years."""
     return timestamp_ms * 1000 if -9_214_560_000_000 <= timestamp_ms < 9_214_646_400_000 else None
 
 
 def rows_of(batch: pa.RecordBatch) -> list[dict[str, object]]:
-    """Rows with timestamps as plain microseconds."""
+    """Returns rows with timestamps as plain microseconds."""
     arrays = [
         column.view(pa.int64()) if pa.types.is_timestamp(column.type) else column
         for column in batch.columns
@@ -227,7 +227,7 @@ def test_patching_refuses_a_host_of_another_size() -> None:
 
 
 def outcome_of_single(data: bytes, sizes: list[int]) -> object:
-    """Rows by the single form, or None where a record is malformed."""
+    """Returns the rows by the single form, or None if a record is malformed."""
     rows = []
     position = 0
     for size in sizes:
@@ -243,7 +243,7 @@ def outcome_of_single(data: bytes, sizes: list[int]) -> object:
 
 
 def outcome_of_block(data: bytes, sizes: list[int]) -> object:
-    """Rows by the block form, or None."""
+    """Returns the rows by the block form, or None."""
     try:
         block = RecordBlock.parse(data, np.array(sizes, np.int32))
         block.verify_body_crc()

@@ -1,4 +1,4 @@
-"""Compressed bodies come out as their producers gave them, and broken ones as they are stored."""
+"""Compressed bodies: decompressed as their producers wrote them, or left as stored if broken."""
 
 from __future__ import annotations
 

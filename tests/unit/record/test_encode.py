@@ -1,4 +1,4 @@
-"""What the block encoder takes, and what it refuses rather than store something else."""
+"""Input that the block encoder takes, and input that it refuses rather than store it changed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PORT_BEYOND = Host(ipaddress.IPv4Address("10.0.0.1"), 1 << 31)
 
 
 def encode(**columns: object) -> list[Record]:
-    """The records of a block of two messages, with these columns beside the needed ones."""
+    """Returns the records of a block of two messages, with these columns and the required ones."""
     given_columns: dict[str, object] = {
         "body": pa.array([b"x", b"y"]),
         "topic": "T",

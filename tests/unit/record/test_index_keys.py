@@ -1,4 +1,4 @@
-"""The keys of a block are those that its single records have, in the order of the index."""
+"""Index keys of a block: equal to the keys of its single records, in the order of the index."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from rocketpy_proto.record.java_hash import WINDOW_BYTES_MAX, java_hash_ranges
 from tests.unit.record.strategies import TEXTS, block_of
 from tests.unit.record.test_properties import STRINGS, record_with
 
-# By its name: the package gives its function the same one.
+# Imported by name: the package has a function of the same name.
 index_keys_module = import_module("rocketpy_proto.record.index_keys")
 
-# Where blanks, names and lengths meet: empty words, long ones, letters of one to four bytes.
+# Blanks, names and lengths combined: empty words, long words, letters of one to four bytes.
 WORDS = st.one_of(
     TEXTS,
     st.sampled_from(["", " ", "k", "ü", "你好", "😀", "x" * WINDOW_BYTES_MAX, "y" * 65, "z" * 200]),
@@ -47,7 +47,10 @@ RECORDS = st.builds(
 
 
 def keys_of(record: Record) -> list[int]:
-    """Section 7.4, for one record; since RocketMQ 5.4 its tag comes last, behind `T#`."""
+    """Returns the hashes of one record (docs/design/storage.md section 7.4).
+
+    From RocketMQ 5.4 on, the tag's hash comes last; the tag has the prefix `T#`.
+    """
     if record.sys_flag & 0xC == 0xC:
         return []
     words = [record.properties.get("UNIQ_KEY", ""), *record.properties.get("KEYS", "").split(" ")]
@@ -57,7 +60,7 @@ def keys_of(record: Record) -> list[int]:
 
 
 def tag_of(record: Record) -> list[int]:
-    """The hash by which a record is found by its tag, as Java has it."""
+    """Returns the hash that finds a record by its tag, as Java computes it."""
     tag = record.properties.get("TAGS", "")
     return [abs(java_hash(f"{record.topic}#T#{tag}"))] if tag else []
 
@@ -132,7 +135,7 @@ def test_s05_any_properties_strings_give_the_keys_that_the_single_form_reads(
 
 def test_s05_a_hash_is_the_absolute_value_of_javas_and_0_for_the_smallest() -> None:
     assert java_hash("polygenelubricants") == -(1 << 31)
-    # "#" ends the topic, so a key is found whose whole text has the smallest hash.
+    # "#" ends the topic, so the index finds a key if the whole text has the smallest hash.
     key = text_with_hash("#", -(1 << 31) & 0xFFFFFFFF)
     assert java_hash("#" + key) == -(1 << 31)
     assert index_hash("", key) == 0
@@ -143,7 +146,7 @@ def test_s05_a_hash_is_the_absolute_value_of_javas_and_0_for_the_smallest() -> N
 
 
 def text_with_hash(prefix: str, wanted: int) -> str:
-    """A text that, behind `prefix`, has this hash: digits to the base of 31, from "0" on."""
+    """Returns a text that has this hash after `prefix`: digits to the base of 31, from "0" on."""
     length = 8
     start = 0
     for letter in prefix + "0" * length:

@@ -1,4 +1,4 @@
-"""The layout, pinned by bytes written by hand from the specification (docs/design/storage.md 2 to 5)."""
+"""The record layout of docs/design/storage.md sections 2 to 5, pinned by hand-written bytes."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ RECORD = Record(
     store_timestamp_ms=1_700_000_000_123,
     store_host=Host.parse("10.0.0.2:10911"),
 )
-# The test vector of section 2.7.
+# A record with IPv4 hosts, a body and two properties; section 2.1.
 VECTOR = bytes.fromhex(
     "00000078 daa320a7 3610a686 00000002 00000000 0000000000000007 00000000000003e8 00000000"
     "0000018bcfe56800 0a0000010000d431 0000018bcfe5687b 0a00000200002a9f 00000000"
     "0000000000000000 00000005 68656c6c6f 06 546f70696341 0012 5441475301546167"
     "4102 4b455953014b3102"
 )
-# IPv6 hosts both, an empty body, a V2 topic of 130 characters, no properties; section 2.1.
+# Both hosts IPv6, an empty body, a V2 topic of 130 characters, no properties; section 2.1.
 V6_TOPIC = "%RETRY%" + "g" * 123
 V6_VECTOR = bytes.fromhex(
     "000000f6 daa320ab 00000000 00000001 00000007 0000000000000002 0000000000000100 00000032"
@@ -150,7 +150,7 @@ def test_properties_are_read_as_rocketmq_reads_them(
 ) -> None:
     record = VECTOR[:100] + len(encoded).to_bytes(2, "big") + encoded
     record = len(record).to_bytes(4, "big") + record[4:]
-    assert VECTOR[99:100] == b"A"  # The topic's last letter lies just before.
+    assert VECTOR[99:100] == b"A"  # The topic's last letter is just before.
     assert list(decode_record(record).record.properties.items()) == list(expected.items())
     block = RecordBlock.parse(record)
     assert properties_of(block) == [list(expected.items())]
@@ -186,7 +186,7 @@ def test_a_position_outside_of_the_buffer_holds_no_record() -> None:
 
 
 def test_a_block_beyond_what_offsets_can_reach_is_refused() -> None:
-    # Pages that nobody touches take no memory.
+    # Untouched pages take no memory.
     with (
         mmap.mmap(-1, BLOCK_BYTES_MAX + 1) as empty,
         memoryview(empty) as view,

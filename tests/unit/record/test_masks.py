@@ -1,4 +1,4 @@
-"""Values that are left out become null, and all others stay what they are, also in a slice."""
+"""Masks: masked values become null and all other values keep their content, also in a slice."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def test_numbers_are_left_out_alike() -> None:
 
 
 def test_nothing_else_makes_nulls_by_if_else() -> None:
-    """It reads elsewhere in memory before pyarrow 24; see masking.py."""
+    """Searches for `if_else` with None.
+
+    Before pyarrow 24 it reads elsewhere in memory; see `block/masks.py`.
+    """
     faults = []
     for room, path in product(("connector", "broker_emulator", "proto"), TOP.rglob("*.py")):
         if path.is_relative_to(TOP / room):

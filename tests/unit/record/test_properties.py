@@ -1,4 +1,4 @@
-"""Both forms read any properties string alike, also those that none of our writers makes."""
+"""Properties strings: both forms read any string alike, also one that none of our writers makes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rocketpy_proto.record import (
 from rocketpy_proto.record.block.properties_block import ALIKE_NAMES_MAX, ENTRIES_COMPARED_MAX
 from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
 
-# Pieces that meet at every kind of seam: names, separators, halves of letters.
+# Pieces that meet at every kind of boundary: names, separators, halves of letters.
 PIECES = st.sampled_from(
     [b"a", b"TAGS", b"KEYS", b" ", b"\x01", b"\x01", b"\x02", b"\x02", b"\xff", b"\xc3", b"\xa4"]
 )
@@ -30,14 +30,14 @@ SCHEMA = pa.schema([(name, COLUMN_TYPES[name]) for name in ("properties", "tags"
 
 
 def record_with(properties: bytes) -> bytes:
-    """A record with this very properties string."""
+    """Returns a record with exactly this properties string."""
     plain = encode_record(Record("T", 0, b"body"))
     record = plain[:-2] + len(properties).to_bytes(2, "big") + properties
     return len(record).to_bytes(4, "big") + record[4:]
 
 
 def assert_forms_agree(strings: list[bytes]) -> None:
-    """Properties, tags, keys and tags codes of a block are those of its single records."""
+    """Asserts that a block has the properties, tags, keys and tags codes of its single records."""
     records = [record_with(string) for string in strings]
     single = [dict(decode_record(record).record.properties) for record in records]
     block = RecordBlock.parse(b"".join(records))
@@ -75,7 +75,8 @@ def test_the_last_of_many_duplicates_wins_however_far_apart_they_are(count: int)
     assert property_column(block, "TAGS").to_pylist() == ["last", "own"]
 
 
-# Of one length, or with what strings of a fixed size lose at their ends; some let a message wait.
+# Of equal length, or with the bytes that strings of a fixed size lose at their ends; some names
+# delay a message.
 NAMES = st.sampled_from(
     [b"TAGS", b"KEYS", b"WAIT", b"UNIQ_KEY", b"TRAN_MSG", b"DELAY", b"a", b"a\0", b"a\0b", b"abc"]
 )
@@ -86,7 +87,7 @@ NAMES = st.sampled_from(
 def test_strings_with_the_same_names_but_for_one_are_read_alike_by_both_forms(
     names: list[bytes], other: bytes, row: int, data: st.DataObject
 ) -> None:
-    """More records than are taken one by one; what their names say of them is found as a whole."""
+    """Uses more records than are read one by one, so their names are analysed as a whole."""
     column = data.draw(st.integers(0, len(names) - 1))
     strings = []
     for number in range(20):

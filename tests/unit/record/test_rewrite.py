@@ -1,4 +1,4 @@
-"""Records with another topic and other properties: whatever is not named stays as it is."""
+"""Records with another topic and other properties: the rest stays unchanged."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_records_without_a_last_separator_get_one_before_more_is_added() -> None
 
 
 def cut_properties(record: bytearray) -> bytearray:
-    """The record, which has lost the last byte of its properties, says so in their length."""
+    """Returns the record without its last properties byte, and with the reduced length field."""
     at = record.index(b"A\x01") - 2
     record[at : at + 2] = (len(record) - at - 2).to_bytes(2, "big")
     return record

@@ -1,6 +1,6 @@
-"""Frames that real servers and clients exchanged, as the files beside the repository hold them.
+"""Frames that real servers and clients exchanged, from the files beside the repository.
 
-Each file is one exchange: the bytes of both frames, and what they mean.
+Each file is one exchange: the bytes of both frames, and their meaning.
 """
 
 from __future__ import annotations

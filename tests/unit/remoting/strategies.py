@@ -37,7 +37,7 @@ COMMANDS = st.builds(
 
 
 def values_of(kind: object) -> st.SearchStrategy[Any]:
-    """Whatever a header or body of this type can hold."""
+    """Returns a strategy for all values of a header or body of this type."""
     return _values(msgspec.inspect.type_info(kind))
 
 
@@ -76,6 +76,6 @@ _PLAIN: dict[type[msgspec.inspect.Type], st.SearchStrategy[Any]] = {
     msgspec.inspect.BoolType: st.booleans(),
     msgspec.inspect.FloatType: st.floats(allow_nan=False, allow_infinity=False),
     msgspec.inspect.NoneType: st.none(),
-    # What stays as it came.
+    # Kept as received.
     msgspec.inspect.CustomType: st.sampled_from([1, "a", True, [1, "b"], {"c": {"d": 2}}]),
 }

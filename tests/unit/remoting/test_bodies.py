@@ -1,4 +1,4 @@
-"""JSON bodies, as RocketMQ's servers and clients wrote them, and the values that they are."""
+"""JSON bodies as RocketMQ's servers and clients wrote them, and their values."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ QUEUE = MessageQueue("broker-p", 0, "GoldT")
 
 
 def plain(value: object) -> Any:
-    """The value with keys that are objects in one form."""
+    """Returns the value, with keys that are objects in one form."""
     if isinstance(value, dict):
         return {
             json.dumps(json.loads(key), sort_keys=True) if key[:1] == "{" else key: plain(item)
@@ -87,7 +87,7 @@ def plain(value: object) -> Any:
 
 
 def assert_written_again(kind: type[Body], body: bytes | memoryview) -> None:
-    """All that was read is written, as standard JSON, and reads the same."""
+    """Asserts that all that was read is written, as standard JSON, and reads the same."""
     value = decode_body(kind, body)
     written = encode_body(value)
     assert plain(json.loads(written)) == plain(read_json(body, "recorded"))
@@ -113,7 +113,7 @@ def test_a_body_in_a_recorded_frame_is_read_and_written_again(frame: object) -> 
     bodies = REQUEST_BODIES if frame.is_request else RESPONSE_BODIES
     code = request(frame.exchange).code
     body = frame.command().body
-    # In B06 the small client left out what has a default.
+    # In B06 the small client left out default values.
     if body and code in bodies and frame.exchange != "B06_binary_heartbeat":
         assert_written_again(bodies[RequestCode(code)], body)
 

@@ -1,4 +1,4 @@
-"""Frames: what is bounded, what is shared and not copied, and what each end may rely on."""
+"""Frames: their limits, shared and uncopied data, and guarantees for each end."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_commands_that_nobody_took_are_given_later() -> None:
         b"",
         b"null",
         b"[]",
-        b"{}",  # An answer could not be told by its number.
+        b"{}",  # an answer would not be identified by its number
         b'{"opaque":1',
         b'{"opaque":1}x',
         b'{"opaque":2147483648}',

@@ -1,4 +1,4 @@
-"""Frames of RocketMQ's own servers and clients are read, and written again."""
+"""Frames of RocketMQ's own servers and clients, read and written again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = needs_golden
 
 
 def sorted_header(encoded: bytes) -> bytes:
-    """A frame with a JSON header, its fields by name, as Java writes them."""
+    """Returns a frame with a JSON header, its fields ordered by name, in Java's notation."""
     header_end = 8 + int.from_bytes(encoded[5:8], "big")
     header = json.loads(encoded[8:header_end])
     if not header.get("extFields"):
@@ -49,7 +49,7 @@ def test_a_frame_is_written_as_it_came(frame: RecordedFrame) -> None:
     if command.serialization is Serialization.ROCKETMQ:
         assert written == frame.encoded
     else:
-        # The order of its fields is not JSON's business; all the rest is the same, byte for byte.
+        # JSON does not define the order of its fields; the rest is the same, byte for byte.
         assert sorted_header(written) == sorted_header(frame.encoded)
         if not frame.is_by_java and b'"extFields":{}' not in frame.encoded:
             assert written == frame.encoded

@@ -1,4 +1,4 @@
-"""Ext fields and the typed headers that they are."""
+"""Ext fields and their typed headers."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ FORMS = [
     if form.kind is not NoFields
 ]
 each_form = pytest.mark.parametrize("form", [form for _, form in FORMS], ids=[n for n, _ in FORMS])
-# Of each form; there are many.
+# Examples of each of the many forms.
 EXAMPLES = 10
-# Fields of 5.x clients and tools that mean nothing to a server of ours, and those of a signature.
+# Fields of 5.x clients and tools that our servers ignore, and the fields of a signature.
 LEFT_OUT = {"ReqT", "AccessKey", "Signature"}
 
 
@@ -97,7 +97,7 @@ def test_a_recorded_pull_is_what_it_was() -> None:
     assert isinstance(asked, PullMessageRequest)
     assert asked.sys_flag & SUBSCRIPTION
     assert asked.subscription == "*"
-    # Codes other than 0 have the offsets, too.
+    # Answers with codes other than 0 have the offsets, too.
     answered = form.response.decode(response("12_pull_not_found").ext_fields)
     assert isinstance(answered, PullMessageResponse)
     assert answered.next_begin_offset == answered.max_offset == asked.queue_offset

@@ -1,4 +1,4 @@
-"""Whatever a peer sends, there is one error, and memory is bounded by what came."""
+"""Hostile peers: any input raises one error, and memory is bounded by the received bytes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rocketpy_proto.remoting.bodies.registration import decode_compressed
 from tests.unit.remoting.recorded import FRAMES, needs_golden
 
 RECORDED = [frame.encoded for frame in FRAMES]
-# What may stand anywhere, and mean something else there.
+# Tokens that are valid in any place, with another meaning in each.
 TOKENS = [
     *(b"{", b"}", b"[", b"]", b":", b",", b'"', b"\\", b"null", b"-", b"0", b"\0", b"\xff"),
     *(
@@ -54,12 +54,12 @@ def edited(encoded: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
 
 
 def with_length(frame: bytes) -> bytes:
-    """The frame, with a length that is right, so that what is in it is looked at."""
+    """Returns the frame with a correct length, so that its content is read."""
     return (len(frame) - 4).to_bytes(4, "big") + frame[4:] if len(frame) >= 8 else frame
 
 
 def look_at_all_of(command: RemotingCommand) -> None:
-    """Reads the command as anything that its code can mean."""
+    """Reads the command in every way that its code allows."""
     code = RequestCode(command.code if command.code in EXCHANGES else RequestCode.PULL_MESSAGE)
     for form in (EXCHANGES[code].request, EXCHANGES[code].response):
         with suppress(RemotingFormatError):

@@ -1,4 +1,4 @@
-"""JSON as fastjson writes it is read, in linear time; nothing else is let through."""
+"""JSON in fastjson's notation: read in linear time; other text is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_standard_json_is_read_as_it_is(
 
 
 def as_fastjson(value: object) -> str:
-    """The text, with keys that are numbers or objects not quoted."""
+    """Returns the text, with unquoted keys if they are numbers or objects."""
     if isinstance(value, dict):
         members = (
             f"{key if key.isdecimal() or key.startswith('{') else json.dumps(key)}: "
@@ -124,8 +124,7 @@ def test_brackets_in_strings_are_no_depth() -> None:
     assert read(json.dumps(value)) == value
 
 
-# With anything worse than linear time each of these takes hours, which the time-out of the test
-# would tell.
+# Without linear time each of these takes hours and fails by the time-out of the test.
 @pytest.mark.parametrize(
     "text",
     [

@@ -1,4 +1,4 @@
-"""Events of streaming queries, as Spark tells them to a listener. Holds no state."""
+"""Events of streaming queries, as Spark passes them to a listener."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 TIME = "2026-01-01T00:00:00.000Z"
-# As PySpark 4.3 tells it of a query that reads one topic.
+# As PySpark 4.3 reports a query that reads one topic.
 PROGRESS: dict[str, Any] = {
     "name": "orders",
     "timestamp": TIME,
@@ -43,7 +43,7 @@ PROGRESS: dict[str, Any] = {
 
 
 class Told:
-    """What a listener reads of a progress: its JSON."""
+    """A progress as a listener reads it: its JSON."""
 
     def __init__(self, text: str) -> None:
         self.json = text
@@ -67,7 +67,7 @@ class Query:
         return QueryTerminatedEvent(self.id, self.run_id, exception, error)
 
     def progress(self, **changes: object) -> QueryProgressEvent:
-        """A batch; `lag` changes that of the source, `None` for a name leaves it out."""
+        """Returns the event of a batch; `lag` changes the source's lag, a None removes a name."""
         content = copy.deepcopy(PROGRESS)
         content |= {"id": str(self.id), "runId": str(self.run_id), "name": self.name}
         if "lag" in changes:
@@ -77,5 +77,5 @@ class Query:
 
 
 def told(text: str) -> QueryProgressEvent:
-    """A report of this text, which need be no progress."""
+    """Returns an event with this text, which may be no progress."""
     return QueryProgressEvent(Told(text))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Metrics of queries from the events that Spark tells, also from such as no Spark would tell."""
+"""Metrics of queries from Spark's events, also from events that no Spark sends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NOW_MS = 1_767_225_600_000
 
 
 class Exported:
-    """A listener and what a scrape of its registry shows."""
+    """A listener, and the content of its registry."""
 
     def __init__(self, **limits: int) -> None:
         self.registry = CollectorRegistry()
@@ -31,7 +31,7 @@ class Exported:
         return self.registry.get_sample_value(f"rocketpy_{name}", labels)
 
     def labels(self, label: str, name: str = "") -> set[str]:
-        """All values of a label, of the series whose names begin so."""
+        """Returns all values of a label, of the series with this prefix."""
         text = generate_latest(self.registry).decode()
         return {
             sample.labels[label]
@@ -123,7 +123,7 @@ def test_a_failure_is_counted_by_its_error_and_stays(
 def test_a_query_that_is_started_again_before_its_end_is_told_keeps_its_series(
     exported: Exported,
 ) -> None:
-    """Spark tells a start at once, and an end by and by."""
+    """Sends the end after the new start: Spark reports a start at once, and an end later."""
     first = Query()
     again = Query(query_id=first.id)
     exported.listener.onQueryProgress(first.progress())
@@ -136,7 +136,7 @@ def test_a_query_that_is_started_again_before_its_end_is_told_keeps_its_series(
 
 
 def test_a_second_query_of_the_same_name_goes_by_its_id(exported: Exported) -> None:
-    """Of another session: within one, Spark refuses it."""
+    """Uses queries of two sessions: within one, Spark refuses the second name."""
     first, second = Query(), Query()
     for each in (first, second):
         exported.listener.onQueryProgress(each.progress())

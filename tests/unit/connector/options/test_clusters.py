@@ -1,4 +1,4 @@
-"""The options of a cluster: which go together, and that secrets show nowhere."""
+"""Options of a cluster: valid combinations, and secrets that are never shown."""
 
 from __future__ import annotations
 

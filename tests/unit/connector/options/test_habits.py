@@ -1,4 +1,4 @@
-"""Names from other connectors: each is refused, and what it is called here is said."""
+"""Option names of other connectors: each is refused, and the error has the name used here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAST = {"endpoints": "h:1", "topic": "T"}
 
 
 def refusal(kind: type[SourceOptions | SinkOptions], name: str) -> str:
-    """What is said of an option."""
+    """Returns the error text of an option."""
     with pytest.raises(OptionError) as caught:
         kind.parse({**LEAST, name: "x"})
     return str(caught.value)

@@ -1,4 +1,4 @@
-"""Options: parsing, and the one table that everything is generated from."""
+"""Options: parsing, and the one table from which the rest is generated."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_every_error_keeps_its_text_when_pickled() -> None:
 
 @pytest.mark.parametrize("group", ["team@prod", "a b", "", "ä", "x" * 256])
 def test_a_group_that_rocketmq_would_not_take_is_refused(group: str) -> None:
-    """An @ would part topic and group at the wrong place in the checkpoint."""
+    """Asserts that @ is refused: it would split topic and group wrongly in the checkpoint."""
     with pytest.raises(OptionError, match="consumerGroup"):
         SourceOptions.parse({"endpoints": "h:1", "topic": "T", "consumerGroup": group})
 

@@ -1,4 +1,4 @@
-"""Small blocks become large ones: complete, in order, within the budget, the fullest first."""
+"""Accumulation of small blocks: complete, in order, within the budget, the fullest first."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BIG = 1 << 30
 
 
 def block(queue_id: int, records: bytes, topic: str = "T") -> Block:
-    """A block whose sizes are one byte for each record of one byte, told apart by case."""
+    """Returns a block of records of one byte with sizes of one byte; sizes are in lower case."""
     return Block(topic, queue_id, records.upper(), records.lower())
 
 
@@ -31,7 +31,7 @@ def size_of(one: Block) -> int:
 
 
 def content(blocks: Iterable[Block]) -> dict[tuple[str, int], tuple[bytes, bytes]]:
-    """The records of each queue, and their sizes."""
+    """Returns the records of each queue, and their sizes."""
     queues: dict[tuple[str, int], tuple[bytes, bytes]] = {}
     for one in blocks:
         records, sizes = queues.get((one.topic, one.queue_id), (b"", b""))
@@ -75,7 +75,7 @@ def test_no_more_waits_than_the_budget_allows(
 
 @given(st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=40))
 def test_blocks_are_as_large_as_they_may_be(bodies: list[bytes]) -> None:
-    """Two neighbours of a queue would not have fitted into one, were they not the last."""
+    """Asserts that no two adjacent blocks of a queue would fit into one, except the last."""
     blocks = [block(0, octets.hex().encode()) for octets in bodies]
     gathering = BlockAccumulator(BIG)
     left = [*gathering.joined(blocks, 200), *gathering.rest()]
@@ -100,7 +100,7 @@ def test_the_fullest_queues_leave_first_and_make_room_for_more() -> None:
 
 
 def test_blocks_are_taken_as_they_come() -> None:
-    """What has left is not held back until all blocks have come."""
+    """Asserts that finished blocks leave before all blocks have arrived."""
 
     def endless() -> Iterator[Block]:
         while True:
@@ -111,7 +111,7 @@ def test_blocks_are_taken_as_they_come() -> None:
 
 @given(small_blocks, st.integers(1, 300))
 def test_packing_keeps_all_records_in_their_order(blocks: list[Block], bytes_max: int) -> None:
-    """Blocks come out as runs of a queue; a packed one has each queue once, and is no larger."""
+    """Asserts that a packed block has consecutive blocks, each queue once, and keeps the limit."""
     left = list(packed(blocks, bytes_max))
     count = 0
     for one in left:
@@ -129,7 +129,7 @@ def test_packing_keeps_all_records_in_their_order(blocks: list[Block], bytes_max
 
 
 def joined_up(blocks: list[Block]) -> Block:
-    """Back to back, as of the first one's topic and queue."""
+    """Joins blocks back to back, with the first one's topic and queue."""
     records = b"".join(one.records for one in blocks)
     sizes = b"".join(one.record_sizes for one in blocks)
     first = blocks[0] if blocks else block(0, b"")

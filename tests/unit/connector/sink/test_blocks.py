@@ -1,4 +1,4 @@
-"""Rows become blocks: of the right size and queue, in order, checked before the first is made."""
+"""Blocks from rows: of the right size and queue, in order, checked before the first is made."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows_of(**columns: pa.Array) -> Rows:
 
 
 def routes_of(places: Sequence[tuple[str, int]]) -> Routes:
-    """To each row its topic and queue."""
+    """Routes each row to its topic and queue."""
     topics = sorted({topic for topic, _ in places})
     codes = [topics.index(topic) for topic, _ in places]
     queue_ids = np.array([queue_id for _, queue_id in places])
@@ -69,7 +69,7 @@ def all_bodies(blocks: Iterable[Block]) -> list[bytes]:
 def test_rows_of_many_queues_keep_their_order_within_each(
     rows: list[tuple[str, int, int]], block_bytes_max: int, encoded_bytes: int
 ) -> None:
-    """However they are cut for encoding, sorted, and cut into blocks."""
+    """Asserts the order for any limits of encoding and of blocks."""
     bodies = [b"%d" % number * (1 + size // 3) for number, (_, _, size) in enumerate(rows)]
     places = [(topic, queue_id) for topic, queue_id, _ in rows]
     with pytest.MonkeyPatch.context() as patch:

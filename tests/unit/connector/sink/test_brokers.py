@@ -1,4 +1,4 @@
-"""Rows that name a queue of one of a cluster's brokers, and those that name too little."""
+"""Rows that name a queue of one of a cluster's brokers, and rows that name too little."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Writer:
 
 
 def numbers(topics: list[str], **columns: pa.Array) -> list[int]:
-    """The queue of each row, counted through the brokers."""
+    """Returns the queue of each row, numbered through the brokers."""
     count = len(topics)
     batch = pa.record_batch({"body": pa.array([b"x"] * count), "topic": topics, **columns})
     rows = Rows.of(batch, tuple(batch.schema.names), 0, 0)

@@ -1,4 +1,4 @@
-"""The sink's columns: which names and types may come, and what is said of others."""
+"""The sink's columns: accepted names and types, and the errors for the rest."""
 
 from __future__ import annotations
 

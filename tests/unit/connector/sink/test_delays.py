@@ -1,4 +1,4 @@
-"""Rows that come later: told apart by how they wait, and marked as the broker reads it."""
+"""Delayed rows: split by their kind of delay, and marked as the broker reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unique keys of rows: drawn anew exactly once, and kept by a row that may come again."""
+"""Unique keys of rows: drawn again for exactly once, and kept by a row that may be resent."""
 
 from __future__ import annotations
 

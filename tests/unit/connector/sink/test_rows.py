@@ -1,4 +1,4 @@
-"""Rows before they are messages: cut by size, checked, and named in errors."""
+"""Rows before they become messages: cut by size, checked, and named in errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task's rows become blocks: all of them, in the right queue and order, with the right names."""
+"""Blocks of a task's rows: complete, in the right queue and order, with the right names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class RecordedTransport(GrpcTransport):
-    """Keeps the blocks that were acknowledged, in their order."""
+    """A transport that keeps the acknowledged blocks, in their order."""
 
     acknowledged: list[broker_pb2.StageBlocksRequest] = field(default_factory=list)
 
@@ -70,7 +70,7 @@ def write(
     tells: bool = False,
     waiting_bytes_max: int = 64 * MIB,
 ) -> list[broker_pb2.StageBlocksRequest]:
-    """Writes as partition 3 does; the acknowledged blocks in their order."""
+    """Writes as partition 3 does; returns the acknowledged blocks in their order."""
     batches = list(batches)
     names = tuple(batches[0].schema.names)
     transport = RecordedTransport(broker.config, RetryPolicy(5, 1), 10_000)
@@ -91,7 +91,7 @@ def write(
 def properties(
     requests: Iterable[broker_pb2.StageBlocksRequest], name: str
 ) -> Iterator[str | None]:
-    """A property of every record."""
+    """Yields a property of every record."""
     for request in requests:
         sizes = np.frombuffer(request.record_sizes, ">i4").astype(np.int32)
         yield from property_column(RecordBlock.parse(request.records, sizes), name).to_pylist()
@@ -124,7 +124,7 @@ def test_rows_keep_their_number_where_queues_part_them() -> None:
 
 
 def test_nothing_of_a_batch_with_a_wrong_row_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not even when rows leave as soon as they can: what is sent is of the batch before."""
+    """Sends rows as early as possible: then only rows of the batch before are sent."""
     monkeypatch.setattr(task_writer, "LOT_BYTES", 1)
     fine = pa.record_batch({"body": pa.array([b"fine"] * 10), "tags": pa.array(["fine"] * 10)})
     tags = ["fine"] * 999 + ["a\x01b"]
@@ -174,7 +174,7 @@ def test_k07_every_row_arrives_once_and_in_order(
     waiting_bytes_max: int,
     lot_bytes: int,
 ) -> None:
-    """Over random batches, topics, queues, groups and budgets: a queue has its rows' order."""
+    """Asserts the rows' order in each queue, for random batches, topics, groups and budgets."""
     numbers = iter(range(1_000))
     places: dict[bytes, tuple[str | None, int | None, str | None, int]] = {}
     batches = []
@@ -210,7 +210,7 @@ def test_k07_every_row_arrives_once_and_in_order(
 def stored_queues(
     batches: list[pa.RecordBatch], batch_bytes_max: int, waiting_bytes_max: int, lot_bytes: int
 ) -> dict[tuple[str, int], list[bytes]]:
-    """What each queue holds after the batches have been written."""
+    """Returns the content of each queue after the batches have been written."""
     broker = MemoryBroker()
     for topic in ("T", "U"):
         broker.create_topic(topic, QUEUES)
@@ -232,7 +232,7 @@ def stored_queues(
 
 
 def test_rows_over_many_queues_make_few_blocks_however_they_come() -> None:
-    """Not one for each queue and Arrow batch."""
+    """Asserts that there is not one block for each queue and Arrow batch."""
     batch = pa.record_batch(
         {
             "body": pa.array([b"x"] * 100),
@@ -325,7 +325,7 @@ def test_p06_a_batch_that_is_written_again_goes_to_the_same_queues(
             write(broker, batches)
             places.append([len(broker.bodies(queue_id)) for queue_id in range(QUEUES)])
     assert places[0] == places[1]
-    # Three single rows; two slices that fill blocks, behind them; and the last rows.
+    # Three single rows; then two slices that fill blocks; then the last rows.
     assert sorted(places[0]) == [1, 8, 6_000, 6_001]
 
 
@@ -360,8 +360,8 @@ def test_k07_order_within_a_group_survives_broken_streams(waits_ms: list[int]) -
         acknowledged = write(broker, [batch], batch_bytes_max=1_024)
         staged = broker.bodies()
     assert staged == all_bodies(acknowledged) == [b"%03d" % number for number in range(200)]
-    # Two streams break; how much was under way when the first one broke tells whether the third
-    # fault, the last of the script, is met.
+    # Two streams break. The third fault, the last of the script, depends on how many blocks were in
+    # flight when the first stream broke.
     assert len(waits_ms) >= 2
 
 

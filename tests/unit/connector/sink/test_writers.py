@@ -1,4 +1,4 @@
-"""The writers without Spark: what they commit, what they remove, what they refuse."""
+"""The writers without Spark: their commits, removals and refusals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.connector.transport.grpc_v1.scripted_broker import REFUSE, Scrip
 
 COLUMNS = SinkColumns.check(StructType([StructField("Body", StringType())]))
 BATCH = pa.record_batch({"Body": pa.array(["a", "b"])})
-# What a save of two tasks writes.
+# The rows of a save of two tasks.
 ROWS = 4
 Commit = Callable[[ScriptedBroker], None]
 
@@ -41,19 +41,19 @@ def plan(broker: ScriptedBroker, **more: str) -> SinkPlan:
 
 
 def tasks_of(writer: RocketpyWriter) -> list[RowsWritten | None]:
-    """What Spark does with two tasks: each has a copy of the writer."""
+    """Runs two tasks as Spark does: each has a copy of the writer."""
     tasks = [pickle.loads(pickle.dumps(writer)) for _ in range(2)]
     return [task.write(iter([BATCH])) for task in tasks]
 
 
 def save(broker: ScriptedBroker, **more: str) -> None:
-    """A save of four rows."""
+    """Saves four rows."""
     writer = RocketpyWriter(plan(broker, **more))
     writer.commit([*tasks_of(writer)])
 
 
 def written(batch_id: int, token: int, rows: int = 2) -> RowsWritten:
-    """What a task of a streaming query returns."""
+    """Returns the result of a streaming query's task."""
     job = BatchJob(BatchName("query", batch_id), token)
     sent = broker_pb2.StageBlocksResponse(block_count=1, record_count=rows, bytes=100)
     return RowsWritten(job, rows, part_of(Attempt(job, 0, 9), sent))
@@ -62,7 +62,7 @@ def written(batch_id: int, token: int, rows: int = 2) -> RowsWritten:
 def commit_stream(
     broker: ScriptedBroker, batch_id: int, token: int, rows: int = 2, /, **more: str
 ) -> None:
-    """What Spark does at the end of a micro-batch of two tasks, each with so many rows."""
+    """Commits a micro-batch as Spark does, of two tasks with `rows` rows each."""
     messages = [written(batch_id, token, rows), written(batch_id, token, rows)]
     RocketpyStreamWriter(plan(broker, **more)).commit([*messages, None], batch_id)
 
@@ -146,7 +146,7 @@ def test_another_save_of_the_same_txn_version_is_warned_about(
 def test_another_batch_of_the_same_txn_version_is_told_as_such(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """As with a new checkpoint, which counts from 0 again."""
+    """Commits as after a new checkpoint, which counts from 0 again."""
     before = outcome(broker_pb2.ALREADY_COMMITTED, 4, ROWS + 1, ROWS + 1)
     with ScriptedBroker(states=[before]) as broker:
         save(broker, txnAppId="job", txnVersion="4")
@@ -224,8 +224,8 @@ def stream_one(broker: ScriptedBroker, **more: str) -> None:
     commit_stream(broker, 1, 8, **more)
 
 
-# Of a batch of four rows: the broker tells that some were lost, that it had decided on fewer, and
-# what another job has to know of a batch that was committed before.
+# States of a batch of four rows. The broker reports that some were lost, that it had decided on
+# fewer, or that a batch of another job was committed before.
 LOSSES = {
     "lost": outcome(broker_pb2.INCOMPLETE, 1, 3, ROWS),
     "never decided": outcome(broker_pb2.COMMITTED, 1, 3, 3),
@@ -254,7 +254,7 @@ def test_s10_a_batch_that_shows_fewer_messages_than_rows_is_warned_about_on_requ
     told, *more = warnings(caplog)
     writer_id = "job" if commit is save_one else "query"
     assert f"batch 1 of writer {writer_id!r}, topic 'T', shows 3 of its {ROWS} messages" in told
-    # A save is told, too, that it was somebody else's.
+    # A save also logs that another job committed the batch.
     assert len(more) == (commit is save_one and loss == "lost before")
 
 
@@ -299,7 +299,7 @@ def test_s2_an_aborted_save_removes_what_its_job_has_staged() -> None:
 
 
 def test_s2_an_aborted_micro_batch_removes_what_its_job_has_staged() -> None:
-    """Spark makes another writer for it than the one that it has sent to the tasks."""
+    """Aborts by a new writer, as Spark does: the tasks had another one."""
     with ScriptedBroker() as broker:
         messages = [None, written(1, 7), written(2, 8), written(2, 8)]
         RocketpyStreamWriter(plan(broker)).abort([*messages], 2)
@@ -324,7 +324,7 @@ def test_an_abort_that_fails_does_not_hide_why_the_query_failed(
     refused, gone = warnings(caplog)
     assert "could not be removed: ROCKETPY_BROKER" in refused
     assert "could not be removed: ROCKETPY_CONNECTION" in gone
-    # Spark tells why the query failed only when the abort has ended.
+    # Spark reports why the query failed only when the abort has ended.
     assert waits_ms == []
 
 

@@ -21,7 +21,7 @@ from tests.unit.connector.source.test_task_plan import COUNTS
 
 
 class Clock:
-    """Time that passes by pausing only."""
+    """A clock that only pauses advance."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000
@@ -81,7 +81,7 @@ def test_k04_a_limited_batch_takes_no_more_than_allowed_and_something_of_every_q
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=8), st.integers(1, 5))
 def test_k04_no_queue_starves_while_others_grow(growth: list[int], count_max: int) -> None:
-    """Whatever the others get, each queue advances within as many batches as there are queues."""
+    """Asserts that each queue advances within as many batches as there are queues."""
     queues = [numbered(queue_id) for queue_id in range(len(growth))]
     begin: Positions = {"T": dict.fromkeys(queues, 0)}
     end: Positions = {"T": dict.fromkeys(queues, 1_000)}

@@ -1,4 +1,4 @@
-"""Where a query begins and a batch ends: the options' forms, their precedence, their meaning."""
+"""The start of a query and the end of a batch: forms, precedence and meaning of the options."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def options(**given: str) -> SourceOptions:
 
 
 def search(times: Sequence[QueueTime]) -> list[int | None]:
-    """A broker whose message at offset n was stored at time n; it knows none after time 20."""
+    """Searches like a broker that stored message n at time n, without messages after time 20."""
     return [one.timestamp_ms if one.timestamp_ms < 20 else None for one in times]
 
 

@@ -1,4 +1,4 @@
-"""The column brokerName, which no record tells."""
+"""The column brokerName, which is not part of a record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.connector.transport.grpc_v1.scripted_pulls import stored
 
 
 class OneAnswer:
-    """Has three messages in every range."""
+    """A transport with three messages in every range."""
 
     def pull(self, part: QueueRange, _options: PullOptions) -> Generator[RecordChunk]:
         block = stored(part.begin, [b"a", b"b", b"c"])

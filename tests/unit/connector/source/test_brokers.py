@@ -1,4 +1,4 @@
-"""Brokers of a cluster that are away, behind, or named in another way by the checkpoint."""
+"""Brokers of a cluster that are away, late, or renamed since the checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TIMEOUT_MS = 1_000
 
 
 class Watch:
-    """A clock in ms, and who is watched by it."""
+    """A clock in ms, and the broker outages that it times."""
 
     def __init__(self, *, is_fatal: bool = True) -> None:
         self.now_ms = 0

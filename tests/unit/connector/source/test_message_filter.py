@@ -1,4 +1,4 @@
-"""Which messages a task wants (row C03)."""
+"""The message filter of a task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEAST = {"endpoints": "h:1", "topic": "T"}
 
 
 def block_of(**columns: list[str]) -> RecordBlock:
-    """Records with these properties; an empty text stands for none."""
+    """Returns records with these properties; an empty text stands for none."""
     count = len(next(iter(columns.values())))
     blocks = [
         wire_block(
@@ -30,7 +30,7 @@ def block_of(**columns: list[str]) -> RecordBlock:
 
 
 def bodies(block: RecordBlock) -> str:
-    """The bodies, each one digit."""
+    """Returns the bodies, each one digit."""
     return bytes(block.data[block.body_start]).decode()
 
 

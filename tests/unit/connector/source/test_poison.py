@@ -1,6 +1,6 @@
-"""Row S11: messages that a reader cannot take as they are never end a query, nor fill its memory.
+"""Unreadable messages: they never end a query, nor fill its memory.
 
-Responses may be cut anywhere, so each range is read twice, cut differently (row S4).
+Responses may be cut anywhere, so each range is read twice, cut differently.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class GivenRecords:
-    """A queue of these records, whose responses end before each of `cuts`."""
+    """A queue of these records, with responses that end before each of `cuts`."""
 
     records: tuple[bytes, ...]
     cuts: tuple[int, ...] = ()
 
     def pull(self, part: QueueRange, _options: PullOptions) -> Generator[RecordChunk]:
-        """All records of the range, as a broker sends them."""
+        """Yields all records of the range, as a broker sends them."""
         bounds = sorted({part.begin, part.end, *(cut for cut in self.cuts if cut < part.end)})
         for begin, end in pairwise(bounds):
             found = self.records[begin:end]
@@ -48,14 +48,14 @@ class GivenRecords:
             yield RecordChunk(begin, end, memoryview(b"".join(found)), sizes)
 
     def offset_queries(self) -> OffsetQueries:
-        """Nothing is planned here."""
+        """Raises NotImplementedError: no test plans here."""
         raise NotImplementedError
 
 
 def batches(
     queue: GivenRecords, wanted: MessageFilter | None = None, schema: pa.Schema = SCHEMA
 ) -> Generator[pa.RecordBatch]:
-    """The whole queue, as a task reads it."""
+    """Yields the whole queue, as a task reads it."""
     options = PullOptions("group", FETCH_BYTES, True, ())
     config = ReadConfig(queue, options, wanted or MessageFilter())
     whole = QueueRange("T", 0, 0, len(queue.records))
@@ -63,7 +63,7 @@ def batches(
 
 
 def as_stored(records: Sequence[HostileRecord]) -> tuple[bytes, ...]:
-    """The records, numbered as in a queue of topic T: a broker has records of no other there."""
+    """Returns the records, numbered as in a queue of topic T, where a broker has only these."""
     own = [replace(record, topic=b"T") for record in records]
     return tuple(record.encoded(offset, 100 * offset) for offset, record in enumerate(own))
 
@@ -97,7 +97,7 @@ def test_s11_every_well_formed_record_is_read_and_always_in_the_same_batches(
 
 
 def _says_what_it_is(rows: list[dict[str, object]], records: list[HostileRecord]) -> None:
-    """A row has its record's bytes, or those that they stand for, and tells which."""
+    """Asserts that a row has its record's bytes or decompressed bytes, and states which."""
     for row in rows:
         record = records[int(str(row["queueOffset"]))]
         is_compressed = bool(record.sys_flag & 1 and record.body)
@@ -109,7 +109,7 @@ def _says_what_it_is(rows: list[dict[str, object]], records: list[HostileRecord]
 
 
 def bombs(count: int, size_bytes: int) -> GivenRecords:
-    """Records that inflate to so much."""
+    """Returns records that inflate to `size_bytes` each."""
     body = zlib.compress(bytes(size_bytes), 9)
     records = [Record("T", 0, body, queue_offset=n, sys_flag=1) for n in range(count)]
     return GivenRecords(tuple(encode_record(record) for record in records))

@@ -1,4 +1,4 @@
-"""Positions of a running query against what the broker has."""
+"""Positions of a running query against the broker's queues."""
 
 from __future__ import annotations
 

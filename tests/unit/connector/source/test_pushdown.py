@@ -1,4 +1,4 @@
-"""What Spark's filters make of a batch's ranges: fewer rows, and never one too few."""
+"""Spark's filters on a batch's ranges: fewer rows, and never one too few."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ COMPARISONS: dict[type[Any], Callable[[Any, Any], bool]] = {
 
 
 def search(times: Sequence[QueueTime]) -> list[int | None]:
-    """As a broker answers."""
+    """Answers as a broker does."""
     found = []
     for one in times:
         assert one.timestamp_ms >= 0
@@ -58,7 +58,7 @@ def search(times: Sequence[QueueTime]) -> list[int | None]:
 
 
 def rows(begin: Positions, end: Positions) -> list[dict[str, Any]]:
-    """The messages of ranges, as far as filters look at them."""
+    """Returns the messages of ranges, with the columns that filters use."""
     return [
         {
             "queueId": i.queue_id,
@@ -71,17 +71,17 @@ def rows(begin: Positions, end: Positions) -> list[dict[str, Any]]:
 
 
 def passes(row: dict[str, Any], one: Any) -> bool:
-    """True if Spark lets a row pass a comparison."""
+    """True if a row passes a comparison in Spark."""
     return COMPARISONS[type(one)](row[one.attribute[0]], one.value)
 
 
 def passing(found: list[dict[str, Any]], filters: list[Filter]) -> list[dict[str, Any]]:
-    """The rows that pass all filters."""
+    """Returns the rows that pass all filters."""
     return [row for row in found if all(passes(row, one) for one in filters)]
 
 
 def narrowed(*filters: Filter) -> tuple[Positions, Positions]:
-    """The ranges that are left."""
+    """Returns the remaining ranges."""
     return PushedFilters.of(filters).applied(BEGIN, END, BOUNDS, search)
 
 
@@ -95,7 +95,7 @@ values = {
 
 @st.composite
 def comparisons(draw: st.DrawFn) -> Filter:
-    """Any filter on a column that ranges depend on."""
+    """Draws a filter on a column that ranges depend on."""
     column = draw(st.sampled_from(sorted(values)))
     kind = draw(st.sampled_from(list(COMPARISONS)))
     one = values[column]

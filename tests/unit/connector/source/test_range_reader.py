@@ -1,4 +1,4 @@
-"""Reading ranges from a broker that answers as it likes: errors, retries, what is fetched ahead."""
+"""Reads of ranges from a broker with scripted answers: errors, retries, prefetching."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tests.unit.connector.transport.grpc_v1.scripted_pulls import (
 )
 
 MIB = 1 << 20
-# What the kernel holds of a stream that nobody reads; it grows where the machine is busy.
+# The kernel's buffer for an unread stream; it grows if the machine is busy.
 SOCKET_BYTES_MAX = 4 * MIB
 SCHEMA = pa.schema([pa.field(name, COLUMN_TYPES[name], nullable=False) for name in ("body",)])
 
@@ -45,7 +45,7 @@ PATIENT = RetryPolicy(16, 100)
 
 @dataclass(frozen=True)
 class Pull:
-    """Whom to pull from, how patiently, and how; retries are quick."""
+    """Server, patience and options of a pull; retries are quick."""
 
     client: ClientConfig
     retries: RetryPolicy = PATIENT
@@ -53,7 +53,7 @@ class Pull:
     fail_on_data_loss: bool = True
 
     def config(self, wanted: MessageFilter) -> ReadConfig:
-        """What a task is given."""
+        """Returns a task's configuration."""
         options = PullOptions(
             "group", self.fetch_bytes_max, self.fail_on_data_loss, wanted.tags_codes
         )
@@ -66,32 +66,32 @@ def batches(
     wanted: MessageFilter | None = None,
     names: Sequence[str] = ("body",),
 ) -> Iterator[pa.RecordBatch]:
-    """Offsets 0 to `end` of queue 0 of topic T."""
+    """Reads offsets 0 to `end` of queue 0 of topic T."""
     config = pull.config(wanted or MessageFilter())
     schema = pa.schema([pa.field(name, COLUMN_TYPES[name], nullable=False) for name in names])
     return read_ranges(config, (QueueRange("T", 0, 0, end),), schema)
 
 
 def bodies(found: Iterator[pa.RecordBatch]) -> list[bytes]:
-    """All bodies."""
+    """Returns all bodies."""
     return [body for batch in found for body in batch["body"].to_pylist()]
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The waits that were asked for, in ms; none of them is waited."""
+    """Returns the list of requested waits in ms, which end at once."""
     asked: list[int] = []
     monkeypatch.setattr(clock, "sleep_ms", asked.append)
     return asked
 
 
 def always(*responses: broker_pb2.PullResponse) -> Answers:
-    """The same answers to each pull."""
+    """Returns the same answers to each pull."""
     return lambda _request, _context: iter(responses)
 
 
 def read(answers: Answers, end: int, wanted: MessageFilter | None = None) -> list[bytes]:
-    """The bodies of what such a broker gives."""
+    """Returns the bodies of a broker with these answers."""
     with scripted_broker(answers) as broker:
         return bodies(batches(Pull(broker.config), end, wanted))
 
@@ -182,7 +182,7 @@ def test_k03_a_pull_goes_on_behind_what_has_come(waits: list[int]) -> None:
 
 
 def broken(_request: broker_pb2.PullRequest, context: grpc.ServicerContext) -> Iterator[object]:
-    """No answer, ever."""
+    """Yields nothing and aborts."""
     yield from ()
     context.abort(grpc.StatusCode.INTERNAL, "broken")
 
@@ -221,7 +221,7 @@ def test_k03_a_task_whose_rows_are_taken_slowly_outlives_its_calls(waits: list[i
 
 
 def endless(sent: list[int]) -> Answers:
-    """Responses of some 256 KiB without end; `sent` grows by each that gRPC has taken over."""
+    """Returns endless answers of some 256 KiB; `sent` grows by each that gRPC has taken."""
 
     def answers(
         _request: broker_pb2.PullRequest, context: grpc.ServicerContext
@@ -237,7 +237,7 @@ def endless(sent: list[int]) -> Answers:
 
 
 def settled(sent: list[int]) -> int:
-    """Bytes that were sent, once nothing more has been for a while."""
+    """Returns the number of sent bytes, once it has not grown for 0.3 s."""
     count, pause = -1, threading.Event()
     while count != len(sent):
         count = len(sent)
@@ -254,7 +254,7 @@ def test_k03_what_is_fetched_ahead_is_bounded(prefetch_bytes_max: int) -> None:
         found = batches(pull, 1 << 40)
         next(found)
         ahead = settled(sent)
-        # A batch ends where the next record is known, so two responses have been taken.
+        # A batch ends once the next record is known, so two responses have been taken.
         assert prefetch_bytes_max // 2 <= ahead <= prefetch_bytes_max + SOCKET_BYTES_MAX
         found.close()  # type: ignore[attr-defined]
         forget_client(client)

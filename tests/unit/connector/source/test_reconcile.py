@@ -1,4 +1,4 @@
-"""A query's places against what the broker has, as tables: rows K01 and S5."""
+"""A query's positions against the broker's queues, as tables."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def texts(lost: list[losses.Loss]) -> list[str]:
         (None, queue(10, 20), 10, True, ""),
         (15, queue(10, 20), 15, False, ""),
         (20, queue(10, 20), 20, False, ""),
-        # Said when the batch is planned.
+        # Reported when the batch is planned.
         (5, queue(10, 20), 10, False, ""),
         (30, queue(2, 20), 2, True, "offsets from 30 on of queue 0 of topic 'T' are gone: the que"),
         (30, queue(2, 20, is_behind=True), 30, False, ""),
@@ -112,7 +112,7 @@ def test_s5_a_loss_goes_as_far_as_the_queue_was_seen() -> None:
 @pytest.mark.parametrize(
     ("there", "kept", "lost", "hidden"),
     [
-        # The broker does not say.
+        # The broker does not answer this.
         (None, 15, "", ""),
         (queue(2, 15), 15, "", ""),
         (queue(15, 15), 15, "", ""),
@@ -120,7 +120,7 @@ def test_s5_a_loss_goes_as_far_as_the_queue_was_seen() -> None:
         (queue(2, 9), None, "offsets from 15 on of queue 1 of topic 'T' are gone: the queue e", ""),
         (queue(2, 9, is_behind=True), 15, "", ""),
         (queue(2, 5, cut=5), 5, "offsets [5, 15) of queue 1 of topic 'T' were taken back", ""),
-        # Another topic has its name since the first question.
+        # Another topic has had its name since the first query.
         (queue(0, 3, epoch=8), 15, "", ""),
     ],
 )
@@ -207,7 +207,7 @@ def test_s5_a_topic_that_is_not_read_loses_nothing_and_keeps_its_place() -> None
     assert (standing.lost, standing.hidden) == ([], [])
     assert standing.kept == {"T": {Q0: 15}}
     assert standing.epochs == {"T": 7, "U": 3}
-    # A recovery is answered once: what it has cut is cut, read or not.
+    # A recovery is reported once: its cut queues are cut, read or not.
     hidden: Bounds = {"T": {Q0: queue(0, 20, cut=9)}}
     cut = stand(checkpoint, {"U": {Q0: queue(0, 1, 3)}}, hidden, read=read)
     assert (cut.lost, cut.hidden, cut.kept, cut.is_cut) == ([], [], {"T": {Q0: 9}}, True)
@@ -322,7 +322,7 @@ def test_s5_what_is_hidden_of_a_batch_is_what_is_left_of_it(
     )
 
 
-# --- What is said ---
+# --- Messages ---
 
 
 def test_s5_a_loss_is_an_error_or_a_warning_with_its_count(

@@ -1,4 +1,4 @@
-"""Plans of tasks: pure functions, judged by properties."""
+"""Plans of tasks: pure functions with property-based tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Strategy = Callable[[Sequence[int], int], list[list[int]]]
 
 
 def ranges_of(counts: Positions, begin: int = 7) -> list[QueueRange]:
-    """A range for each queue that holds anything."""
+    """Returns a range for each queue with messages."""
     start = {topic: dict.fromkeys(queues, begin) for topic, queues in counts.items()}
     end = {
         topic: {queue_id: begin + count for queue_id, count in queues.items()}
@@ -48,7 +48,7 @@ def ranges_of(counts: Positions, begin: int = 7) -> list[QueueRange]:
 
 
 def joined(tasks: Sequence[TaskPlan]) -> list[QueueRange]:
-    """The ranges of all tasks, put together again where one was cut; fails on a wrong order."""
+    """Joins the ranges of all tasks where one was cut; fails on a wrong order."""
     by_queue: dict[tuple[str, int], QueueRange] = {}
     for part in (part for task in tasks for part in task.ranges):
         key = (part.topic, part.queue_id)
@@ -94,7 +94,7 @@ def test_queues_with_little_to_read_share_a_task(counts: Positions) -> None:
 
 
 def test_a_task_of_very_many_queues_is_cut_in_one_pass() -> None:
-    # Looking at all queues for each piece takes hours, and so ends at the test's time-out.
+    # A scan of all queues for each piece would take hours and so reach the test's time-out.
     ranges = [QueueRange("T", queue_id, 7, 8) for queue_id in range(262_144)]
     rules = TaskRules(1, 1, Allocation.AVERAGELY)
     tasks = plan_tasks(ranges, rules)

@@ -1,4 +1,4 @@
-"""Answers of a broker that contradict themselves, or what was asked for."""
+"""Answers of a broker that contradict themselves or the request."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RETRIES = RetryPolicy(3, 1)
 def read(
     answers: Answers, wanted: MessageFilter | None = None, *, fail_on_data_loss: bool = True
 ) -> list[bytes]:
-    """The bodies of offsets [0, 3) of queue 0 of topic T; more than 100 calls are without end."""
+    """Returns the bodies of offsets [0, 3) of queue 0 of topic T; fails after 100 calls."""
     wanted = wanted or MessageFilter()
     options = PullOptions("group", 1 << 20, fail_on_data_loss, wanted.tags_codes)
     with scripted_broker(answers) as broker:
@@ -55,7 +55,7 @@ def read(
 
 
 def always(*responses: broker_pb2.PullResponse) -> Answers:
-    """The same answers to each pull, of which there are only so many."""
+    """Returns the same answers to each of at most 100 pulls."""
     calls = itertools.count()
 
     def answers(
@@ -68,7 +68,7 @@ def always(*responses: broker_pb2.PullResponse) -> Answers:
 
 
 def foreign(topic: str, queue_id: int) -> RecordBlock:
-    """Offsets [0, 3) of another queue."""
+    """Returns offsets [0, 3) of another queue."""
     block = wire_block(topic, [b"0", b"1", b"2"], tags="x").parsed()
     block.patch_stored(
         queue_offset_first=0,

@@ -1,4 +1,4 @@
-"""Each transport in turn."""
+"""A fixture that provides each transport in turn."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.connector.transport.scripted import MemoryBroker, ScriptedTransp
 
 @pytest.fixture(params=["grpc_v1", "scripted"])
 def setup(request: pytest.FixtureRequest) -> Iterator[Setup]:
-    """Each transport in turn."""
+    """Yields each transport in turn."""
     if request.param == "scripted":
         broker = MemoryBroker()
         yield Setup(

@@ -1,4 +1,4 @@
-"""The suite that every transport passes: the transports, and what its tests do with them.
+"""Helpers of the suite that every transport passes: the transports and the calls of the tests.
 
 The tests are in `test_contract.py` and, for batches, in `test_contract_batches.py`; the fixture
 `setup` gives them each transport in turn.
@@ -29,32 +29,32 @@ _numbers = itertools.count(1)
 
 
 class Transport(SourceTransport, SinkTransport, Protocol):
-    """Both halves, as each of ours has them."""
+    """Both halves of a transport."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A transport, and a way to make topics at its broker."""
+    """A transport, and functions to create topics at its broker."""
 
     transport: Transport
     create_topic: Callable[[str, int], object]
-    # A start behind a crash that has taken nothing.
+    # Restarts after a crash without losses.
     restart: Callable[[], object]
-    # Lets a topic have so many queues for reading.
+    # Sets the number of a topic's read queues.
     show_queues: Callable[[str, int], object]
 
     def topic(self, queues: int = 2) -> str:
-        """A new topic."""
+        """Creates a new topic."""
         name = f"contract-{next(_numbers)}"
         self.create_topic(name, queues)
         return name
 
     def send(self, topic: str, *bodies: bytes, queue_id: int = 0, tags: str | None = None) -> None:
-        """Messages that show at once; each body is its key, too."""
+        """Sends messages that are visible at once; each body is its key, too."""
         assert self.write(None, block(topic, bodies, queue_id, tags)) == b""
 
     def write(self, attempt: Attempt | None, *blocks: Block) -> bytes:
-        """The blocks of one task; its part of the commit."""
+        """Writes the blocks of one task; returns its part of the commit."""
         writer = self.transport.block_writer(attempt)
         try:
             for one in blocks:
@@ -66,34 +66,34 @@ class Setup:
     def bodies(
         self, topic: str, queue_id: int = 0, begin: int = 0, options: PullOptions = OPTIONS
     ) -> list[bytes]:
-        """Everything of a queue from `begin` on."""
+        """Returns all bodies of a queue from `begin` on."""
         end = self.end(topic, queue_id)
         return pulled(self.transport, QueueRange(topic, queue_id, begin, end), options)
 
     def end(self, topic: str, queue_id: int = 0) -> int:
-        """Where a queue ends."""
+        """Returns the end of a queue."""
         queries = self.transport.offset_queries()
         return queries.bounds(Subscription((topic,), None, ""))[topic][
             numbered(queue_id)
         ].max_offset
 
     def stage(self, job: BatchJob, topic: str, *bodies: bytes, task: int = 0) -> bytes:
-        """A task of a job, with one block for these bodies; its part of the commit."""
+        """Stages one block with these bodies as a task; returns its part of the commit."""
         blocks = [block(topic, bodies)] if bodies else []
         return self.write(attempt(job, task), *blocks)
 
     def commit(self, job: BatchJob, *parts: bytes) -> CommittedBatch:
-        """The commit of a job's batch, from these parts."""
+        """Commits a job's batch from these parts."""
         return self.transport.commit_batch(parts, job.batch.batch_id)
 
 
 def job_for(topic: str, batch_id: int, token: int = 1) -> BatchJob:
-    """A job of the topic's own writer."""
+    """Returns a job of the topic's own writer."""
     return BatchJob(BatchName(f"writer of {topic}", batch_id), token)
 
 
 def attempt(job: BatchJob, task: int = 0) -> Attempt:
-    """A new attempt at a task."""
+    """Returns a new attempt at a task."""
     return Attempt(job, task, next(_numbers))
 
 
@@ -103,7 +103,7 @@ def block(topic: str, bodies: Sequence[bytes], queue_id: int = 0, tags: str | No
 
 
 def pulled(transport: SourceTransport, part: QueueRange, options: PullOptions) -> list[bytes]:
-    """The bodies of a range, whose pieces are seen to join."""
+    """Returns the bodies of a range; asserts that its pieces join."""
     found, offset = [], part.begin
     for piece in transport.pull(part, options):
         assert piece.begin == offset

@@ -1,8 +1,8 @@
-"""A transport without a network: a broker in memory that a test fills and that fails as scripted.
+"""A transport without a network: a broker in memory that a test fills, with scripted failures.
 
-It may fail any call, as often as `faults` says. It never loses, doubles or reorders what it has
-stored or staged, and never answers in part. Staging goes with its batch, with an abort, and with a
-newer job; never by time. Pickled, it stays the same broker of this process.
+It may fail any call, as often as `faults` says. It never loses, doubles or reorders messages that
+it has stored or staged, and never answers in part. Staged blocks are removed with their batch, by
+an abort, and by a newer job; never by time. Pickled, it stays the same broker of this process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from rocketpy_proto.record import Host, RecordBlock, decode_record, java_hash
 from tests.blocks import by_queue
 from tests.unit.connector.transport.scripted_bounds import Recoveries, bounds_of, hidden_of
 
-# A record's size, which travels beside it.
+# Size of a record's size, which is sent beside the record.
 SIZE_BYTES = 4
 STORE_HOST = Host.parse("127.0.0.1:10911")
 _brokers: dict[int, MemoryBroker] = {}
@@ -50,7 +50,7 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Message:
-    """A stored record, its time in ms, and what is looked for in it."""
+    """A stored record, its time in ms, and its searchable fields."""
 
     record: bytes
     stored_ms: int
@@ -66,7 +66,7 @@ class Message:
 
 @dataclass(frozen=True)
 class StagedTask:
-    """What a task returns to the driver, pickled."""
+    """A task's result for the driver, pickled."""
 
     attempt: Attempt
     block_count: int
@@ -75,7 +75,7 @@ class StagedTask:
 
 @dataclass(frozen=True)
 class LastBatch:
-    """A writer's last committed batch, and how many messages it showed."""
+    """A writer's last committed batch, and its number of visible messages."""
 
     job: BatchJob
     record_count: int
@@ -83,10 +83,10 @@ class LastBatch:
 
 @dataclass
 class MemoryBroker:
-    """The broker behind one or more transports; `now_ms` moves as the test says."""
+    """The broker of one or more transports; a test sets `now_ms`."""
 
     topics: dict[str, list[list[Message]]] = field(default_factory=dict)
-    # How many of its queues a topic shows, where it hides some.
+    # Number of read queues of each topic that hides some.
     readable: dict[str, int] = field(default_factory=dict)
     committed: dict[tuple[str, str, int], int] = field(default_factory=dict)
     staged: dict[BatchJob, dict[Attempt, list[Block]]] = field(default_factory=dict)
@@ -99,11 +99,11 @@ class MemoryBroker:
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def create_topic(self, topic: str, queues: int) -> None:
-        """An empty topic."""
+        """Creates an empty topic."""
         self.topics[topic] = [[] for _ in range(queues)]
 
     def store(self, block: Block) -> None:
-        """Appends the records of a block to its queue, or to those that they name."""
+        """Appends the records of a block to its queue, or to the queues that they name."""
         if block.queue_id == OWN_QUEUES:
             parts = by_queue(block.queue_id, block.records, block.record_sizes)
             for queue_id, part in parts.items():
@@ -130,7 +130,7 @@ class MemoryBroker:
             self.changed.notify_all()
 
     def queue(self, topic: str, queue_id: int) -> list[Message]:
-        """Raises BrokerError."""
+        """Returns the messages of a queue. Raises BrokerError."""
         if topic not in self.topics or queue_id >= len(self.topics[topic]):
             raise BrokerError(f"topic {topic!r} has no queue {queue_id} (response code 17)")
         return self.topics[topic][queue_id]
@@ -141,9 +141,9 @@ class MemoryBroker:
         return last is not None and last.job.batch.batch_id >= job.batch.batch_id
 
     def attempts(self, job: BatchJob) -> dict[Attempt, list[Block]]:
-        """What a job has staged. Raises BrokerError for one that was put away.
+        """Returns the blocks that a job has staged. Raises BrokerError for a superseded job.
 
-        A job that is new here puts away the writer's others, but for those of later batches.
+        A job that is new here supersedes the writer's other jobs, except for later batches.
         """
         if job in self.put_away:
             raise BrokerError(f"what {job} staged was removed (response code 13)")
@@ -161,12 +161,12 @@ class MemoryBroker:
         ]
 
     def remove(self, job: BatchJob) -> None:
-        """Puts a job away, with all that it has staged."""
+        """Supersedes a job and removes all that it has staged."""
         self.staged.pop(job, None)
         self.put_away.add(job)
 
     def commit(self, job: BatchJob, tasks: Sequence[StagedTask]) -> None:
-        """Shows a job's batch. Raises BrokerError for attempts that are not there as named."""
+        """Makes a job's batch visible. Raises BrokerError for attempts without the named blocks."""
         attempts, blocks = self.attempts(job), list[Block]()
         for task in tasks:
             found = attempts.get(task.attempt, [])
@@ -189,7 +189,7 @@ class MemoryBroker:
 
 
 class ScriptedTransport:
-    """See SourceTransport and SinkTransport."""
+    """A scripted SourceTransport and SinkTransport."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._number = next(_numbers)
@@ -197,7 +197,7 @@ class ScriptedTransport:
 
     @property
     def broker(self) -> MemoryBroker:
-        """Whom it talks to; found by number, so that a pickled copy finds it, too."""
+        """The broker, found by number, so that a pickled copy finds it, too."""
         return _brokers[self._number]
 
     def offset_queries(self) -> ScriptedOffsetQueries:
@@ -213,7 +213,7 @@ class ScriptedTransport:
                 if options.fail_on_data_loss:
                     raise DataLossError(f"{part.rest(offset)} are gone; {loss_advice()}")
                 return
-            # Pieces of odd lengths, so that nobody relies on theirs.
+            # Pieces of odd lengths, so that no caller relies on them.
             end = min(part.end, queue_end, offset + 1 + found % 3)
             wanted = [
                 message
@@ -253,7 +253,7 @@ class ScriptedTransport:
 
 
 class ScriptedOffsetQueries:
-    """See OffsetQueries."""
+    """A scripted OffsetQueries."""
 
     def __init__(self, broker: MemoryBroker) -> None:
         self._broker = broker
@@ -344,19 +344,22 @@ class ScriptedOffsetQueries:
 
 
 class ScriptedBlockWriter:
-    """See BlockWriter."""
+    """A scripted BlockWriter."""
 
     def __init__(self, broker: MemoryBroker, attempt: Attempt | None) -> None:
         self._broker = broker
         self._attempt = attempt
         self._block_count = 0
         self._store_id = broker.store_id
-        # The broker hears of the job; the next send tells if it refuses it.
+        # Registers the job at the broker; a refusal is raised by the next send.
         with contextlib.suppress(BrokerError):
             self._staged()
 
     def _staged(self) -> list[Block]:
-        """Where blocks go to; nowhere if the batch is committed. Raises BrokerError."""
+        """Returns the attempt's list of blocks; a detached one if the batch is committed.
+
+        Raises BrokerError for a superseded job.
+        """
         if self._attempt is None or self._broker.is_committed(self._attempt.job):
             return []
         return self._broker.attempts(self._attempt.job).setdefault(self._attempt, [])
@@ -384,7 +387,7 @@ class ScriptedBlockWriter:
         return pickle.dumps(StagedTask(self._attempt, self._block_count, self._store_id))
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Closes nothing."""
 
 
 def _bytes(messages: Sequence[Message]) -> int:
@@ -392,5 +395,5 @@ def _bytes(messages: Sequence[Message]) -> int:
 
 
 def away() -> ConnectionFailedError:
-    """A fault for the script: nobody answers."""
+    """Returns a fault for the script: no broker answers."""
     return ConnectionFailedError("the script says so")

@@ -1,4 +1,4 @@
-"""What the broker in memory tells of its queues: bounds, and where recoveries have cut them."""
+"""Queue bounds of the broker in memory, and the cuts of its recoveries."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ Topics = Mapping[str, Sequence[Sequence[object]]]
 
 @dataclass
 class Recoveries:
-    """The end of each queue at each recovery, the oldest first; a recovery's id is its place."""
+    """The end of each queue at each recovery, the oldest first; a recovery's id is its index."""
 
     ends: list[dict[tuple[str, int], int]] = field(default_factory=lambda: [{}])
 
     @property
     def newest_id(self) -> str:
-        """The id of the last one."""
+        """Id of the last recovery."""
         return str(len(self.ends) - 1)
 
     def add(self, topics: Topics) -> None:
-        """A start behind a crash, which has left these messages."""
+        """Adds a start after a crash, which has left these messages."""
         queues = [(topic, i, queue) for topic in topics for i, queue in enumerate(topics[topic])]
         self.ends.append({(topic, i): len(queue) for topic, i, queue in queues})
 
     def cut_of(self, topic: str, queue_id: int, recovery_id: str) -> int | None:
-        """Where messages begin that were stored since a recovery behind that one."""
+        """Returns the offset at which recoveries after `recovery_id` cut a queue, or None."""
         ids = [str(number) for number in range(len(self.ends))]
         later = self.ends[ids.index(recovery_id) + 1 :] if recovery_id in ids else []
         return min((ends.get((topic, queue_id), 0) for ends in later), default=None)
@@ -45,9 +45,9 @@ def bounds_of(
     recovery_id: str,
     readable: Mapping[str, int] = MappingProxyType({}),
 ) -> Bounds:
-    """The bounds of every queue of the topics that are asked for and exist.
+    """Returns the bounds of every queue of the subscribed topics that exist.
 
-    Of some topics only so many are readable.
+    `readable` limits the readable queues of some topics.
     """
     group, read = subscription.consumer_group, subscription.reads(topics)
     return {
@@ -72,7 +72,7 @@ def hidden_of(
     recovery_id: str,
     readable: Mapping[str, int],
 ) -> Bounds:
-    """The bounds of these queues, readable or not."""
+    """Returns the bounds of these queues, readable or not."""
     there = bounds_of(topics, {}, recoveries, Subscription(tuple(queues), None, ""), recovery_id)
     return {
         topic: {

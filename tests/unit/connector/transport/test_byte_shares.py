@@ -1,4 +1,4 @@
-"""How ranges share bytes."""
+"""Distribution of bytes to ranges."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_k04_ranges_without_bytes_share_nothing() -> None:
 def test_k04_what_was_not_measured_is_taken_to_be_like_the_rest() -> None:
     assert range_of([100] * 4, 0, count_left=6).bytes_estimated == 1_000
     assert Measured(0, 0, 3).bytes_estimated == 0
-    # Half of the bytes are estimated to lie in each.
+    # Each is estimated to have half of the bytes.
     assert shares([range_of([10] * 10, 0, 90), range_of([10] * 100, 9)], 400) == [200, 200]
 
 

@@ -1,4 +1,4 @@
-"""What source and sink rely on, whatever the transport: each one passes this suite."""
+"""Contract of source and transport: each transport passes this suite."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_s5_bounds_tell_who_knows_an_older_recovery_where_queues_were_cut(setup:
     assert first
     assert cuts(first) == cuts("none of this store") == [None, None]
     setup.restart()
-    # At once, though the maxima are known.
+    # Answered at once, though the maxima are known.
     assert cuts(first, 20_000) == [2, 0]
     second = queries.recovery_id
     assert second != first

@@ -1,4 +1,4 @@
-"""What the exactly-once sink relies on, whatever the transport: each one passes this suite."""
+"""Contract of exactly-once sink and transport: each transport passes this suite."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_s7_a_newer_job_puts_away_what_the_writer_has_staged_so_far(
     topic = setup.topic()
     older, newer = job_for(topic, 5), job_for(topic, batch_id, token=2)
     stale = setup.stage(older, topic, b"stale")
-    # It has no rows, and is heard of all the same.
+    # It has no rows but is reported to the broker.
     empty = setup.stage(newer, topic, task=0)
     with pytest.raises(BrokerError):
         setup.stage(older, topic, b"late", task=1)

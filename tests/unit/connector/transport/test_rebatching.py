@@ -1,4 +1,4 @@
-"""Batches end after the same records, however responses came (row S4)."""
+"""Batches end after the same records, regardless of how responses were cut."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES = st.lists(st.integers(1, 150), min_size=1, max_size=40)
 def pieces_of(
     sizes: Sequence[int], lengths: Sequence[int], begin: int = 7
 ) -> Iterator[RecordChunk]:
-    """Records of these sizes in responses of these lengths, and in one more for the rest."""
+    """Yields records of these sizes in responses of these lengths, and one more for the rest."""
     content = b"".join(bytes([index]) * size for index, size in enumerate(sizes))
     first = place = 0
     for length in [*lengths, len(sizes)]:
@@ -30,7 +30,7 @@ def pieces_of(
 
 
 def shapes(pieces: Iterator[RecordChunk]) -> list[tuple[int, int, bytes, list[int]]]:
-    """Pieces that can be compared."""
+    """Returns pieces in a comparable form."""
     return [(p.begin, p.end, bytes(p.records), p.sizes.tolist()) for p in pieces]
 
 

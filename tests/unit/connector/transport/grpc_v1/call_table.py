@@ -1,4 +1,4 @@
-"""A table of the calls that the connector makes, with right answers and wrong ones."""
+"""A table of the connector's calls, with right answers and wrong ones."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Subject:
         return bool(self.written(attempt, send))
 
     def limits(self) -> BrokerLimits:
-        """As a process asks that has not connected yet."""
+        """Returns the limits, as to a process without a connection."""
         forget_client(self.config)
         return self.transport.limits()
 
@@ -95,9 +95,9 @@ class Subject:
 
 @dataclass(frozen=True)
 class Row:
-    """A call, its right result, and answers to it that cannot be meant.
+    """A call, its right result, and impossible answers to it.
 
-    The empty answer is one of them unless it is the call's success. `is_once`: never made again.
+    The empty answer is one of these unless it is the call's success. `is_once`: never repeated.
     """
 
     exercise: Callable[[Subject], object]
@@ -168,7 +168,7 @@ def appended(count: int) -> Message:
 
 
 def staged(request: broker_pb2.StageBlocksRequest) -> Message:
-    """What is staged with this request: the greeting has nothing, then there is one block."""
+    """Returns the state after this request: no block at the greeting, then one more for each."""
     count = request.block_number + bool(request.records)
     size = len(WIRE.records) * count
     return broker_pb2.StageBlocksResponse(block_count=count, record_count=2 * count, bytes=size)
@@ -223,7 +223,7 @@ TABLE = {
         (topics("T", 0), topics("another", 3), topics("T", -1)),
     ),
     "Append": Row(lambda subject: subject.sent(None), False, (appended(1), appended(3))),
-    # The counts of what was sent and of what is kept are compared when a task ends.
+    # The counts of sent and stored messages are compared when a task ends.
     "StageBlocks": Row(lambda subject: subject.sent(Attempt(JOB, 0, 1)), True),
     "CommitBatch": Row(
         lambda subject: subject.transport.commit_batch([PART], 7), COMMITTED, WRONG_BATCHES
@@ -275,7 +275,7 @@ TABLE = {
 
 
 def with_status(name: str, code: int, remark: str) -> Message:
-    """An answer that has this status and nothing else, whose fields would read as zeros."""
+    """Returns an answer with only this status; its other fields would read as zeros."""
     answer: Any = GetMessageClass(METHODS[name].output_type)()
     answer.status.CopyFrom(common_pb2.Status(code=code, remark=remark))
     assert isinstance(answer, Message)

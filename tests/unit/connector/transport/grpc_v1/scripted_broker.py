@@ -1,8 +1,8 @@
-"""A broker that does what a script says: stores, stages, refuses, breaks off, or says nothing.
+"""A broker that follows a script: it stores, stages, refuses, breaks off, or stays silent.
 
 It may lose connections and answers at any block and any call about a batch, miscount what it has
-staged, and, where `states` says so, tell of a batch what is not true. It never stores half a block,
-never answers out of order, never puts a job away, and keeps everything in memory.
+staged, and answer falsely about a batch if `states` says so. It never stores half a block, never
+answers out of order, never supersedes a job, and keeps everything in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rocketpy_proto.rocketpy.v1 import (
 )
 from tests.blocks import WireBlock, bodies_of, by_queue
 
-# What may happen to a block, or to a call about a batch.
+# Events of a block, or of a call about a batch.
 STORE, BUSY, FLUSH_TIMEOUT, REFUSE = "store", "busy", "flush timeout", "refuse"
 LOSE, LOSE_ANSWER, SILENCE, LASTING = "lose", "lose the answer", "silence", "lasting"
 MISCOUNT = "miscount"
@@ -40,18 +40,18 @@ BatchCall: TypeAlias = (
 
 
 def parts_of(block: broker_pb2.AppendRequest | StagedBlock) -> dict[int, WireBlock]:
-    """The records of a block, by queue."""
+    """Returns the records of a block, by queue."""
     return by_queue(block.queue_id, block.records, block.record_sizes)
 
 
 class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerServicer):
-    """Serves from `start` to `stop`; `script` is used up, then everything is stored.
+    """A broker that runs from `start` to `stop`; after the end of `script` it stores everything.
 
-    `states` are the answers to commits and queries, one after the other, before those of the truth.
+    `states` are the answers to commits and queries, one after the other, before the true ones.
     `stored` are the blocks that are stored or staged, `staging` all requests to stage something (at
-    the first of which `has_staged` is set),
-    `batch_calls` all about batches, `commits` those that have decided one, `last` the answer about
-    each writer's last batch. Commits and queries take the time that they may: see `pass_ms`.
+    the first of which `has_staged` is set). `batch_calls` are all calls about batches, `commits`
+    the ones that have decided a batch, `last` the answer about each writer's last batch. Commits
+    and queries take as long as their limit allows: see `pass_ms`.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
         forget_client(self.config)
 
     def start(self) -> None:
-        """Begins to serve, on the same port as before if there was one."""
-        # Streams that are to stay silent hold a thread each.
+        """Starts to serve, on the same port as before if there was one."""
+        # Silent streams occupy a thread each.
         self._server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
         admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)
         broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)
@@ -101,17 +101,17 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
         self._server.start()
 
     def stop(self) -> None:
-        """Breaks off every call."""
+        """Stops the server and breaks off every call."""
         if self._server is not None:
             self._server.stop(None).wait()
 
     @property
     def config(self) -> ClientConfig:
-        """For a client of this broker."""
+        """Configuration of a client of this broker."""
         return ClientConfig((f"127.0.0.1:{self.port}",), 5_000)
 
     def bodies(self, queue_id: int | None = None) -> list[bytes]:
-        """What is stored, also more than once."""
+        """Returns the stored bodies, also duplicates."""
         return [
             body
             for block in self.stored
@@ -173,7 +173,7 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
     ) -> Iterator[broker_pb2.StageBlocksResponse]:
         for request in requests:
             event = self._next()
-            # A stream that a client has left may still be at work beside its next one.
+            # A stream that a client has left may still run beside its next one.
             with self._lock:
                 response = self._stage(event, request)
             self._break_off(event, context)
@@ -199,7 +199,7 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
         )
 
     def _kept(self, of: StagedBlock) -> list[StagedBlock]:
-        """The blocks that an attempt has staged."""
+        """Returns the blocks that an attempt has staged."""
         return [
             block
             for block in self.stored
@@ -265,10 +265,10 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
 
 
 def _status(event: str) -> common_pb2.Status:
-    # What breaks a call off is not answered.
+    # An event that breaks off a call has no answer.
     return common_pb2.Status(code=CODES.get(event, 0), remark=f"scripted: {event}")
 
 
 def record_count(block: broker_pb2.AppendRequest | StagedBlock) -> int:
-    """How many records a block has."""
+    """Returns the number of records of a block."""
     return len(block.record_sizes) // 4

@@ -1,6 +1,6 @@
-"""A gRPC server that answers pulls as a test says: with any records, any statuses, endlessly.
+"""A gRPC server that answers pulls as a test says: any records, any statuses, endlessly.
 
-It never checks a request, stores nothing, and breaks a call only where the test makes it.
+It never checks a request, stores nothing, and breaks off a call only if the test says so.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Answers = Callable[
 
 
 def stored(offset: int, bodies: Sequence[bytes], *, tags: str | None = None) -> RecordBlock:
-    """Records as a broker holds them in queue 0 of topic T, from `offset` on."""
+    """Returns records as a broker stores them in queue 0 of topic T, from `offset` on."""
     block = wire_block("T", bodies, tags=tags).parsed()
     block.patch_stored(
         queue_offset_first=offset,
@@ -46,7 +46,7 @@ def stored(offset: int, bodies: Sequence[bytes], *, tags: str | None = None) -> 
 
 
 def response(*blocks: RecordBlock, next_offset: int) -> broker_pb2.PullResponse:
-    """Records that were found."""
+    """Returns an answer with these records."""
     sizes = np.concatenate([block.sizes for block in blocks]).astype(">i4")
     return broker_pb2.PullResponse(
         pull_status=broker_pb2.FOUND,
@@ -59,7 +59,7 @@ def response(*blocks: RecordBlock, next_offset: int) -> broker_pb2.PullResponse:
 def status(
     code: int, pull_status: broker_pb2.PullStatus, next_offset: int
 ) -> broker_pb2.PullResponse:
-    """A response without records."""
+    """Returns a response without records."""
     return broker_pb2.PullResponse(
         status=common_pb2.Status(code=code), pull_status=pull_status, next_offset=next_offset
     )
@@ -67,7 +67,7 @@ def status(
 
 @dataclass
 class ScriptedBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
-    """What was asked, and how many calls are still served."""
+    """A server with its received requests; `calls_ended` is released at the end of each call."""
 
     answers: Answers
     port: int = 0
@@ -76,7 +76,7 @@ class ScriptedBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminService
 
     @property
     def config(self) -> ClientConfig:
-        """How to reach it."""
+        """Configuration of a client of this server."""
         return ClientConfig((f"127.0.0.1:{self.port}",), 5_000)
 
     def GetBrokerInfo(  # noqa: N802 (a name of the contract)
@@ -94,7 +94,7 @@ class ScriptedBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminService
 
 @contextmanager
 def scripted_broker(answers: Answers) -> Iterator[ScriptedBroker]:
-    """A server on a free port; its clients are forgotten at the end."""
+    """Starts a server on a free port; its clients are forgotten at the end."""
     broker = ScriptedBroker(answers)
     server = grpc.server(ThreadPoolExecutor(4))
     broker_pb2_grpc.add_BrokerServicer_to_server(broker, server)

@@ -1,8 +1,8 @@
-"""Every call of the connector meets every answer: a table, whose completeness is tested, too.
+"""Calls of the connector and their answers: a table that is tested to be complete.
 
-Busy and broken calls are made again after a wait, in time; another store is refused by name; and an
-answer that cannot be meant is an error, never a default that is believed or kept. A real gRPC
-server answers. What else a pull may bring is the matter of the tests of pulls.
+Busy and broken calls are repeated after a wait, within their time; another store is refused by
+name. An impossible answer is an error, never a default that is used or kept. A real gRPC server
+answers. The tests of pulls test the other answers to pulls.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from tests.unit.connector.transport.grpc_v1.call_table import (
 )
 
 BUSY, OTHER_STORE, REFUSED = 2, 501, 1
-# How long a silent server is waited for; a busy machine may make it more than one try.
+# Time limit for a silent server; a busy machine may use it up for more than one try.
 SILENT_MS = 1_000
 
 
 def faults_of(name: str) -> dict[str, Fault]:
-    """What passes."""
+    """Returns the temporary faults."""
     return {
         "busy": with_status(name, BUSY, "too many requests"),
         "away": grpc.StatusCode.UNAVAILABLE,
@@ -67,7 +67,7 @@ def server() -> Iterator[AnsweringServer]:
 
 @dataclass
 class Waits:
-    """The connector's waits in ms, which pass at once; the fault is over after so many."""
+    """The connector's waits in ms, which end at once; after `needed` waits the fault is over."""
 
     server: AnsweringServer
     needed: int = 1
@@ -87,7 +87,7 @@ def waits(server: AnsweringServer, monkeypatch: pytest.MonkeyPatch) -> Waits:
 
 
 def called_in_connector() -> set[str]:
-    """The methods of the contract that the connector's code names."""
+    """Returns the methods of the contract that the connector's code names."""
     names: set[str] = set()
     for path in Path(pyspark_rocketpy.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -114,7 +114,7 @@ def test_a_right_answer(server: AnsweringServer, waits: Waits, name: str) -> Non
 def test_a_fault_that_passes_is_waited_for_and_the_call_is_made_again(
     server: AnsweringServer, waits: Waits, name: str, fault: str
 ) -> None:
-    """It is the first call of a process: what has failed is neither kept nor believed."""
+    """Makes the first call of a process: a failed answer is neither kept nor used."""
     subject = Subject(server.config, 5)
     if name != "GetBrokerInfo":
         client_for(server.config)
@@ -122,7 +122,7 @@ def test_a_fault_that_passes_is_waited_for_and_the_call_is_made_again(
     waits.needed = 3
     assert TABLE[name].exercise(subject) == TABLE[name].result
     assert waits.waits_ms == [100, 200, 400]
-    # What the process knows of its broker is right.
+    # The process has the right information about its broker.
     assert TABLE["GetBrokerInfo"].exercise(subject) == TABLE["GetBrokerInfo"].result
 
 
@@ -132,7 +132,7 @@ def test_a_broker_that_says_nothing_meets_the_deadline_and_is_asked_again(
 ) -> None:
     config = ClientConfig(server.config.endpoints, SILENT_MS, SILENT_MS)
     subject = Subject(config, 1_000, SILENT_MS)
-    # A query that was never answered would not be repeated where the connection fails.
+    # The first query is not repeated if the connection fails.
     subject.queries.bounds(SUBSCRIPTION)
     server.faults[name] = SILENCE
     assert TABLE[name].exercise(subject) == TABLE[name].result
@@ -191,7 +191,7 @@ def test_bytes_that_are_no_answer_are_an_error_that_names_the_broker(
 WRONG = [
     pytest.param(name, answer, id=f"{name}-{number}")
     for name, row in TABLE.items()
-    # The tests of pulls have those of Pull.
+    # The tests of pulls test wrong answers to Pull.
     if name != "Pull"
     for number, answer in enumerate(
         [*row.wrong, *([] if row.is_empty_right else [with_status(name, 0, "")])]

@@ -1,4 +1,4 @@
-"""Sending blocks: every one is acknowledged, in order, past whatever breaks on the way."""
+"""Sends of blocks: every one is acknowledged, in order, in spite of any fault."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def send_all(
     send_timeout_ms: int = 10_000,
     opened: Callable[..., Any] = BrokerClient.append,
 ) -> list[int]:
-    """Sends a block for each name; the physical offset of each acknowledged one."""
+    """Sends a block for each name; returns the physical offset of each acknowledged one."""
     places: list[int] = []
 
     def acknowledge(
@@ -81,7 +81,7 @@ def test_p01_a_block_without_an_acknowledgement_goes_again_with_all_behind_it(
         assert len(send_all(broker.config)) == COUNT
         bodies = broker.bodies()
     assert waits_ms == [100]
-    # The last copies stand in order, and nothing before the failure has a second one.
+    # The last copies are in order, and no block from before the failure has a second copy.
     last_copies = [body for place, body in enumerate(bodies) if body not in bodies[place + 1 :]]
     assert last_copies == NAMES
     assert bodies[:at] == NAMES[:at]
@@ -144,7 +144,7 @@ def test_a_broker_that_is_gone_is_an_error_after_the_retries(waits_ms: list[int]
 
 
 class LostCall:
-    """A call that has no answers and no end, whatever becomes of it."""
+    """A call without answers and without an end, which cannot be cancelled."""
 
     def __init__(self) -> None:
         self._forgotten = threading.Event()
@@ -157,11 +157,11 @@ class LostCall:
         raise StopIteration
 
     def cancel(self) -> bool:
-        """In vain."""
+        """Fails to cancel the call."""
         return False
 
     def forget(self) -> None:
-        """Let its thread go, when the test is over."""
+        """Releases its thread at the end of the test."""
         self._forgotten.set()
 
 

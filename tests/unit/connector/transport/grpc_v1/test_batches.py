@@ -1,4 +1,4 @@
-"""Committing a batch: the tasks' parts become one request, and the batch is waited for."""
+"""Commits of a batch: the tasks' parts become one request, and the driver waits for the batch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Response = broker_pb2.BatchResponse
 
 
 def part(job: BatchJob = JOB, task: int = 0, blocks: int = 1) -> bytes:
-    """A task's part, with records of 100 B, two a block."""
+    """Returns a task's part, with two records of 100 B a block."""
     sent = broker_pb2.StageBlocksResponse(
         block_count=blocks, record_count=2 * blocks, bytes=200 * blocks
     )
@@ -58,7 +58,7 @@ def part(job: BatchJob = JOB, task: int = 0, blocks: int = 1) -> bytes:
 
 
 def request(*parts: bytes, batch_id: int = 7) -> broker_pb2.CommitBatchRequest:
-    """The request that commits a batch."""
+    """Returns the request that commits a batch."""
     return joined(parts or [part()], batch_id)
 
 
@@ -70,7 +70,7 @@ def committer(
 
 
 def in_progress(count: int, hindrance: str = "", batch_id: int = 7) -> Response:
-    """The state of a batch of 9 messages that is being stored."""
+    """Returns the state of a batch of 9 messages that is being stored."""
     return Response(
         outcome=broker_pb2.IN_PROGRESS,
         batch_id=batch_id,
@@ -82,7 +82,7 @@ def in_progress(count: int, hindrance: str = "", batch_id: int = 7) -> Response:
 
 @pytest.fixture
 def elapsed_ms(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The time of the connector's clock: the sum of these."""
+    """Returns the steps of the connector's clock; its time is their sum."""
     elapsed = [1_000]
     monkeypatch.setattr(clock, "monotonic_ms", lambda: sum(elapsed))
     return elapsed
@@ -91,7 +91,7 @@ def elapsed_ms(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_s2_parts_join_in_the_order_of_the_tasks() -> None:
     whole = request(part(task=2, blocks=3), part(task=0, blocks=0), part(task=1))
     assert whole.job == broker_pb2.BatchJob(writer_id="writer", batch_id=7, job_token=11)
-    # Who has staged nothing is not named.
+    # A task that has staged nothing is not named.
     assert whole.tasks == broker_pb2.StagedTasks(
         task=[2, 1],
         task_token=[102, 101],
@@ -196,7 +196,7 @@ def test_s10_the_batch_before_it_is_waited_for_as_long_as_it_gets_on(elapsed_ms:
         broker.pass_ms = elapsed_ms.append
         assert committer(broker).commit(request()) == CommittedBatch(7, True, 2, 2)
         calls = broker.batch_calls
-    # What is not decided is asked for, and what is decided is asked after.
+    # A commit is sent while the batch is undecided, a query once it is decided.
     assert calls == [*[request_with_wait(WAIT_MS_MAX)] * 46, calls[-1]]
     assert isinstance(calls[-1], broker_pb2.QueryBatchRequest)
 
@@ -220,7 +220,7 @@ def test_s10_answers_that_come_at_once_and_say_nothing_new_are_asked_for_in_larg
     with ScriptedBroker(states=states) as broker:
         with pytest.raises(CommitError, match=r"and no more for 6\d{4} ms"):
             committer(broker).commit(request())
-        # 0.1 s, 0.2 s, ... 5 s: a minute in 18 waits, and the answer that comes first.
+        # 0.1 s, 0.2 s, ... 5 s: 18 waits in a minute, and the first answer.
         assert broker.calls <= 20
     assert sum(elapsed_ms) < 2 * STANDSTILL_MS_MAX
 
@@ -322,7 +322,7 @@ def test_a_broker_that_is_gone_is_an_error_after_the_retries(waits_ms: list[int]
         with pytest.raises(ConnectionFailedError, match=r"no broker answers.*run the batch again"):
             gone.commit(request())
         assert waits_ms == [100, 200]
-        # Nobody can tell whether it was committed, and it would not be recognized.
+        # The connector cannot know whether it was committed, and would not recognize it.
         with pytest.raises(ConnectionFailedError, match="look at the topic before you save again"):
             gone.commit(request(part(SINGLE), batch_id=0))
 

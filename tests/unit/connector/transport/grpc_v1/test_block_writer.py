@@ -1,4 +1,4 @@
-"""Staging the blocks of a task: each counts once, past whatever breaks on the way."""
+"""Staged blocks of a task: each counts once, in spite of any fault."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ALL = list(chain.from_iterable(BODIES))
 
 
 def blocks(bodies: Sequence[Sequence[bytes]] = BODIES) -> list[Block]:
-    """A block of queue 2 for each of the lists."""
+    """Returns a block of queue 2 for each of the lists."""
     wires = [wire_block("T", one) for one in bodies]
     return [Block("T", 2, wire.record_sizes, wire.records) for wire in wires]
 
@@ -51,7 +51,7 @@ def stage_all(
     bodies: Sequence[Sequence[bytes]] = BODIES,
     send_timeout_ms: int = 10_000,
 ) -> broker_pb2.CommitBatchRequest:
-    """Stages a block for each of the lists; the task's part of the commit."""
+    """Stages a block for each of the lists; returns the task's part of the commit."""
     with closing(staging(broker, send_timeout_ms)) as writer:
         return sent_to_end(writer, bodies)
 
@@ -65,7 +65,7 @@ def sent_to_end(
 
 
 def part_of_all(broker: ScriptedBroker) -> broker_pb2.CommitBatchRequest:
-    """What the part of a task says when everything of it is staged once."""
+    """Returns the expected part of a task with all blocks staged once."""
     tasks = broker_pb2.StagedTasks(
         task=[3],
         task_token=[101],
@@ -108,7 +108,7 @@ def test_a_task_without_rows_ends_and_names_nothing() -> None:
 def test_s2_a_request_without_an_answer_goes_again_and_counts_once(
     event: str, at: int, waits_ms: list[int]
 ) -> None:
-    """At 0 stands the greeting, at 1 the first block, and the end behind the last."""
+    """Fails request `at`: 0 is the greeting, 1 the first block, COUNT + 1 the end."""
     with ScriptedBroker(*[STORE] * at, event) as broker:
         assert stage_all(broker) == part_of_all(broker)
         assert broker.bodies() == ALL
@@ -164,11 +164,11 @@ def test_s7_a_batch_that_is_committed_gets_no_more_blocks() -> None:
     with ScriptedBroker() as broker:
         broker.last["writer"] = broker_pb2.BatchResponse(batch_id=7)
         part = stage_all(broker, BODIES * 5)
-        # The greeting, what was under way before its answer was looked at, one more, and the end.
+        # The greeting, the blocks in flight before its answer was read, one more, and the end.
         assert len(broker.staging) == IN_FLIGHT_MAX + 2
         assert broker.staging[-1].is_last
         assert broker.stored == []
-    # It is enough for the commit, which is told of the batch that was committed.
+    # The part suffices for the commit, whose answer says that the batch is committed.
     assert part.job == job_of(ATTEMPT.job)
 
 

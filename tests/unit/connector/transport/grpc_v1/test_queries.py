@@ -84,7 +84,7 @@ def test_k03_retries_end(server: AnsweringServer, waits_ms: list[int]) -> None:
 def test_before_the_first_answer_a_connection_that_fails_is_not_repeated(
     server: AnsweringServer, waits_ms: list[int], *, had_client: bool
 ) -> None:
-    """Also where the process knows the broker from before, and meets it gone."""
+    """Tests also a process that has used the broker before and no longer reaches it."""
     if had_client:
         client_for(server.config)
     server.faults = {"GetBrokerInfo": AWAY, "QueryOffsets": AWAY}
@@ -151,7 +151,7 @@ def test_a_broker_that_holds_no_call_is_asked_after_a_pause(
     monkeypatch.setattr(clock, "monotonic_ms", lambda: now[0])
 
     class LongPolling:
-        """A client of a broker that has one queue, and holds calls for some time."""
+        """A client of a broker with one queue, which holds each call for some time."""
 
         broker_name = "broker-a"
 

@@ -1,7 +1,8 @@
-"""Queries in many calls, to a broker that is so slow that each call does the least it may.
+"""Queries in many calls, to a broker that does the least that each call allows.
 
-It answers for one queue a call, and of a long range for one message. Every record has `RECORD`
-bytes, and lies in the log by queue and offset. It never answers for more than it was asked for.
+It answers for one queue a call, and for one message of a long range. Every record has `RECORD`
+bytes, and its place in the log follows from queue and offset. It never answers for more than was
+requested.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TIMES = [QueueTime("T", queue_id, 0) for queue_id in range(7)]
 
 
 class SlowBroker:
-    """A client and its broker; fails every other call, and all from call `away_from` on."""
+    """A client and its broker; it fails every other call, and all from call `away_from` on."""
 
     def __init__(self, away_from: int = 1 << 30) -> None:
         self._away_from = away_from
@@ -198,7 +199,7 @@ def test_times_that_are_searched_in_no_queue_or_in_too_many_are_an_error(count: 
 
 
 class WrongBroker(SlowBroker):
-    """Answers each query about ranges with these numbers in turn; 100 calls are without end."""
+    """A broker that answers range queries with these numbers in turn; 100 calls fail the test."""
 
     def __init__(self, *answers: int, goes_on: bool = True) -> None:
         super().__init__()
@@ -219,7 +220,7 @@ class WrongBroker(SlowBroker):
 
 
 class WrongLimits(WrongBroker):
-    """Measures as it should, and limits wrongly."""
+    """A broker that measures correctly and limits wrongly."""
 
     def _measure(
         self, request: broker_pb2.MeasureRangesRequest, timeout: float

@@ -1,4 +1,4 @@
-"""Sending messages back past faults: nothing is lost, and what was not answered goes again."""
+"""Send-backs of messages in spite of faults: none is lost, and unanswered ones are resent."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ MORE = "answer for more"
 
 
 class ScriptedRetries(admin_pb2_grpc.AdminServicer, retry_pb2_grpc.RetryServicer):
-    """Answers a call about so many messages, or as the script says for each call.
+    """A server that answers about all messages of a call, or as the script says for each call.
 
-    A number: answer for so many. A dictionary: statuses by log offset. LOSE: take all, and break
-    off. MORE: answer for each message twice. Never answers for a message that it has not taken,
-    never out of order. More than 100 calls are without end.
+    A number: answer for the first messages, up to this count. A dictionary: statuses by log offset.
+    LOSE: take all, and break off. MORE: answer for each message twice. It never answers for a
+    message that it has not taken, and never out of order. It fails after 100 calls.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ Scripted = tuple[ScriptedRetries, Callable[[int], SentBack]]
 
 @pytest.fixture
 def scripted(waits_ms: list[int]) -> Iterator[Scripted]:
-    """A scripted broker, and a way to send so many messages back to it."""
+    """Yields a scripted broker, and a function that sends `count` messages back to it."""
     servicer = ScriptedRetries()
     server = grpc.server(ThreadPoolExecutor(4))
     admin_pb2_grpc.add_AdminServicer_to_server(servicer, server)

@@ -1,4 +1,4 @@
-"""Servers that play a test's script, and a look at what is left behind."""
+"""Servers that play a test's script, and a check for threads that are left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Clusters = Callable[..., Cluster]
 
 
 class Time:
-    """A clock that goes when a test says so."""
+    """A clock that only a test advances."""
 
     def __init__(self) -> None:
         self.now_ms = 1_000_000
@@ -39,7 +39,7 @@ class Time:
 
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
-    """The connector's clock, standing still."""
+    """Replaces the connector's clock by one that stands still."""
     standing = Time()
     monkeypatch.setattr(clock, "monotonic_ms", standing)
     return standing
@@ -47,7 +47,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 @pytest.fixture
 def peers() -> Iterator[Peers]:
-    """Starts a server that plays scripts."""
+    """Yields a function that starts a server that plays scripts."""
     with ExitStack() as stack:
 
         def start(*scripts: Script, tls: ssl.SSLContext | None = None) -> ScriptedPeer:
@@ -58,7 +58,7 @@ def peers() -> Iterator[Peers]:
 
 @pytest.fixture
 def clusters() -> Iterator[Clusters]:
-    """Makes clusters of name servers' addresses, with connections that are closed afterwards."""
+    """Yields a function that makes a cluster of name servers; closes its connections afterwards."""
     connections = Connections()
 
     def make(*name_servers: ScriptedPeer, access: AccessKeys | None = None) -> Cluster:
@@ -71,7 +71,7 @@ def clusters() -> Iterator[Clusters]:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
-    """The connector's clock, which goes on by its pauses alone."""
+    """Replaces the connector's clock by one that only its pauses advance."""
     found = Waits()
     now = [0]
 
@@ -88,7 +88,7 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> Waits:
 
 @pytest.fixture
 def pulls(peers: Peers, clusters: Clusters, waits: Waits) -> PullSetup:
-    """A cluster for pulls of one queue, before it has a route."""
+    """Returns a cluster for pulls of one queue, which has no route yet."""
     names = Knowledge()
     return PullSetup(clusters(peers(answering(names.answer))), names, peers)
 

@@ -1,4 +1,4 @@
-"""A broker that also tells what it has stored: ends of queues, and pulls by offset and tag."""
+"""A broker that also returns what it has stored: ends of queues, and pulls by offset and tag."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Queue = tuple[str, int]
 
 @dataclass
 class LoggedStore:
-    """The records of each queue of each topic. Faults are met by sends to `faulty_topic` alone."""
+    """The records of each queue of each topic. Only sends to `faulty_topic` meet faults."""
 
     faulty_topic: str
     faults: list[Script] = field(default_factory=list)
@@ -38,7 +38,7 @@ class LoggedStore:
         return [record.body for record in self.records[topic, queue_id]]
 
     def script(self, visit: Visit) -> None:
-        """Of each connection."""
+        """Serves a connection."""
         for request in visit.requests():
             if request.code in {RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE}:
                 if not self._take(visit, request):

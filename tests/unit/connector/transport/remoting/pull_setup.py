@@ -1,4 +1,4 @@
-"""A range of a queue at scripted brokers, and pulls of it, whose pauses take no time."""
+"""A range of a queue at scripted brokers, and pulls of it with pauses that take no time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOLERANT = replace(OPTIONS, fail_on_data_loss=False)
 
 @dataclass
 class Waits:
-    """The connector's pauses, which take no time; `then` happens in each."""
+    """The connector's pauses, which take no time; each calls `then`."""
 
     ms: list[int] = field(default_factory=list)
     then: Callable[[], object] = lambda: None
@@ -43,7 +43,7 @@ class PullSetup:
     peers: Callable[..., ScriptedPeer]
 
     def route(self, **brokers: Script | str) -> dict[str, str]:
-        """Begins to route to brokers with these scripts, or at these addresses."""
+        """Sets the route to brokers with these scripts, or at these addresses."""
         addresses = {
             key: each if isinstance(each, str) else self.peers(each).address
             for key, each in brokers.items()
@@ -60,7 +60,7 @@ class PullSetup:
     def pulled(
         self, begin: int, end: int, options: PullOptions = OPTIONS, limits: PullLimits = LIMITS
     ) -> list[int]:
-        """The bodies, which are offsets; pieces are seen to be in order."""
+        """Returns the bodies, which are offsets; asserts that pieces are in order."""
         found: list[int] = []
         reached = begin
         for piece in self.puller(begin, end, options, limits).pieces():
@@ -79,7 +79,7 @@ def refusal(code: ResponseCode, remark: str) -> Callable[[RemotingCommand], Remo
 
 
 def first_then(count: int, first: Script, then: Script) -> Script:
-    """Plays `first` for so many connections."""
+    """Plays `first` for `count` connections."""
     visits = itertools.count()
 
     def script(visit: Visit) -> None:

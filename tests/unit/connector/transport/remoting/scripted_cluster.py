@@ -1,4 +1,4 @@
-"""A cluster of scripted servers: name servers that know routes, and brokers behind them."""
+"""A cluster of scripted servers: name servers with routes, and their brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC = "TopicTest"
 
 
 def route_of(**brokers: str) -> TopicRouteData:
-    """Two queues at each of these brokers, given by name and address."""
+    """Returns a route with two queues at each of these brokers, given by name and address."""
     return TopicRouteData(
         tuple(BrokerData(name, {0: address}, "C") for name, address in brokers.items()),
         tuple(QueueData(name, 2, 2, 6) for name in brokers),
@@ -27,7 +27,7 @@ def route_of(**brokers: str) -> TopicRouteData:
 
 
 def route_with(name: str, **addresses: str) -> TopicRouteData:
-    """A queue at one broker, whose master (`id_0`) and slaves (`id_1` …) have these addresses."""
+    """Returns a route to a queue of one broker; `id_0` is its master, `id_1` … are its slaves."""
     by_id = {int(key.removeprefix("id_")): address for key, address in addresses.items()}
     return TopicRouteData(
         (BrokerData(name, by_id, "C"),) if by_id else (), (QueueData(name, 1, 1, 6),)
@@ -36,7 +36,7 @@ def route_with(name: str, **addresses: str) -> TopicRouteData:
 
 @dataclass
 class Knowledge:
-    """What a name server answers, and what it was asked."""
+    """A name server's answers and received requests."""
 
     routes: dict[str, TopicRouteData] = field(default_factory=dict)
     asked: list[RemotingCommand] = field(default_factory=list)
@@ -58,5 +58,5 @@ class Knowledge:
 def refusing(
     code: ResponseCode, remark: str | None = None
 ) -> Callable[[RemotingCommand], RemotingCommand]:
-    """Answers every request so."""
+    """Answers every request with this code."""
     return lambda request: request.answer(code, remark=remark)

@@ -1,4 +1,4 @@
-"""A server on loopback that does with each connection what a test says."""
+"""A server on loopback that plays a test's script on each connection."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Visit:
         self._decoder = FrameDecoder()
 
     def requests(self) -> Iterator[RemotingCommand]:
-        """What the client sends, to its end."""
+        """Yields the client's requests until the connection ends."""
         while data := self.socket.recv(1 << 16):
             yield from self._decoder.feed(data)
 
     def some_requests(self) -> list[RemotingCommand]:
-        """What has come together; nothing at the client's end."""
+        """Returns requests that arrived together; an empty list at the connection's end."""
         while data := self.socket.recv(1 << 16):
             if requests := list(self._decoder.feed(data)):
                 return requests
@@ -53,7 +53,7 @@ class Visit:
             self.socket.sendall(b"".join(encode_frame(command)))
 
     def wait_for_end(self) -> None:
-        """Until the client closes."""
+        """Waits until the client closes."""
         while self.socket.recv(1 << 16):
             pass
 
@@ -77,19 +77,19 @@ def echo(request: RemotingCommand) -> RemotingCommand:
 
 
 def silent(visit: Visit) -> None:
-    """Takes everything in and says nothing."""
+    """Reads everything and stays silent."""
     visit.wait_for_end()
 
 
 def leaving(visit: Visit) -> None:
-    """Hears one request, and closes."""
+    """Reads one request and closes."""
     visit.request()
 
 
 def success(
     request: RemotingCommand, header: Header | None = None, body: Body | bytes = b""
 ) -> RemotingCommand:
-    """The answer of a server that did it."""
+    """Returns a server's answer of success."""
     form = EXCHANGES[RequestCode(request.code)].response
     return request.answer(
         ResponseCode.SUCCESS,
@@ -104,7 +104,7 @@ def by_code(answers: Mapping[RequestCode, Answers]) -> Answers:
 
 
 class ScriptedPeer:
-    """Takes one script for each connection in turn; the last one is for all others, too."""
+    """A server that plays a script for each connection in turn, and the last one from then on."""
 
     def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None) -> None:
         self._scripts = list(scripts)
@@ -143,7 +143,7 @@ class ScriptedPeer:
             connected.close()
 
     def close(self) -> None:
-        """Stops listening, and end all connections."""
+        """Stops listening and ends all connections."""
         with contextlib.suppress(OSError):  # It is closed already.
             self._listener.shutdown(socket.SHUT_RDWR)
         self._threads[0].join()

@@ -1,4 +1,4 @@
-"""A queue of a broker that answers as brokers of RocketMQ do: pulls, offsets, times."""
+"""A queue of a broker that answers like RocketMQ's brokers: pulls, offsets, times."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rocketpy_proto.remoting.headers.pulls import PullMessageResponse
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC
 from tests.unit.connector.transport.remoting.scripted_peer import Script, Visit, success
 
-# What a broker looks at for one filtered pull.
+# Messages that a broker looks at for one filtered pull.
 LOOKED_AT_MAX = 100
 
 
 @dataclass
 class ScriptedQueue:
-    """Messages [begin, end), the body of each is its offset; some may be missing among them.
+    """Messages [begin, end); each body is its offset, and some messages may be missing.
 
-    It may answer with few messages, as from disk, and like a slave. Faults are a script's matter.
+    It may answer with few messages, as from disk, and like a slave. Faults belong to scripts.
     """
 
     end: int
@@ -30,15 +30,15 @@ class ScriptedQueue:
     messages_max: int = 32
     missing: frozenset[int] = frozenset()
     is_slave: bool = False
-    # When a message was stored, and what its tag is.
+    # Store time and tag of a message.
     stored_ms: Callable[[int], int] = lambda offset: 1_000 + offset
     tag: Callable[[int], str] = lambda offset: "even" if offset % 2 == 0 else "odd"
-    # Messages asked for by pulls: first offset and count.
+    # Messages requested by pulls: first offset and count.
     pulls: list[tuple[int, int]] = field(default_factory=list)
     asked: list[RequestCode] = field(default_factory=list)
 
     def answer(self, request: RemotingCommand) -> RemotingCommand:
-        """The answer to one request."""
+        """Answers one request."""
         code = RequestCode(request.code)
         self.asked.append(code)
         if code == RequestCode.PULL_MESSAGE:
@@ -53,12 +53,12 @@ class ScriptedQueue:
         return success(request, OffsetResponse(offset))
 
     def first_since(self, time_ms: int) -> int:
-        """As 5.3 does it."""
+        """Returns the offset for a time, as 5.3 does."""
         found = (at for at in range(self.begin, self.end) if self.stored_ms(at) >= time_ms)
         return next(found, self.end)
 
     def record(self, offset: int) -> bytes:
-        """One message as it is stored."""
+        """Returns one message in its stored form."""
         record = Record(
             TOPIC,
             self.queue_id,
@@ -106,7 +106,7 @@ class ScriptedQueue:
 
 
 def backwards(answer: Callable[[RemotingCommand], RemotingCommand]) -> Script:
-    """Answers what has come together in the wrong order."""
+    """Answers requests that arrived together in the wrong order."""
 
     def script(visit: Visit) -> None:
         while requests := visit.some_requests():

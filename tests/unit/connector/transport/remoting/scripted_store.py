@@ -1,4 +1,4 @@
-"""A broker that stores what is sent to it, but for the faults that a test wants, in their turn.
+"""A broker that stores sent messages, except for a test's faults, in their turn.
 
 It may refuse, store less safely, lose its answer with the connection, or stay silent; it never
 stores a part of a batch, and never something else than what was sent.
@@ -20,7 +20,7 @@ from tests.unit.connector.transport.remoting.scripted_peer import Visit, success
 
 
 class Fault(Enum):
-    """What goes wrong with one send."""
+    """Faults of one send."""
 
     NONE = auto()
     # It is stored, and the connection ends without an answer.
@@ -33,7 +33,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True)
 class Refuse:
-    """Not stored."""
+    """A refusal: the send is not stored."""
 
     code: ResponseCode
     remark: str = ""
@@ -41,7 +41,7 @@ class Refuse:
 
 @dataclass(frozen=True)
 class Unsafe:
-    """Stored, and answered with this code."""
+    """A response code for a stored send."""
 
     code: ResponseCode
 
@@ -53,7 +53,7 @@ Script = Fault | Refuse | Unsafe
 class Store:
     """Bodies of each queue, in their order; `held` sends are answered together, the last first.
 
-    What is stored shows when ends of queues have been asked for `unshown` times.
+    Stored messages are visible once ends of queues have been requested `unshown` times.
     """
 
     faults: list[Script] = field(default_factory=list)
@@ -67,7 +67,7 @@ class Store:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def script(self, visit: Visit) -> None:
-        """Of each connection."""
+        """Serves a connection."""
         waiting: list[RemotingCommand] = []
         for request in visit.requests():
             if request.code == RequestCode.GET_MAX_OFFSET:
@@ -91,7 +91,7 @@ class Store:
         return replace(success(request, OffsetResponse(end)), version=self.version)
 
     def _take(self, visit: Visit, request: RemotingCommand) -> bool:
-        """True if the connection goes on."""
+        """True if the connection stays open."""
         with self._lock:
             self.heard.append(request)
             fault = self.faults.pop(0) if self.faults else Fault.NONE
@@ -112,7 +112,7 @@ class Store:
         return True
 
     def _store(self, request: RemotingCommand) -> int:
-        """The first message's offset."""
+        """Stores the messages; returns the first one's offset."""
         is_batch = request.ext_fields["m"] == "true"
         body = bytes(request.body)
         found = [bytes(m.body) for m in decode_batch(body)] if is_batch else [body]

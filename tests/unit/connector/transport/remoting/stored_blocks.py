@@ -1,4 +1,4 @@
-"""Blocks as the sink makes them, and what a batch's body says again."""
+"""Blocks in the sink's form, and the messages of their batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stored(
     delay: int = 0,
     is_movable: bool = False,
 ) -> Block:
-    """The messages as stored records; `queue_ids` are theirs, `queue_id` the block's."""
+    """Returns messages as stored records; `queue_ids` are theirs, `queue_id` is the block's."""
     bodies = pa.array([bytes(message.body) for message in messages], pa.binary())
     own = pa.array(list(queue_ids) or [queue_id] * len(messages), pa.int32())
     encoded = encode_block(BlockColumns(bodies, topic, own))
@@ -39,13 +39,13 @@ def stored(
 
 
 def of_bodies(*bodies: bytes, queue_id: int = 0, is_movable: bool = False) -> Block:
-    """Messages without properties."""
+    """Returns messages without properties."""
     messages = [BatchMessage(body) for body in bodies]
     return stored(messages, queue_id=queue_id, is_movable=is_movable)
 
 
 def messages_of(parcel: SendBatch) -> list[BatchMessage]:
-    """What a parcel stores."""
+    """Returns the messages that a send batch stores."""
     if parcel.properties is None:
         return decode_batch(parcel.body)
     return [BatchMessage(parcel.body, parcel.properties.encode(), parcel.flag)]

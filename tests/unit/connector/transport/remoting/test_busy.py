@@ -1,7 +1,7 @@
-"""Every request of the connector meets a busy server: a table, whose completeness is tested, too.
+"""Requests of the connector at a busy server: a table that is tested to be complete.
 
-What is busy is asked again after a wait, also at the first question. Pulls of ranges have tests of
-their own.
+A refused request is repeated after a wait, also the first one. Pulls of ranges have tests of their
+own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.unit.connector.transport.remoting.test_queries import SUBSCRIPTION
 
 CONTROL = "rocketpy_control"
 ATTEMPT = Attempt(BatchJob(BatchName("query", 1), 7), 0, 1)
-# What a server says that is to be asked again.
+# Answers of a server after which a request is repeated.
 BUSY = [
     (ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy, start flow control for a while"),
     (ResponseCode.SYSTEM_ERROR, "[TIMEOUT_CLEAN_QUEUE]broker busy, period in queue: 201ms"),
@@ -66,7 +66,7 @@ class Busy:
         return request.code == self.code and len(self.waits_ms) < self.waits_needed
 
     def before(self, answer: Answer) -> Answer:
-        """The same, but for what is refused."""
+        """Returns the same answers, except for refused requests."""
 
         def answered(request: RemotingCommand) -> RemotingCommand:
             if self.refuses(request):
@@ -81,7 +81,7 @@ class Busy:
 
 
 class Cluster:
-    """What asks the servers."""
+    """A cluster that sends requests to the servers."""
 
     def __init__(self, busy: Busy, peers: Peers) -> None:
         self.busy = busy
@@ -198,7 +198,7 @@ TABLE: list[tuple[RequestCode, Callable[[Cluster], object], object]] = [
     (RequestCode.SEND_MESSAGE_V2, lambda it: it.write(b"a", delay=DELAY_TIMED), b""),
     (RequestCode.SEND_MESSAGE_V2, Cluster.marked, 1),
 ]
-# Typed calls that neither source nor sink makes.
+# Typed calls that neither source nor sink uses.
 UNUSED = {"GET_TOPIC_CONFIG", "GET_BROKER_RUNTIME_INFO", "LITE_PULL_MESSAGE"}
 
 
@@ -256,7 +256,7 @@ def test_a_server_that_stays_busy_is_an_error_after_the_retries(
     busy.code, busy.waits_needed = code, 1_000
     with pytest.raises(BrokerBusyError, match=r"system busy.*response code 2, SYSTEM_BUSY"):
         exercise(cluster)
-    # A group's first queues are told before the others.
+    # A group's first queues are committed before its other queues.
     assert busy.waits_ms[:4] == busy.waits_ms[-4:] == [100, 200, 400, 800]
 
 

@@ -1,4 +1,4 @@
-"""A connection against servers that answer well, badly, late or not at all."""
+"""A connection to servers that answer well, badly, late or not at all."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_a_request_of_the_server_is_refused_and_a_notice_passed_over(peers: Peer
 
 
 def answering_bytes(data: bytes) -> Script:
-    """Hears one request, says this, and closes."""
+    """Reads one request, sends these bytes, and closes."""
 
     def script(visit: Visit) -> None:
         visit.request()
@@ -186,7 +186,7 @@ def test_a_bad_answer_is_one_declared_error_that_names_the_place(
         assert "option nameServer" in str(error)
         assert error.is_lasting == (data not in list(BAD_ANSWERS)[:2])
         assert not connection.is_open
-        # Whoever asks now hears the same.
+        # A later request gets the same error.
         assert str(failure_of(ask(connection))) == str(error)
 
 
@@ -233,7 +233,7 @@ def test_closing_ends_what_waits(peers: Peers) -> None:
     connection.close()
     assert "its connection was closed here" in str(failure_of(pending))
     assert "its connection was closed here" in str(failure_of(ask(connection)))
-    gc.collect()  # A socket that is left open would warn.
+    gc.collect()  # A socket that is left open would cause a warning.
 
 
 @pytest.mark.parametrize(
@@ -288,12 +288,12 @@ def test_nothing_of_a_request_shows(peers: Peers) -> None:
         call = Call(connection.peer, Request(RequestCode.HEART_BEAT, _unread), pending)
         for shown in (pending, pending.question, call):
             assert "hidden" not in repr(shown)
-            # As rich shows local variables of a trace.
+            # rich shows local variables of a traceback like this.
             assert "hidden" not in pretty_repr(shown)
 
 
 def _unread(_peer: Peer, _answer: RemotingCommand) -> None:
-    """What nobody reads."""
+    """Ignores the answer."""
 
 
 def test_what_is_left_is_not_waited_for_any_more(peers: Peers) -> None:
@@ -320,7 +320,7 @@ def test_several_are_waited_for_at_once(peers: Peers) -> None:
         assert done.done == {second.future}
         ask(connection).leave()
         assert not futures.wait([first.future], PATIENCE_SECONDS).not_done
-        # Also for who asks when it is over.
+        # The future is also done after the wait.
         assert first.future.done()
 
 
@@ -329,13 +329,13 @@ def test_a_range_that_the_garbage_collector_ends_may_leave_what_it_has_asked_for
 ) -> None:
     with connected(peers(answering(echo))) as connection:
         left = ask(connection)
-        with connection._lock:  # In the middle of whatever the thread does there.
+        with connection._lock:  # in the middle of any work of the thread
             left.leave()
         ask(connection).answer()
 
 
 class Mouth:
-    """A server that says to each request what a test has put here, and closes."""
+    """A server that answers each request with a test's bytes, and closes."""
 
     data = b""
 

@@ -1,4 +1,4 @@
-"""Requests whose time is over, or that do not get through: who fails, and who goes on."""
+"""Requests that time out or cannot be sent: the ones that fail, and the ones that continue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_silent_peer_is_given_up_and_named(peers: Peers, time: Time) -> None:
             error
         )
         assert not error.is_lasting
-        # The other one would have waited for longer, at a peer that says nothing.
+        # The other request would have waited longer, at a silent peer.
         assert "has not answered within 3000 ms" in str(failure_of(other))
         assert not connection.is_open
 
@@ -74,7 +74,7 @@ def test_a_peer_that_reads_nothing_is_given_up(peers: Peers) -> None:
 
     with connected(peers(script)) as connection:
         pending = ask(connection, bytes(15 << 20), Timeouts(100, "o"))
-        # What is left of the frame would be taken for the next one.
+        # The rest of the frame would be read as the next one.
         assert "takes no more requests" in str(failure_of(pending))
         assert "takes no more requests" in str(failure_of(ask(connection)))
         is_over.set()

@@ -1,4 +1,4 @@
-"""The process's connections: shared, replaced, left, and not taken into a forked process."""
+"""The process's connections: shared, replaced, left, and not used by a forked process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.unit.connector.transport.remoting.test_tls import BELIEVING, server_c
 
 @pytest.fixture
 def connections() -> Iterator[Connections]:
-    """With room for two."""
+    """Yields connections with a limit of two."""
     made = Connections(2)
     yield made
     made.close()
@@ -68,7 +68,7 @@ def test_one_that_has_gone_is_replaced(peers: Peers, connections: Connections) -
     peer = peers(lambda visit: visit.send(echo(visit.request())), answering(echo))
     first = get(connections, peer)
     ask(first).answer()
-    while first.is_open:  # Its server closes it.
+    while first.is_open:  # The server closes it.
         threading.Event().wait(0.001)
     ask(get(connections, peer)).answer()
     assert peer.visits == 2
@@ -81,7 +81,7 @@ def test_one_that_the_server_is_about_to_close_is_replaced(
     waiting = get(connections, peer)
     pending = ask(waiting)
     time.now_ms += IDLE_MS_MAX
-    # An answer is waited for.
+    # An answer is pending.
     assert get(connections, peer) is waiting
     other = peers(answering(echo))
     idle = get(connections, other)
@@ -119,7 +119,7 @@ def test_a_slow_address_holds_up_no_other(peers: Peers, connections: Connections
     is_over = threading.Event()
 
     def slow(_visit: Visit) -> None:
-        is_over.wait(PATIENCE_SECONDS)  # It does not take part in the handshake.
+        is_over.wait(PATIENCE_SECONDS)  # The server does not take part in the handshake.
 
     with ThreadPoolExecutor(1) as pool:
         stuck = peers(slow)
@@ -133,7 +133,7 @@ def test_a_slow_address_holds_up_no_other(peers: Peers, connections: Connections
             waiting.result()
 
 
-# Python 3.12 warns of what may happen to others' locks, which is what this is about.
+# Python 3.12 warns about locks of other threads, which is what this test is about.
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_leaves_the_parents_connection_alone(
     peers: Peers, connections: Connections

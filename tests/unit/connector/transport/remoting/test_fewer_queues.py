@@ -1,4 +1,4 @@
-"""Row S5: topics of a cluster that have fewer queues, or fewer brokers, for a while."""
+"""Topics of a cluster that have fewer queues or fewer brokers for a while."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Brokers:
         return answer
 
     def show(self, *, is_noticed: bool = True, **counts: int) -> None:
-        """So many queues of brokers a and b, from now on."""
+        """Sets the numbers of queues of brokers a and b."""
         there = {f"broker-{name}": count for name, count in counts.items() if count}
         self.setup.names.routes[TOPIC] = TopicRouteData(
             tuple(BrokerData(name, {0: self._addresses[name]}, "C") for name in there),
@@ -53,7 +53,7 @@ class Brokers:
 
 
 class Query:
-    """A query as Spark drives it, of which each batch is planned and nothing is read."""
+    """A query as Spark drives it; each batch is planned and nothing is read."""
 
     def __init__(self, brokers: Brokers, *, restarts: bool, fails: bool = True) -> None:
         options = {"nameServer": "n:1", "topic": TOPIC, "startingOffsets": "earliest"}
@@ -68,7 +68,7 @@ class Query:
         return RocketpyStreamReader(self._options, source_schema(None), transport)
 
     def batch(self) -> list[str]:
-        """What the tasks of the next micro-batch are to read."""
+        """Plans the next micro-batch; returns the ranges of its tasks."""
         if self._restarts:
             self.source = self._make()
         start = json.loads(json.dumps(self.offset))

@@ -1,4 +1,4 @@
-"""Name servers that say what cannot be meant: declared errors, and bounded memory."""
+"""Name servers with impossible answers: declared errors, and bounded memory."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ MIB = 1 << 20
 
 
 def planned(cluster: Cluster, subscription: Subscription = SUBSCRIPTION) -> Bounds:
-    """What a query asks first."""
+    """Makes the first request of a query."""
     queries = RemotingOffsetQueries(cluster, RetryPolicy(0, 1), "group", PATIENT)
     return queries.bounds(subscription)
 
 
 def written(cluster: Cluster) -> object:
-    """What a task of the sink asks first."""
+    """Makes the first request of a sink's task."""
     return RemotingBlockWriter(cluster, RetryPolicy(0, 1), PATIENT).write_queues([TOPIC])
 
 
 def knowing(peers: Peers, clusters: Clusters, route: object) -> Cluster:
-    """A cluster whose name server answers each route with this body."""
+    """Returns a cluster with a name server that answers each route with this body."""
     body = route if isinstance(route, bytes) else msgspec.json.encode(route)
     return clusters(peers(answering(lambda request: success(request, body=body))))
 

@@ -1,4 +1,4 @@
-"""A broker that runs at another address than the route that is kept says."""
+"""A broker that runs at another address than in the cached route."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BOTH = {BrokerQueue(BROKER, 0): 7}
 
 
 def answer(request: RemotingCommand) -> RemotingCommand:
-    """A broker of one queue, to which messages may be sent."""
+    """Answers as a broker of one queue, which accepts messages."""
     code = RequestCode(request.code)
     if code in {RequestCode.HEART_BEAT, RequestCode.UNREGISTER_CLIENT}:
         return success(request)
@@ -52,7 +52,7 @@ def answer(request: RemotingCommand) -> RemotingCommand:
 
 
 def queries(pulls: PullSetup) -> RemotingOffsetQueries:
-    """Those of a new query, whose first question is not repeated."""
+    """Returns the queries of a new query, whose first request is not repeated."""
     return RemotingOffsetQueries(pulls.cluster, RetryPolicy(0, 1), GROUP, PATIENT)
 
 
@@ -83,7 +83,7 @@ ASKED: dict[str, tuple[Callable[[PullSetup], object], object]] = {
 
 
 def close(pulls: PullSetup, peer: ScriptedPeer) -> None:
-    """Ends a broker; returns when the cluster's connections to it have noticed."""
+    """Closes a broker; returns when the cluster's connections to it have noticed."""
     peer.close()
     end = time.monotonic() + PATIENCE_SECONDS
     places = pulls.cluster._caller._connections._places
@@ -97,7 +97,7 @@ def close(pulls: PullSetup, peer: ScriptedPeer) -> None:
 
 
 def moved(pulls: PullSetup) -> ScriptedPeer:
-    """Let the broker move after a query; its route is kept, and its old address takes nobody."""
+    """Moves the broker after a query; the cached route has its old address, which is closed."""
     old = pulls.peers(answering(answer))
     pulls.route(id_0=old.address)
     bounds(pulls)

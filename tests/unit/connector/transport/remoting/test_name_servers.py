@@ -1,4 +1,4 @@
-"""Name servers, of which some are away, have just begun, or answer nonsense."""
+"""Name servers, of which some are away, have just started, or answer nonsense."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ROUTE = route_of(a="127.0.0.1:1", b="127.0.0.1:2")
 
 
 def gone() -> ScriptedPeer:
-    """An address where nobody is."""
+    """Returns a peer with an address that takes no connection."""
     peer = ScriptedPeer(silent)
     peer.close()
     return peer
@@ -59,7 +59,7 @@ def test_many_routes_are_asked_for_in_one_go(peers: Peers, clusters: Clusters) -
     known = Knowledge(dict.fromkeys(topics, ROUTE))
 
     def script(visit: Visit) -> None:
-        """It answers no question before all that may be on their way are there."""
+        """Answers only when all requests that may be in flight have arrived."""
         held: list[RemotingCommand] = []
         for asked in visit.requests():
             held.append(known.answer(asked))

@@ -1,4 +1,4 @@
-"""What groups have committed is asked for where a query begins, and told as it goes on."""
+"""Progress of groups: queried at the start of a query, and committed while it runs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_broker_that_does_not_tell_what_a_group_has_committed_is_left_out(setu
     setup.route(broker_a={0: setup.broker(answer)})
     queries = setup.queries()
     assert queries.bounds(SUBSCRIPTION)[TOPIC]
-    # As if it had committed nothing, the query would begin elsewhere.
+    # As for a group without commits, the query would start elsewhere.
     assert queries.bounds(WANTING) == {TOPIC: {}}
     assert "busy" in str(queries.unanswered)
     queries.bounds(WANTING)
@@ -71,7 +71,7 @@ def test_a_broker_that_does_not_tell_what_a_group_has_committed_is_left_out(setu
 def test_a_group_s_first_progress_is_told_before_any_other(
     setup: Setup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """4.9.7 kept one of two queues that it had heard of at once: each had made a new table."""
+    """Checks the order: 4.9.7 kept one of two concurrent queues, as each created a new table."""
     calls: dict[str, list[Call[None]]] = {A: [], B: []}
 
     def told(cluster: Cluster, group: str, queue: MessageQueue, offset: int) -> Call[None]:
@@ -99,7 +99,7 @@ def test_progress_is_told_to_masters_once_the_group_is_there(setup: Setup) -> No
     queries = setup.queries()
     positions = {TOPIC: {BrokerQueue(A, 0): 5, BrokerQueue(B, 0): 6}}
     for _ in range(2):
-        # That broker-b has no master just now is nothing to tell of at each batch.
+        # A missing master of broker-b is not logged at each batch.
         queries.commit("group", positions, {})
     assert [RequestCode(each.code) for each in heard] == [
         RequestCode.HEART_BEAT,
@@ -110,7 +110,7 @@ def test_progress_is_told_to_masters_once_the_group_is_there(setup: Setup) -> No
     assert heard[2].ext_fields["commitOffset"] == "5"
     assert b'"groupName":"group"' in bytes(heard[0].body)
     heard.clear()
-    # Whose retry topic is there, is not joined.
+    # A group that has a retry topic is not joined.
     setup.names.routes["%RETRY%known"] = route_with(A, id_0=address)
     queries.commit("known", {TOPIC: {BrokerQueue(A, 0): 5}}, {})
     assert [RequestCode(each.code) for each in heard] == [RequestCode.UPDATE_CONSUMER_OFFSET]

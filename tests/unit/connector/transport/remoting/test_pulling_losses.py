@@ -1,4 +1,4 @@
-"""What pulls do not bring: lost messages, filtered ones, and what is no record."""
+"""Messages that pulls skip: lost ones, filtered ones, and bytes that are no record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offset queries, at brokers that answer as brokers do, and while some do not."""
+"""Offset queries to brokers that answer normally, and while some do not."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RETRIES = RetryPolicy(2, 1)
 
 
 class Setup:
-    """A cluster whose brokers have one queue each."""
+    """A cluster of brokers with one queue each."""
 
     def __init__(self, peers: Peers, clusters: Clusters) -> None:
         self._peers = peers
@@ -51,7 +51,7 @@ class Setup:
         self.cluster: Cluster = clusters(peers(answering(self.names.answer)))
 
     def route(self, topic: str = TOPIC, queues: int = 1, **brokers: dict[int, str]) -> None:
-        """Brokers by name, with `_` for a dash: addresses by id."""
+        """Sets the route to these brokers by name, with `_` for a dash: addresses by id."""
         named = {name.replace("_", "-"): addresses for name, addresses in brokers.items()}
         self.names.routes[topic] = TopicRouteData(
             tuple(BrokerData(name, each, "C") for name, each in named.items() if each),
@@ -62,7 +62,7 @@ class Setup:
         return self._peers(answering(answer)).address
 
     def left(self) -> str:
-        """A broker that hears one request and closes."""
+        """Starts a broker that reads one request and closes; returns its address."""
         return self._peers(leaving).address
 
     def mute(self) -> str:
@@ -224,7 +224,7 @@ def test_a_broker_that_holds_no_pull_is_not_asked_over_and_over(
 
 @pytest.mark.parametrize("told", [lambda right: right, lambda right: max(right - 3, 0)])
 def test_a_time_is_found_whatever_a_broker_tells(setup: Setup, told: Callable[[int], int]) -> None:
-    """4.9 and the first of 5.x tell a neighbour, of several messages of one time any."""
+    """Tests brokers of 4.9 and early 5.x: they return any of several messages of one time."""
     queue = ScriptedQueue(500, begin=50, stored_ms=lambda offset: offset // 10 * 10)
 
     def answer(request: RemotingCommand) -> RemotingCommand:

@@ -1,4 +1,4 @@
-"""Offsets and pulls, against recorded answers of brokers and against odd ones."""
+"""Offsets and pulls, with recorded answers of brokers and with odd ones."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ QUEUE = MessageQueue("broker-p", 0, "GoldT")
 
 
 class Setup:
-    """A cluster of one name server and one broker, and what both heard."""
+    """A cluster of one name server and one broker, and their received requests."""
 
     def __init__(self, peers: Peers, clusters: Clusters, script: Script) -> None:
         self.broker: ScriptedPeer = peers(script)
@@ -62,12 +62,12 @@ MakeSetup = Callable[[Answers], Setup]
 
 @pytest.fixture
 def setup(peers: Peers, clusters: Clusters) -> MakeSetup:
-    """Makes a cluster whose broker answers so."""
+    """Returns a function that makes a cluster with these answers of the broker."""
     return lambda answer: Setup(peers, clusters, answering(answer))
 
 
 def recorded(exchange: str, heard: list[RemotingCommand]) -> Answers:
-    """Answers as a real broker did once."""
+    """Answers as a real broker did in a recording."""
 
     def answer(asked: RemotingCommand) -> RemotingCommand:
         heard.append(asked)
@@ -281,7 +281,7 @@ def test_a_broker_that_takes_no_connection_makes_the_route_doubtful(
     for times in (1, 2):
         with pytest.raises(ConnectionFailedError, match="cannot be reached"):
             queue_requests.max_offset(setup.cluster, QUEUE)
-        # At once: it may have moved.
+        # Requested at once: the broker may have moved.
         assert len(setup.names.asked) == 1 + times
 
 

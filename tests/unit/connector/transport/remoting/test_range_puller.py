@@ -1,4 +1,4 @@
-"""Ranges of a queue, pulled from brokers that answer as brokers do, and that come and go."""
+"""Ranges of a queue, pulled from normal brokers, and from brokers that come and go."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_many_pulls_are_on_their_way_and_more_where_they_are_waited_for(pulls: P
     assert together[1] <= 5
     assert max(together) > 8
     assert queue.pulls[:3] == [(0, 1_024), (32, 32), (64, 32)]
-    # Nothing was asked for twice, or beyond.
+    # No message was requested twice, and none beyond the range.
     assert len(queue.pulls) == len(set(queue.pulls)) == 20_000 // 32
 
 

@@ -1,4 +1,4 @@
-"""Records of answers, and pieces that join, whatever brokers answer."""
+"""Records of answers, and pieces that join, for all answers of brokers."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_runs_are_told_by_their_places() -> None:
     st.data(),
 )
 def test_no_bytes_are_taken_for_records_that_are_none(place: int, data: st.DataObject) -> None:
-    """Whatever is changed, it is an error, or the records still fill the bytes in order."""
+    """Asserts that a changed byte is an error or leaves records that fill the bytes in order."""
     (body,) = bodies(range(4))
     spoiled = bytearray(body)
     spoiled[place % len(spoiled)] = data.draw(st.integers(0, 255))
@@ -72,7 +72,7 @@ def test_what_is_too_short_for_a_record_is_none(size: int) -> None:
 
 @dataclass
 class Moody:
-    """A queue whose answers are as long as a list says, over and over."""
+    """A queue with answers of the lengths of a list, over and over."""
 
     queue: ScriptedQueue
     lengths: list[int]

@@ -1,4 +1,4 @@
-"""Routes: what they say of queues, and when they are asked for again."""
+"""Routes: their queues, and when they are requested again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FIRST, SECOND = route_of(a="h:1"), route_of(b="h:2")
 
 
 class LookUp:
-    """A name server's answers, of which the last is given again and again."""
+    """A name server's answers; the last one is repeated."""
 
     def __init__(self, *answers: TopicRouteData | Exception) -> None:
         self.answers = list(answers)
@@ -52,7 +52,7 @@ def test_a_route_is_asked_for_again_after_30_s(time: Time) -> None:
 
 def test_a_route_that_is_doubted_is_asked_for_at_once(time: Time) -> None:
     routes = Routes(LookUp(FIRST, SECOND))
-    routes.doubt(TOPIC)  # It was not asked for yet.
+    routes.doubt(TOPIC)  # not requested yet
     assert routes.route(TOPIC).data == FIRST
     routes.doubt(TOPIC)
     assert routes.route(TOPIC).data == SECOND
@@ -65,7 +65,7 @@ def test_the_last_route_counts_while_no_name_server_answers(time: Time, failure:
     routes.route(TOPIC)
     routes.doubt(TOPIC)
     assert routes.route(TOPIC).data == FIRST
-    # They are not asked each time.
+    # They are not requested each time.
     assert routes.route(TOPIC).data == FIRST
     assert look_up.times == 2
     time.now_ms += ROUTE_MS_MAX

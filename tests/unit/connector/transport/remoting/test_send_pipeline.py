@@ -1,4 +1,4 @@
-"""A task's blocks at scripted brokers: all acknowledged, in order, through what goes wrong."""
+"""A task's blocks at scripted brokers: all are acknowledged, in order, in spite of faults."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ A, B = "broker-a", "broker-b"
 POLICY = RetryPolicy(3, 1)
 SHORT = Timeouts(200, "sendTimeoutMs")
 BUSY = Refuse(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy")
-# What 4.x says of a queue of sends that is too long.
+# Answer of 4.x if its queue of sends is too long.
 BUSY_ERROR = Refuse(ResponseCode.SYSTEM_ERROR, "system busy, start flow control for a while")
 
 
@@ -52,7 +52,7 @@ class Setup:
         self.cluster = clusters(peers(answering(self.names.answer)))
 
     def route(self, *names: str) -> None:
-        """From now on these brokers have the topic."""
+        """Sets the brokers of the topic."""
         self.names.routes[TOPIC] = route_of(**{name: self.peers[name].address for name in names})
 
     def writer(
@@ -72,7 +72,7 @@ class Setup:
 
 @pytest.fixture
 def setup(peers: Peers, clusters: Clusters) -> Setup:
-    """The two brokers."""
+    """Returns the setup of two brokers."""
     return Setup(peers, clusters)
 
 
@@ -114,7 +114,7 @@ def test_a_topic_without_queues_to_write_is_told(setup: Setup) -> None:
 
 
 def test_several_queues_are_under_way_and_one_send_in_each(setup: Setup) -> None:
-    # The broker answers when it has sends of two queues, and would fail at two of one.
+    # The broker answers once it has sends of two queues, and would fail on two of one queue.
     setup.stores[A].held = 2
     blocks = [
         of_bodies(b"%d" % number, b"-", queue_id=queue) for number in range(5) for queue in (0, 1)
@@ -201,7 +201,7 @@ def test_a_topic_that_is_gone_for_a_moment_is_waited_for(setup: Setup) -> None:
     asked = len(setup.names.asked)
     setup.write(of_bodies(b"a"))
     assert store.bodies == {0: [b"a"]}
-    # Once when the task began, and once after the refusal.
+    # Once at the start of the task, and once after the refusal.
     assert len(setup.names.asked) - asked == 2
 
 
@@ -277,7 +277,7 @@ def test_a_broker_that_takes_all_gets_more_at_once_than_it_got(setup: Setup) -> 
     for number in range(200):
         writer.send(of_bodies(b"%d" % number, queue_id=number % 2))
     writer.finish()
-    # There are two queues, and so there are two sends at most.
+    # There are two queues, so there are at most two sends.
     size = writer._lanes._windows[A].size
     assert send_pipeline.WINDOW_FIRST < size <= send_pipeline.WINDOW_FIRST + 1
 

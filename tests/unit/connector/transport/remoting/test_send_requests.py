@@ -1,4 +1,4 @@
-"""Sends of one message and of batches, and who signs them."""
+"""Sends of one message and of batches, and their signatures."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_batch_whose_answer_would_be_refused_is_not_sent(setup: MakeSetup, cou
 
 
 def test_the_answer_to_the_largest_batch_is_taken(setup: MakeSetup) -> None:
-    # As long as ids of IPv6 hosts are.
+    # As long as ids of IPv6 hosts.
     ids = ",".join(["A" * 56] * BATCH_MESSAGES_MAX)
     cluster = setup(lambda asked: success(asked, SendMessageResponse(ids, 0, 0))).cluster
     messages = [BatchMessage(b"b")] * BATCH_MESSAGES_MAX

@@ -1,4 +1,4 @@
-"""The sink's transport for clusters: what it is made of, and what it refuses."""
+"""The sink's transport for clusters: its parts and its refusals."""
 
 from __future__ import annotations
 

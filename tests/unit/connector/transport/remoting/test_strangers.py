@@ -1,4 +1,4 @@
-"""Ports where something else than RocketMQ listens: a gRPC broker, a web server."""
+"""Ports of other programs than RocketMQ: a gRPC broker, a web server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.connector.transport.remoting.scripted_peer import PATIENT
 
 
 class Quiet(BaseHTTPRequestHandler):
-    """Says no word on the standard error."""
+    """A handler that logs nothing."""
 
     def log_message(self, *_: object) -> None:
         pass
@@ -24,7 +24,7 @@ class Quiet(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def web_server() -> Iterator[str]:
-    """Where a web server listens."""
+    """Yields the address of a web server."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Quiet) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -36,7 +36,7 @@ def web_server() -> Iterator[str]:
 def failure_at(
     address: str, tls: TlsConfig | None = None, request: Timeouts = PATIENT
 ) -> ConnectionFailedError:
-    """What the first question about a topic fails with."""
+    """Returns the error of the first request about a topic."""
     connections = Connections()
     cluster = Cluster(ClusterConfig((address,), PATIENT, request, tls), connections)
     with pytest.raises(ConnectionFailedError) as caught:

@@ -1,4 +1,4 @@
-"""TLS: who is believed, who is not, and what is said where one end speaks it and the other not."""
+"""TLS: trusted and untrusted peers, and the errors if only one end uses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task ends when what it has stored can be read, and never waits for ever."""
+"""The end of a task: it waits until its messages are readable, and never without a limit."""
 
 from __future__ import annotations
 

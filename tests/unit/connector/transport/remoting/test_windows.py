@@ -1,4 +1,4 @@
-"""How many pulls are on their way, and of how many messages, after what has come."""
+"""Congestion windows: numbers of pulls in flight and of their messages, after answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Effectively once: an attempt leaves out what attempts before it have stored."""
+"""Effectively once: an attempt leaves out rows that attempts before it have stored."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Setup:
     def write(
         self, *bodies: bytes, batch_id: int = 1, partition: int = 0, floor: int | None = None
     ) -> bytes:
-        """Returns the part of the commit of one attempt at a task."""
+        """Writes one attempt at a task; returns its part of the commit."""
         transport = RemotingTransport(
             self.transport.cluster, self.transport.retries, 500, CONTROL, floor
         )
@@ -60,7 +60,7 @@ class Setup:
     def write_rows(
         self, *rows: tuple[str, str | None, dict[str, str]], topics: Sequence[str] = ()
     ) -> None:
-        """One attempt at the same task with these bodies, tags and properties."""
+        """Writes one attempt at the same task, with these bodies, tags and properties."""
         kind = pa.map_(pa.string(), pa.string())
         bodies, tags, properties = zip(*rows, strict=True)
         columns = {
@@ -82,7 +82,7 @@ class Setup:
 
 @pytest.fixture
 def setup(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Setup]:
-    """The cluster; nobody waits for long."""
+    """Yields the cluster; waits end at once."""
     monkeypatch.setattr(clock, "sleep_ms", lambda _: None)
     yield Setup(peers)
     SHARED.close()
@@ -142,7 +142,7 @@ def test_rows_that_come_in_another_order_are_not_lost(setup: Setup) -> None:
 
 
 def test_rows_of_the_same_body_that_change_places_are_not_lost(setup: Setup) -> None:
-    """Each is told by its tags and properties, too."""
+    """Asserts that rows are also identified by tags and properties."""
     setup.write_rows(("x", "A", {}))
     setup.write_rows(("x", "B", {}), ("x", "A", {}))
     assert set(setup.tags()) == {"A", "B"}
@@ -185,7 +185,7 @@ def test_a_commit_notes_where_its_markers_begin(setup: Setup) -> None:
 def test_a_batch_that_was_committed_is_left_out_whenever_it_comes_again(
     setup: Setup, batches_before: int
 ) -> None:
-    """The driver ends after the sink's commit and before Spark's, several times in a row."""
+    """Repeats a batch, as after a driver's end between the sink's commit and Spark's."""
     for batch_id in range(batches_before):
         setup.transport.commit_batch([setup.write(b"before", batch_id=batch_id)], batch_id)
     before = setup.store.bodies(TOPIC)
@@ -198,7 +198,7 @@ def test_a_batch_that_was_committed_is_left_out_whenever_it_comes_again(
 
 
 def test_a_batch_that_comes_again_finds_rows_of_attempts_that_failed_first(setup: Setup) -> None:
-    """The last attempt's marker lies after these rows."""
+    """Asserts that the rows before the last attempt's marker are found."""
     setup.store.faults = [Fault.NONE, Fault.NONE, ERROR]
     with pytest.raises(BrokerError, match="no more"):
         setup.write(*MANY)
@@ -221,7 +221,7 @@ def test_a_batch_without_rows_keeps_the_note(setup: Setup) -> None:
 
 
 def test_a_control_topic_that_was_made_again_is_read_from_its_begin(setup: Setup) -> None:
-    """The broker keeps the note of the topic before it, which lies beyond all markers."""
+    """Keeps the broker's note of the former topic, which is beyond all markers."""
     for batch_id in range(3):
         setup.transport.commit_batch([setup.write(b"x", batch_id=batch_id)], batch_id)
     setup.store.records[CONTROL, 0].clear()

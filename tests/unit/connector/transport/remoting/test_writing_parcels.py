@@ -1,4 +1,4 @@
-"""Blocks become parcels: the same messages, in order, each for one queue and not too large."""
+"""Send batches from blocks: the same messages, in order, each for one queue, within the limit."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_no_batch_becomes_more_bytes_than_4_9_takes() -> None:
     body = b"x" * 1_000
     found = [parcel for _, parcel in parcels(of_bodies(*[body] * 10_000))]
     assert sum(parcel.count for parcel in found) == 10_000
-    # Beside a body a stored record has 91 bytes and its topic.
+    # A stored record has 91 bytes and its topic, besides the body.
     record_bytes = len(body) + 91 + len(TOPIC) + ADDED_BYTES_MAX
     assert max(parcel.count for parcel in found) == BATCH_BYTES_MAX // record_bytes
 

@@ -1,4 +1,4 @@
-"""Brokers of a cluster whose answers contradict themselves, or what was asked for."""
+"""Brokers of a cluster with answers that contradict themselves or the request."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Transport:
 
 
 def rows(pulls: PullSetup, options: PullOptions, part: QueueRange = PART) -> list[bytes]:
-    """The bodies of a range, as a task reads them."""
+    """Returns the bodies of a range, as a task reads them."""
     wanted = MessageFilter(tags=options.tags or None)
     options = replace(options, tags_codes=wanted.tags_codes)
     config = ReadConfig(cast("SourceTransport", Transport(pulls)), options, wanted)
@@ -66,14 +66,14 @@ def rows(pulls: PullSetup, options: PullOptions, part: QueueRange = PART) -> lis
 
 
 def looked_back(pulls: PullSetup, options: PullOptions) -> list[bytes]:
-    """The same, as a sink looks for what it has stored."""
+    """Returns the bodies of a range, as a sink searches for stored messages."""
     reach = Reach(pulls.cluster, RetryPolicy(1, 1), PATIENT, LIMITS)
     tag = options.tags[0] if options.tags else None
     return [b"" for block in reach.records(PART, "group", tag) for _ in range(len(block))]
 
 
 def pulled(header: PullMessageResponse, body: bytes = b"") -> Pulled:
-    """Answers every pull so."""
+    """Answers every pull with this header and body."""
     return lambda request: success(request, header, body)
 
 
@@ -198,7 +198,7 @@ def test_a_search_beyond_the_end_hides_nothing(pulls: PullSetup, told: int) -> N
 
 @pytest.mark.parametrize("body", [b"0", b"{", b"\xff", b"[" * 10_000, b'{"topic":1}', b""])
 def test_what_is_no_marker_is_named_by_its_place(pulls: PullSetup, body: bytes) -> None:
-    """A message of another client, with the tag of a task, in the control topic."""
+    """Stores a message of another client, with a task's tag, in the control topic."""
     stored = Record(TOPIC, 0, body, {"TAGS": "task"}, queue_offset=0)
     header = PullMessageResponse(0, 1, 0, 1)
     pulls.route(id_0=answering(pulled(header, encode_record(stored))))
