@@ -137,7 +137,7 @@ class BackupService:
             backup = await self._planned(state)
             async with self._store_files.removing_nothing():
                 self._check_topics(deletion_count)
-                await self._in_thread(backup.verify_against)
+                await self._in_thread(backup.read_derived_state)
             yield BackupStart(await self._in_thread(lambda: backup.total_bytes), backup.plan.end)
             try:
                 async with aclosing(self._steps(backup.derived_pieces())) as steps:

@@ -52,6 +52,8 @@ NOT_STATE = frozenset(
         "rocketpy/staging",
     }
 )
+# Saves write into this file; all others they replace, and an open descriptor keeps the old one.
+WRITTEN_IN_PLACE = "checkpoint"
 # Files here do not change, and there may be many.
 UNCHANGING = "rocketpy/quarantine/"
 TEMPORARY = (".tmp", ".new")
@@ -63,9 +65,13 @@ OPEN_FILES_MAX = 256
 
 @dataclass(slots=True)
 class StateFiles:
-    """State files of one moment, by name: descriptors and sizes; `others` do not change."""
+    """State files of one moment, by name: descriptors and sizes; `others` do not change.
+
+    `copies` has the content of files that saves write in place.
+    """
 
     folder: Path
+    copies: list[Piece] = field(default_factory=list)
     open_files: dict[str, tuple[int, int]] = field(default_factory=dict)
     others: list[str] = field(default_factory=list)
 
@@ -96,6 +102,9 @@ class StateFiles:
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
             descriptor = os.open(self.folder / name, flags)
             self.open_files[name] = descriptor, os.fstat(descriptor).st_size
+            if name == WRITTEN_IN_PLACE:
+                self.copies = list(pieces_of(descriptor, name))
+                os.close(self.open_files.pop(name)[0])
         alone = {name.removesuffix(BACKUP) for name in names if name.endswith(BACKUP)}
         return alone <= {*names, *NOT_STATE}
 
@@ -103,10 +112,12 @@ class StateFiles:
     def bytes(self) -> int:
         """The total size of the files."""
         sizes = sum(size for _, size in self.open_files.values())
+        sizes += sum(len(piece.data) for piece in self.copies)
         return sizes + sum(written_bytes(self.folder / name) for name in self.others)
 
     def pieces(self) -> Iterator[Piece]:
         """Yields the content of the files. Blocks. Raises OSError."""
+        yield from self.copies
         for name, (descriptor, size) in self.open_files.items():
             for piece in pieces_of(descriptor, name, size):
                 yield replace(piece, file_bytes=size)
@@ -128,7 +139,7 @@ class LiveBackup:
         self._folder = plan.config.folder
         self._manifest: Manifest
 
-    def verify_against(self) -> None:
+    def read_derived_state(self) -> None:
         """Reads the state of derived files. Blocks. Raises OSError, StoreReadError.
 
         No file may be removed meanwhile.
@@ -137,7 +148,7 @@ class LiveBackup:
 
     @property
     def total_bytes(self) -> int:
-        """The approximate number of bytes. Blocks; requires `verify_against`. Raises OSError."""
+        """The approximate number of bytes. Blocks; requires `read_derived_state`. Raises OSError."""
         prefixes = [*self._manifest.queues.values(), self._manifest.checksums]
         derived = sum(prefix.length for each in prefixes for prefix in each.values())
         index = sum(written_bytes(path) for path in self._index_paths())
