@@ -7,7 +7,8 @@ ARGS ?=
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 # Named by what it depends on: the folder (an editable install points to it) and the dependencies.
-INSTALLED := $(VENV)/installed-$(shell (pwd && cat pyproject.toml requirements.lock) | cksum | cut -d ' ' -f 1)
+INSTALLED := $(VENV)/installed-$(shell \
+	(pwd && cat pyproject.toml requirements.lock) | cksum | cut -d ' ' -f 1)
 # Classes that Spark loads, archived for the JVMs of tests.
 CLASSES := $(VENV)/spark-classes.jsa
 # Of test-matrix: the cells to run, and interpreters that are not on the PATH.
@@ -42,16 +43,15 @@ SHELL := /bin/sh
 .ONESHELL:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup lock java programs images demo test coverage torture interop lint bench proto wheel clean
-.PHONY: test-matrix docs notebooks docker compose rocketmq-versions
+.PHONY: help setup lock java programs images demo test coverage torture interop lint bench
+.PHONY: proto wheel clean test-matrix docs notebooks docker compose rocketmq-versions
 
 USE_JAVA := JAVA_HOME=$$(tools/setup.sh java-home); export JAVA_HOME
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s  %s\n", $$1, $$2 }' Makefile
 	echo
-	echo "PYTHON=python3.12 chooses the interpreter."
-	echo "ARGS='...' goes to test, test-matrix, coverage, torture, notebooks and bench."
+	echo "PYTHON=python3.12 chooses the interpreter. ARGS='...' goes to the tests, notebooks and bench."
 	echo "ROCKETPY_CACHE=folder keeps what interop fetches outside the clone."
 	echo "CELLS=3.10-4.2-lowest lets test-matrix run that cell alone; docs/compatibility.md has all."
 	echo "FILE=docker/docker-compose.rocketmq.yml lets compose run Apache RocketMQ beside JupyterLab."

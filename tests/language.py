@@ -102,10 +102,10 @@ def docstring_form(source: Source) -> Iterator[str]:
     for node, text in _docstrings(parse(source.text)):
         first = text.split(None, 1)[0].strip("`.,:")
         place = f"{source.path}:{_line(node)}"
-        if first in QUESTIONS:
+        if first in QUESTIONS and not (first == "Let" and "/cli/" in source.path):
             yield f"{place}: a docstring begins with {first!r}: begin with a noun or a verb"
-        elif "/cli/" in source.path and not first.endswith(("The", "A", "An")):
-            continue  # The text of --help: an order.
+        elif "/cli/" in source.path:
+            continue  # The text of --help.
         elif _is_function(node) and (first in NO_VERBS or not VERB.match(text)):
             yield f"{place}: a function's docstring begins with {first!r}: Returns, Sends, Raises …"
 

@@ -18,7 +18,7 @@ def content_of(state: StateFiles, name: str) -> bytes:
 
 
 def test_b13_a_checkpoint_that_is_saved_meanwhile_is_copied_as_it_was(tmp_path: Path) -> None:
-    """A later one has times that the end of the copy's log does not reach."""
+    """Asserts it: later times are beyond the end of the copied log."""
     checkpoint = StoreCheckpoint(tmp_path / "checkpoint")
     checkpoint.logics_msg_timestamp_ms = 1_000
     checkpoint.save()
