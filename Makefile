@@ -51,7 +51,7 @@ USE_JAVA := JAVA_HOME=$$(tools/setup.sh java-home); export JAVA_HOME
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s  %s\n", $$1, $$2 }' Makefile
 	echo
-	echo "PYTHON=python3.12 chooses the interpreter. ARGS='...' goes to the tests, notebooks and bench."
+	echo "PYTHON=python3.12 chooses the interpreter. ARGS='...' goes to tests, notebooks, bench."
 	echo "ROCKETPY_CACHE=folder keeps what interop fetches outside the clone."
 	echo "CELLS=3.10-4.2-lowest lets test-matrix run that cell alone; docs/compatibility.md has all."
 	echo "FILE=docker/docker-compose.rocketmq.yml lets compose run Apache RocketMQ beside JupyterLab."

@@ -103,8 +103,8 @@ classes() {
 	fi
 }
 
-# Jars are fetched once, into the folder that ROCKETPY_CACHE names or else into the clone. A pom that
-# changed has jars of its own.
+# Jars are fetched once, into the folder that ROCKETPY_CACHE names or else into the clone. A changed
+# pom has jars of its own.
 rocketmq() {
 	sources=tests/interop/java folder=.interop/$1
 	pom=$sources/$1/pom.xml
@@ -126,7 +126,8 @@ rocketmq() {
 	rm -rf "$folder/lib" "$folder/classes"
 	mkdir -p "$folder"
 	ln -s "$jars" "$folder/lib"
-	"$JAVA_HOME/bin/javac" -cp "$folder/lib/*" -d "$folder/classes" $sources/*.java "$sources/$1"/*.java
+	"$JAVA_HOME/bin/javac" -cp "$folder/lib/*" -d "$folder/classes" \
+		$sources/*.java "$sources/$1"/*.java
 	touch "$folder/compiled"
 }
 

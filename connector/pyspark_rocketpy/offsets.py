@@ -11,16 +11,13 @@ consumerOffset.json.
   before its first commit, and may receive another one.
 - `first`: marks the answer to initialOffset.
 - `new`: the start of each queue that was added during the query.
-- `kept`: positions of queues that are not listed now. They belong to topics with fewer queues for
-  reading, or to topics that are not read or deleted.
-- `store`: the id of the store. An offset of an older connector has none, and matches any store.
-- `epochs`: the epochs of the topics, which distinguish recreated topics. A topic without an entry
-  matches any epoch.
+- `kept`: positions of queues that are not listed now, such as queues of topics with fewer queues.
+- `store`: the id of the store. An offset without one matches any store.
+- `epochs`: the epochs of the topics. A topic without an entry matches any epoch.
 - `recovery`: the store's newest recovery when the offset was created. A newer recovery may have cut
   queues below it, and other messages are stored there since.
 
-The checkpoint survives crashes; no other state is kept. Source:
-docs/design/spark_python_datasource.md sections 2.1 and 2.4.
+Source: docs/design/spark_python_datasource.md sections 2.1 and 2.4.
 """
 
 from __future__ import annotations

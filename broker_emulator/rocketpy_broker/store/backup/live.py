@@ -148,7 +148,7 @@ class LiveBackup:
 
     @property
     def total_bytes(self) -> int:
-        """The approximate number of bytes. Blocks; requires `read_derived_state`. Raises OSError."""
+        """The approximate bytes, once `read_derived_state` has run. Blocks. Raises OSError."""
         prefixes = [*self._manifest.queues.values(), self._manifest.checksums]
         derived = sum(prefix.length for each in prefixes for prefix in each.values())
         index = sum(written_bytes(path) for path in self._index_paths())

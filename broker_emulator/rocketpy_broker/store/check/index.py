@@ -1,11 +1,8 @@
 """Check of the index files, by themselves and against the log's keys.
 
-A file by itself is right under three conditions. Its header fits its entries. Every slot names the
-newest entry of its hash. Every chain leads to older entries only.
-
-Entries are compared with the log's keys in the order of both. Tags may have entries: RocketMQ
-writes them since 5.4, and newer versions of this program, too. Memory: the numbers of one file. The
-check only reads.
+A header fits its entries, a slot names the newest entry of its hash, and a chain leads to older
+entries only. Entries are compared with the log's keys in the order of both; tags may have entries.
+Memory: the numbers of one file.
 Source: docs/design/storage.md section 7; IndexService#buildIndex of RocketMQ 5.5.0.
 """
 
