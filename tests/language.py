@@ -1,4 +1,4 @@
-"""Rules of plain English for docstrings, comments and messages, as CONTRIBUTING lists them.
+"""Rules of plain English for docstrings and comments, as CONTRIBUTING lists them.
 
 Each rule takes one source file and yields a sentence for each place that breaks it. `UNREAD` names
 the folders that still have to be read with the rules in hand; it only ever gets shorter.
@@ -77,24 +77,13 @@ class Prose(NamedTuple):
 
 
 def prose(source: Source) -> Iterator[Prose]:
-    """Yields each docstring and comment of a Python file, and each message of a package."""
+    """Yields each docstring and comment of a Python file."""
     tree = parse(source.text)
-    docstrings = set()
     for node, text in _docstrings(tree):
-        statement = node.body[0]
-        assert isinstance(statement, ast.Expr)
-        docstrings.add(id(statement.value))
         yield Prose(_line(node), text)
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.COMMENT:
             yield Prose(token.start[0], token.string.lstrip("# "))
-    if source.path.startswith("tests/"):
-        return  # Texts of tests are data.
-    for literal in ast.walk(tree):
-        if not isinstance(literal, ast.Constant) or id(literal) in docstrings:
-            continue
-        if isinstance(literal.value, str) and " " in literal.value:
-            yield Prose(literal.lineno, literal.value)
 
 
 def docstring_form(source: Source) -> Iterator[str]:

@@ -35,7 +35,6 @@ def test_the_packages_were_read() -> None:
         (language.docstring_form, 'def f():\n    """Return one."""', "begins with 'Return'"),
         (language.docstring_form, 'def f():\n    """The answer."""', "begins with 'The'"),
         (language.plain_words, "x = 1  # whoever asks", "'whoever' names no actor"),
-        (language.plain_words, 'raise E("nobody is there")', "'nobody' names no actor"),
         (language.plain_words, '"""It tells the broker."""', "'tells': returns, reports"),
         (language.plain_words, "# Bytes behind the end.", "'behind': after"),
         (language.citation, '"""Source: spec/storage.md."""', "is no document of the repository"),
