@@ -34,7 +34,9 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
                 yield connection
             sys.stdout.flush()
         except UnreachableError as error:
-            refuse(f"{error.remark} `rocketpy broker` starts one, --endpoint names another")
+            refuse(
+                f"{error.remark} Start one with `rocketpy broker`, or name another with --endpoint"
+            )
         except BrokerError as error:
             refuse(error.remark)
         except BrokenPipeError:

@@ -12,7 +12,7 @@ import typer
 
 from rocketpy_broker.cli.exits import EXIT_INTERRUPTED, EXIT_REFUSED
 
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before it is done.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for a confirmation.")]
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -51,7 +51,7 @@ def renewed(document: str) -> str:
         before, begin, rest = document.partition(f"<!-- {mark} begin -->")
         _, end, after = rest.partition(f"<!-- {mark} end -->")
         if not (begin and end):
-            raise ValueError(f"the document lacks the begin or the end of {mark}")
+            raise ValueError(f"the document has no start or no end of {mark}")
         document = f"{before}{begin}\n\n{part}\n\n{end}{after}"
     return document
 

@@ -22,12 +22,10 @@ from rocketpy_broker.runtime.time_format import time_of_ms
 
 SECONDS_DEFAULT, SECONDS_MIN, SECONDS_MAX = 2.0, 0.1, 86_400.0
 
-Watch = Annotated[
-    bool, typer.Option("--watch", "-w", help="Go on and show it again until interrupted.")
-]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Repeat the output until interrupted.")]
 Interval = Annotated[
     float,
-    typer.Option(min=SECONDS_MIN, max=SECONDS_MAX, help="Seconds between two looks of --watch."),
+    typer.Option(min=SECONDS_MIN, max=SECONDS_MAX, help="Seconds between two outputs of --watch."),
 ]
 
 

@@ -176,7 +176,7 @@ def test_an_update_to_fewer_queues_says_which_messages_it_hides(
     update = ("topic", "update", topic)
     shown = run(rocketpy_broker, *update, "--queues", "1")
     assert shown.stdout == f"topic {topic} has 1 queues to read and 1 to write\n"
-    assert f"2 messages of queues that topic {topic} has no longer are hidden" in shown.stderr
+    assert f"2 messages of removed queues of topic {topic} are hidden" in shown.stderr
     assert f"`rocketpy topic update {topic} --read-queues 2`" in shown.stderr
     assert [each.text for each in rocketpy_broker.messages(topic)] == ["a", "b"]
     shown = run(rocketpy_broker, *update, "--queues", "2")

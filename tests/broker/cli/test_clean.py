@@ -29,7 +29,7 @@ def test_s10_clean_says_what_segments_wait_for_and_until_when(tmp_path: Path) ->
     with broker:
         old = run(broker, "clean")
         assert old.exit_code == 0
-        assert "2 segments wait (CLOCK): after a start or a jump the broker" in old.output
+        assert "2 segments wait (CLOCK): after a start or a clock jump the broker" in old.output
         told = json.loads(run(broker, "clean", "--json").output)
         [waiting] = told["waitingSegments"]
         assert (waiting["reason"], waiting["segments"]) == ("CLOCK", 2)
@@ -41,4 +41,4 @@ def test_s10_clean_says_what_segments_wait_for_and_until_when(tmp_path: Path) ->
 
 def test_s10_clean_of_a_store_with_one_segment_says_that_it_stays() -> None:
     with LocalBroker() as broker:
-        assert "the newest one always stays" in run(broker, "clean").output
+        assert "the broker keeps the newest one" in run(broker, "clean").output

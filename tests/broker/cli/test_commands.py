@@ -128,7 +128,7 @@ def test_lag_without_a_group_shows_every_group_with_progress(rocketpy_broker: Lo
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "say what to change"),
+        ([], "name a setting to change"),
         (["--attribute", "x"], "'x' is not of the form NAME=VALUE"),
         (["--attribute", "=x"], "'=x' is not of the form NAME=VALUE"),
         (["--attribute", "a=1", "--attribute", "a=2"], "'a' is given twice"),
@@ -191,7 +191,7 @@ def test_s13_topic_stats_shows_what_was_put_and_got(rocketpy_broker: LocalBroker
     ]
     assert (found.value, found.key) == (2, "cli-stats")
     nothing = run(rocketpy_broker, "topic", "stats", "cli-no-stats")
-    assert nothing.stderr == "rocketpy: nothing of this was counted since the broker's start\n"
+    assert nothing.stderr == "rocketpy: the broker has counted nothing of this since its start\n"
     wrong = run(rocketpy_broker, "topic", "stats", "--name", "PUTS")
     assert (wrong.exit_code, "name is 'PUTS'" in wrong.output) == (1, True)
 

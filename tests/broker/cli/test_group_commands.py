@@ -92,7 +92,7 @@ def test_a_group_is_created_and_changed(rocketpy_broker: LocalBroker) -> None:
     assert "retryMaxTimes\t3\n" in changed
     assert "consumeMessageOrderly\tyes\n" in changed
     nothing = run(rocketpy_broker, "group", "update", "cli-made")
-    assert (nothing.exit_code, "say what to change" in nothing.stderr) == (2, True)
+    assert (nothing.exit_code, "name a setting to change" in nothing.stderr) == (2, True)
     missing = run(rocketpy_broker, "group", "update", "cli-missing", "--consume")
     assert (missing.exit_code, "does not exist" in missing.stderr) == (1, True)
     words = ["group", "update", "cli-missing", "--consume", "--create"]

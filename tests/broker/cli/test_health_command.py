@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 
-WAY_OUT = "`rocketpy broker` starts one, --endpoint names another"
+WAY_OUT = "Start one with `rocketpy broker`, or name another with --endpoint"
 
 
 def ask(endpoint: str, *words: str) -> Result:

@@ -181,8 +181,8 @@ def test_a_broker_that_is_not_there_is_named(words: list[str]) -> None:
     done = CliRunner().invoke(app, [*words, "--endpoint", "127.0.0.1:1"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr == (
-        "rocketpy: no broker answers at 127.0.0.1:1 (UNAVAILABLE); is it running? "
-        "`rocketpy broker` starts one, --endpoint names another\n"
+        "rocketpy: no broker answers at 127.0.0.1:1 (UNAVAILABLE); is it running? Start one with "
+        "`rocketpy broker`, or name another with --endpoint\n"
     )
 
 

@@ -118,7 +118,7 @@ def test_r03_no_dead_letters_are_told_as_such(
     assert rocketpy_broker.send_back(message.offset_msg_id, group, delay_level=-1) == "deadLetter"
     shown = run(rocketpy_broker, "dlq", "resend", "--group", group, "--key", "other")
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert f"{none} of this choice" in shown.stderr
+    assert f"{none} with these options" in shown.stderr
 
 
 def test_r03_a_dead_letter_that_says_not_where_it_is_from_goes_to_the_retry_topic(
@@ -164,7 +164,7 @@ def test_r03_the_dead_letters_of_all_groups_are_counted(
     told = run(rocketpy_broker, "dlq", "list", "--json").stdout.splitlines()
     assert {"consumerGroup": group, "deadLetters": 2} in [json.loads(line) for line in told]
     shown = run(rocketpy_broker, "dlq", "list", "--key", "k")
-    assert (shown.exit_code, "are about the letters of a --group" in shown.stderr) == (2, True)
+    assert (shown.exit_code, "and --whole need --group" in shown.stderr) == (2, True)
 
 
 def test_r03_dead_letters_that_are_sent_again_are_counted(

@@ -44,17 +44,18 @@ def backup(
         list[Path],
         typer.Argument(
             metavar="[SOURCE] DEST",
-            help="New directory of the copy; before it, that of a store that no broker serves.",
+            help="DEST: a new directory for the copy. SOURCE: the store of a stopped broker.",
         ),
     ],
     endpoint: Annotated[
         str,
-        typer.Option(help="host:port of the broker, without SOURCE.", envvar="ROCKETPY_ENDPOINT"),
+        typer.Option(help="host:port of the broker; not with SOURCE.", envvar="ROCKETPY_ENDPOINT"),
     ] = DEFAULT_ENDPOINT,
     new_store_id: Annotated[
         bool,
         typer.Option(
-            "--new-store-id", help="Make it a store of its own, to serve beside the original."
+            "--new-store-id",
+            help="Give the copy a store id of its own: brokers can serve both stores.",
         ),
     ] = False,
     check: Annotated[
@@ -62,9 +63,9 @@ def backup(
     ] = True,
     as_json: output.AsJson = False,
 ) -> None:
-    """Copy the store of a running broker, or of none, while messages come and go."""
+    """Copy the store of a running or a stopped broker; sends and pulls go on."""
     if len(paths) > PATHS_MAX:
-        raise typer.BadParameter("is [SOURCE] DEST", param_hint="paths")
+        raise typer.BadParameter("accepted is [SOURCE] DEST", param_hint="paths")
     process_tuning.raise_descriptor_limit()
     finish = Finish(new_store_id=new_store_id, check=check)
     target = BackupTarget(paths[-1])
@@ -155,8 +156,8 @@ def _tell(target: BackupTarget, findings: list[Finding], *, as_json: bool) -> No
         typer.echo(f"copied {target.copied_bytes} bytes to {target.folder}")
     if findings:
         typer.echo(
-            f"rocketpy store: the copy has {len(findings)} faults, which its source has, too, or "
-            "its disk made; see `rocketpy store check`",
+            f"rocketpy store: the copy has {len(findings)} faults, from its source or from its "
+            "disk; see `rocketpy store check`",
             err=True,
         )
         raise typer.Exit(EXIT_FAULTS)

@@ -30,8 +30,8 @@ class StartByDefault(TyperGroup):
 
 broker_app = typer.Typer(
     cls=StartByDefault,
-    help="Start a broker, or show how one does. Without a command it starts one: the options "
-    "are those of `rocketpy broker start`.",
+    help="Start a broker, or show its status. Without a command, start a broker with the options "
+    "of `rocketpy broker start`.",
     rich_markup_mode=None,
 )
 broker_app.command(START)(broker)
@@ -39,7 +39,7 @@ broker_app.command(START)(broker)
 
 @broker_app.command("status")
 def status(as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT) -> None:
-    """Show how a running broker does: store, disk, speeds, what waits, who is connected."""
+    """Show the status of a running broker: store, disk, speeds, waiting messages, clients."""
     with asking(endpoint) as connection:
         fields: dict[str, Any] = status_fields(
             broker_info(connection),

@@ -23,7 +23,9 @@ CLEAN_SECONDS = 600.0
 def clean(
     unused_topics: Annotated[
         bool,
-        typer.Option("--unused-topics", help="Remove the messages of topics not configured."),
+        typer.Option(
+            "--unused-topics", help="Remove the messages of topics that are not configured."
+        ),
     ] = False,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -51,7 +53,7 @@ def clean(
     for each in response.waiting_segments:
         typer.echo(waiting_line(each))
     if not response.waiting_segments:
-        typer.echo("no other segment waits; the newest one always stays")
+        typer.echo("no other segment waits for removal; the broker keeps the newest one")
 
 
 def _clean_unused_topics(connection: BrokerConnection, *, as_json: bool) -> None:

@@ -55,16 +55,20 @@ class LogLevelName(str, Enum):
 
 Data = Annotated[
     Path | None,
-    typer.Option(help="Directory of the store. Without it: a temporary one, gone at the end."),
+    typer.Option(
+        help="Directory of the store. Default: a temporary one, which the broker removes."
+    ),
 ]
 Host = Annotated[
-    str, typer.Option(help="Address to listen on. Any but loopback takes --insecure, too.")
+    str, typer.Option(help="Address to listen on. An address beyond loopback needs --insecure.")
 ]
 Insecure = Annotated[
     bool,
     typer.Option(
         "--insecure",
-        help="Listen where others reach it: whoever does can read, write and delete everything.",
+        help=(
+            "Accept clients of other machines: each of them can read, write and delete everything."
+        ),
     ),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]
@@ -73,15 +77,15 @@ HttpPort = Annotated[
     typer.Option(
         min=0,
         max=65535,
-        help="Port for /metrics and /healthz over HTTP, as RocketMQ's 5557; 0 = any free one. "
-        "Without it: no HTTP.",
+        help="HTTP port for /metrics and /healthz, RocketMQ's is 5557; 0 = any free one. Default: "
+        "no HTTP.",
     ),
 ]
 Flush = Annotated[
     FlushDiskType | None,
     typer.Option(
-        help="What an acknowledgement means: SYNC_FLUSH = on disk (default with --data), "
-        "ASYNC_FLUSH = in the page cache (default without)."
+        help="The meaning of an acknowledgement: SYNC_FLUSH = on disk (default with --data), "
+        "ASYNC_FLUSH = in the page cache (default without --data)."
     ),
 ]
 Cluster = Annotated[str, typer.Option(help="brokerClusterName.")]
@@ -90,19 +94,21 @@ SegmentBytes = Annotated[
     int | None,
     typer.Option(
         min=4096,
-        help="mappedFileSizeCommitLog; allocated at once. Default: as the store was made with, "
+        help="mappedFileSizeCommitLog; allocated at once. Default: the size in the store, "
         f"{DEFAULT_SEGMENT_BYTES} for a new one.",
     ),
 ]
 StopAtEof = Annotated[
     bool,
-    typer.Option("--stop-at-eof", help="Stop when standard input ends, as when a parent dies."),
+    typer.Option(
+        "--stop-at-eof", help="Stop at the end of standard input, as when the parent process ends."
+    ),
 ]
 QueueFileBytes = Annotated[
     int | None,
     typer.Option(
         min=20,
-        help="mappedFileSizeConsumeQueue. Default: as the store was made with, "
+        help="mappedFileSizeConsumeQueue. Default: the size in the store, "
         f"{DEFAULT_QUEUE_FILE_BYTES} for a new one.",
     ),
 ]
@@ -112,17 +118,18 @@ FlushIntervalMs = Annotated[
 FlushLeastPages = Annotated[
     int,
     typer.Option(
-        min=0, help="flushCommitLogLeastPages: less waits for up to 10 s; RocketMQ has 4."
+        min=0, help="flushCommitLogLeastPages: fewer pages wait up to 10 s; RocketMQ's is 4."
     ),
 ]
 SyncFlushTimeoutMs = Annotated[
-    int, typer.Option(min=1, help="syncFlushTimeout: then a send is answered FLUSH_DISK_TIMEOUT.")
+    int, typer.Option(min=1, help="syncFlushTimeout: a later send is answered FLUSH_DISK_TIMEOUT.")
 ]
 FileReservedHours = Annotated[
-    float, typer.Option(min=0, help="fileReservedTime: log segments older than that are removed.")
+    float, typer.Option(min=0, help="fileReservedTime: the broker removes older log segments.")
 ]
 DeleteWhen = Annotated[
-    list[int] | None, typer.Option(min=0, max=23, help="Local hour of that; default 4.")
+    list[int] | None,
+    typer.Option(min=0, max=23, help="deleteWhen: the local hour of that removal; default 4."),
 ]
 DiskFullRatio = Annotated[
     float,
@@ -130,58 +137,60 @@ DiskFullRatio = Annotated[
         min=0.35,
         max=1.0,
         envvar="ROCKETPY_DISK_FULL_RATIO",
-        help="diskSpaceWarningLevelRatio: sends are refused while more of the disk is used.",
+        help="diskSpaceWarningLevelRatio: the broker refuses sends while more of the disk is used.",
     ),
 ]
 StagingBytesMax = Annotated[
     int,
-    typer.Option(min=1, help="Disk space of batches that are staged and not committed yet."),
+    typer.Option(min=1, help="Limit of disk space for batches that are staged and not committed."),
 ]
 StagingIdleMinutes = Annotated[
     float,
-    typer.Option(min=1, help="A batch whose job is silent for so long is removed; see the docs."),
+    typer.Option(
+        min=1, help="The broker removes a batch after this time without a call of its job."
+    ),
 ]
 MessageDelayLevel = Annotated[
-    str, typer.Option(help="messageDelayLevel: how long messages of level 1, 2, ... wait.")
+    str, typer.Option(help="messageDelayLevel: the delays of levels 1, 2, ...")
 ]
 TimerPendingMax = Annotated[
     int,
     typer.Option(
-        min=0, help="Messages that may wait for a delivery time, 50 bytes of memory each."
+        min=0, help="Limit of messages that wait for a delivery time, 50 bytes of memory each."
     ),
 ]
 TimerDelayMaxHours = Annotated[
     float,
-    typer.Option(min=0, help="timerMaxDelaySec: how far ahead a delivery time may lie."),
+    typer.Option(min=0, help="timerMaxDelaySec: the latest delivery time, from now."),
 ]
 CleanForcibly = Annotated[
     bool,
     typer.Option(
         "--clean-forcibly",
-        help="cleanFileForciblyEnable: remove old segments before their time when the disk is "
-        "used to 5 % less than that.",
+        help="cleanFileForciblyEnable: remove segments before their time when disk usage is 5 % "
+        "below --disk-full-ratio.",
     ),
 ]
 EnableMixed = Annotated[
     bool,
     typer.Option(
         "--enable-mixed-message-type",
-        help="enableMixedMessageType: a topic may have the message type MIXED.",
+        help="enableMixedMessageType: allow topics of the message type MIXED.",
     ),
 ]
 CheckTypes = Annotated[
     bool,
     typer.Option(
         "--topic-message-type-check/--no-topic-message-type-check",
-        help="enableTopicMessageTypeCheck: refuse messages of another type than their topic has.",
+        help="enableTopicMessageTypeCheck: refuse messages of another type than their topic.",
     ),
 ]
 LongPolling = Annotated[
     bool,
     typer.Option(
         "--long-polling/--short-polling",
-        help="longPollingEnable: a held pull is answered by the message that comes, or, with "
-        "short polling, after a fixed time.",
+        help="longPollingEnable: a new message ends a held pull. With short polling, a fixed time "
+        "ends it.",
     ),
 ]
 ShortPollingTimeMs = Annotated[
@@ -189,7 +198,9 @@ ShortPollingTimeMs = Annotated[
 ]
 LogLevel = Annotated[
     LogLevelName,
-    typer.Option(envvar="ROCKETPY_LOG_LEVEL", help="The least level that goes to standard error."),
+    typer.Option(
+        envvar="ROCKETPY_LOG_LEVEL", help="The lowest level that is logged to standard error."
+    ),
 ]
 # The token of a LocalBroker's temporary store.
 Temporary = Annotated[str | None, typer.Option(hidden=True)]

@@ -44,7 +44,7 @@ _HEADINGS = {
 SPEEDS_COUNT = 3
 SPEEDS = ("put_tps", "get_found_tps", "get_miss_tps", "get_transferred_tps")
 System = Annotated[
-    bool, typer.Option("--system", help="The broker's own topics and retry topics, too.")
+    bool, typer.Option("--system", help="Also the broker's own topics and retry topics.")
 ]
 
 
@@ -101,11 +101,11 @@ def _show_stats(response: admin_pb2.GetStoreStatisticsResponse) -> None:
 
 
 def topic_stats(
-    topic: Annotated[str, typer.Argument(help="Name of the topic; without it all.")] = "",
-    group: Annotated[str, typer.Option(help="Only of this consumer group.")] = "",
+    topic: Annotated[str, typer.Argument(help="Name of the topic. Default: all.")] = "",
+    group: Annotated[str, typer.Option(help="Only this consumer group.")] = "",
     names: Annotated[
         list[str] | None,
-        typer.Option("--name", help="Such as TOPIC_PUT_NUMS; may be given again."),
+        typer.Option("--name", help="A name such as TOPIC_PUT_NUMS; may be repeated."),
     ] = None,
     system: System = False,
     as_json: output.AsJsonLines = False,
@@ -141,7 +141,7 @@ def topic_stats(
             groups_digits=True,
         )
         if not found:
-            typer.echo("rocketpy: nothing of this was counted since the broker's start", err=True)
+            typer.echo("rocketpy: the broker has counted nothing of this since its start", err=True)
 
 
 def _statistic_json(statistic: Statistic) -> dict[str, object]:

@@ -17,15 +17,15 @@ Counters = admin_pb2.GetStoreStatisticsResponse
 WAITS = {
     "AGE": ("their messages are younger than --file-reserved-hours", "the first expires at"),
     "CLOCK": (
-        "after a start or a jump the broker watches its clock before it believes it",
-        "they can go from",
+        "after a start or a clock jump the broker checks its clock first",
+        "it may remove them from",
     ),
     "HOUR": (
-        "expired segments go at the hours of --delete-when, or when the disk fills",
-        "they go from",
+        "the broker removes expired segments at the hours of --delete-when, or when the disk fills",
+        "it removes them from",
     ),
     "NEEDED": ("waiting messages, open transactions, batches or a backup need them", ""),
-    "BATCH": ("a pass removes ten at most, so the next one removes them", ""),
+    "BATCH": ("a pass removes at most ten; the next pass removes them", ""),
 }
 DAY_MS = 24 * 3_600_000
 

@@ -35,7 +35,7 @@ from rocketpy_broker.store.check.whole_store import CheckSummary, Fault, Finding
 
 EXIT_FAULTS, EXIT_NO_STORE = 1, 2
 store_app = typer.Typer(
-    help="Back up a store; check, export and import that of a broker that does not run.",
+    help="Back up a store; check, export or import the store of a stopped broker.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -43,18 +43,23 @@ store_app = typer.Typer(
 Folder = Annotated[Path, typer.Argument(help="Directory of the store, a broker's --data.")]
 SegmentBytes = Annotated[
     int | None,
-    typer.Option(min=4096, help="mappedFileSizeCommitLog. Default: as the store was made with."),
+    typer.Option(min=4096, help="mappedFileSizeCommitLog. Default: the size in the store."),
 ]
 QueueFileBytes = Annotated[
     int | None,
-    typer.Option(min=20, help="mappedFileSizeConsumeQueue. Default: as the store was made with."),
+    typer.Option(min=20, help="mappedFileSizeConsumeQueue. Default: the size in the store."),
 ]
 
 BeginTime = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="Stored at this time or later, as 2026-05-01T08:00:00Z."),
+    typer.Option(
+        metavar="TIME",
+        help="Only messages stored at this time or later, such as 2026-05-01T08:00:00Z.",
+    ),
 ]
-EndTime = Annotated[str | None, typer.Option(metavar="TIME", help="Stored before this time.")]
+EndTime = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only messages stored before this time.")
+]
 
 
 @store_app.command()
@@ -83,9 +88,9 @@ def check(
 @store_app.command("export")
 def export_messages(
     folder: Folder,
-    topic: Annotated[list[str], typer.Option(help="Topic to export; may be given again.")],
-    out: Annotated[Path, typer.Option(help="File, or a folder for a file of each topic.")],
-    queue: Annotated[int | None, typer.Option(min=0, help="This queue only.")] = None,
+    topic: Annotated[list[str], typer.Option(help="Topic to export; may be repeated.")],
+    out: Annotated[Path, typer.Option(help="A file, or a folder for one file per topic.")],
+    queue: Annotated[int | None, typer.Option(min=0, help="Only this queue.")] = None,
     begin_time: BeginTime = None,
     end_time: EndTime = None,
     file_format: Annotated[
@@ -113,7 +118,7 @@ def export_messages(
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
         with StoreExport(folder, sizes, request) as export:
             if export.is_crashed:
-                text = "its last messages may be missing here; start a broker on it once before"
+                text = "its last messages may be missing here; start and stop a broker on it first"
                 typer.echo(f"rocketpy store: {folder} was not cleanly stopped: {text}", err=True)
             with progress("Exporting", export.message_count) as advance:
                 result = export.run(advance)
@@ -125,7 +130,7 @@ def export_messages(
             typer.echo(f"wrote {path}")
         typer.echo(f"exported {result.message_count} messages")
     if result.damaged_count:
-        text = f"{result.damaged_count} damaged messages were passed over"
+        text = f"{result.damaged_count} damaged messages were skipped"
         typer.echo(f"rocketpy store: {text}; see `rocketpy store check {folder}`", err=True)
         raise typer.Exit(EXIT_FAULTS)
 
@@ -134,17 +139,17 @@ def export_messages(
 def import_messages(
     folder: Folder,
     paths: Annotated[list[Path], typer.Argument(help="Arrow or Parquet files of messages.")],
-    topic: Annotated[str | None, typer.Option(help="Topic of all messages.")] = None,
+    topic: Annotated[str | None, typer.Option(help="Topic for all messages.")] = None,
     commit_log_segment_bytes: SegmentBytes = None,
     consume_queue_file_bytes: QueueFileBytes = None,
     as_json: output.AsJson = False,
 ) -> None:
-    """Append the messages of files to a store, which is made if it is not there."""
+    """Append the messages of files to a store; creates the store if there is none."""
     process_tuning.raise_descriptor_limit()
     with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
         importing = StoreImport(folder, sizes, paths, topic, SystemClock())
-        with progress("Looking at the files", None) as advance:
+        with progress("Checking the files", None) as advance:
             plan = importing.plan(advance)
         with progress("Importing", plan.message_count) as advance:
             importing.run(plan, advance)

@@ -26,7 +26,7 @@ def client() -> None:
 @client_app.command("list")
 def list_of_groups(
     group: Annotated[
-        str | None, typer.Option(help="Only of this consumer group, or producer group.")
+        str | None, typer.Option(help="Only clients of this consumer group or producer group.")
     ] = None,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,

@@ -33,10 +33,12 @@ group_app = typer.Typer(
 )
 
 Group = Annotated[str, typer.Argument(help="Name of the consumer group.")]
-Force = Annotated[bool, typer.Option("--force", help="Also while the group has members online.")]
+Force = Annotated[
+    bool, typer.Option("--force", help="Do it also while members of the group are online.")
+]
 ConsumeEnable = Annotated[
     bool | None,
-    typer.Option("--consume/--no-consume", help="consumeEnable: whether it may pull at all."),
+    typer.Option("--consume/--no-consume", help="consumeEnable: allow pulls of the group."),
 ]
 FromMin = Annotated[
     bool | None,
@@ -46,7 +48,7 @@ Broadcast = Annotated[
     bool | None,
     typer.Option(
         "--broadcast/--no-broadcast",
-        help="consumeBroadcastEnable: whether it may consume by broadcasting.",
+        help="consumeBroadcastEnable: allow consumption by broadcasting.",
     ),
 ]
 Orderly = Annotated[
@@ -55,14 +57,14 @@ Orderly = Annotated[
 ]
 RetryQueues = Annotated[
     int | None,
-    typer.Option(max=INT_MAX, help="retryQueueNums; 0: what it sends back is dropped."),
+    typer.Option(max=INT_MAX, help="retryQueueNums; 0: drop messages that it sends back."),
 ]
 RetryMaxTimes = Annotated[
     int | None,
     typer.Option(max=INT_MAX, help="retryMaxTimes: deliveries before a message is a dead letter."),
 ]
 BrokerId = Annotated[
-    int | None, typer.Option(max=LONG_MAX, help="brokerId: where to pull from; 0: the master.")
+    int | None, typer.Option(max=LONG_MAX, help="brokerId: the broker to pull from; 0: the master.")
 ]
 SlowBrokerId = Annotated[
     int | None,
@@ -72,14 +74,14 @@ Notify = Annotated[
     bool | None,
     typer.Option(
         "--notify/--no-notify",
-        help="notifyConsumerIdsChangedEnable: whether members hear of others that come and go.",
+        help="notifyConsumerIdsChangedEnable: notify members when a member joins or leaves.",
     ),
 ]
 
 
 @group_app.command("list")
 def list_groups(
-    system: Annotated[bool, typer.Option("--system", help="The broker's own groups, too.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Also the broker's own groups.")] = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
@@ -141,7 +143,7 @@ def create(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Create a consumer group; refuses one that exists. Groups also come by their first use."""
+    """Create a consumer group; refuses one that exists. A group's first use creates it, too."""
     settings = _settings(
         consume_enable=consume_enable,
         consume_from_min_enable=from_min,
@@ -168,13 +170,11 @@ def update(
     broker_id: BrokerId = None,
     slow_broker_id: SlowBrokerId = None,
     notify: Notify = None,
-    make: Annotated[
-        bool, typer.Option("--create", help="Create it where it does not exist.")
-    ] = False,
+    make: Annotated[bool, typer.Option("--create", help="Create it if it does not exist.")] = False,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Change a consumer group; what no option names stays as it is."""
+    """Change a consumer group; settings without an option stay as they are."""
     settings = _settings(
         consume_enable=consume_enable,
         consume_from_min_enable=from_min,
@@ -187,7 +187,9 @@ def update(
         notify_consumer_ids_changed_enable=notify,
     )
     if not (settings.fields or make):
-        raise typer.BadParameter("say what to change: --retry-max-times, --no-consume and so on")
+        raise typer.BadParameter(
+            "name a setting to change, such as --retry-max-times or --no-consume"
+        )
     change = group_admin.set_group if make else group_admin.update_group
     _change(group, settings, change, endpoint, as_json=as_json)
 
@@ -216,25 +218,25 @@ def reset(
         str,
         typer.Option(
             metavar="earliest|latest|TIME|OFFSET",
-            help="Where it is to go on: at the first message, behind the last, at the first one "
-            "stored at a time such as 2026-05-01T08:00:00Z or later, or at an offset.",
+            help="The new position: the first message, the end, the first message stored at a "
+            "time such as 2026-05-01T08:00:00Z or later, or an offset.",
         ),
     ],
     queue: Annotated[
-        int | None, typer.Option(min=0, max=INT_MAX, help="This queue only; else all.")
+        int | None, typer.Option(min=0, max=INT_MAX, help="Only this queue. Default: all.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would change.")
+        bool, typer.Option("--dry-run", help="Show the changes without making them.")
     ] = False,
     force: Force = False,
     yes: Yes = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Let a consumer group go on from another place of a topic; shows the places of each queue.
+    """Move a consumer group to another place of a topic; shows the offsets of each queue.
 
-    With --force, members that are online are told with their next pull, and what they commit until
-    then does not count. A Spark query goes by its checkpoint, and is not moved by this.
+    With --force, members that are online get the place with their next pull. The broker ignores
+    their commits until then. A Spark query uses its checkpoint, and this does not move it.
     """
     wanted = Reset(group, topic, _target(to), queue, force, dry_run)
     with asking(endpoint) as connection:
@@ -288,7 +290,7 @@ def _target(text: str) -> ResetTarget:
 def delete(
     group: Group,
     keep_topics: Annotated[
-        bool, typer.Option("--keep-topics", help="Leave its retry topic and its dead letters.")
+        bool, typer.Option("--keep-topics", help="Keep its retry topic and its dead letters.")
     ] = False,
     force: Force = False,
     yes: Yes = False,
@@ -297,7 +299,7 @@ def delete(
 ) -> None:
     """Delete a consumer group, its progress, its retry topic and its dead letters.
 
-    With --force, a member that is online makes it again by its next heartbeat, with defaults.
+    With --force, the next heartbeat of a member that is online recreates it with defaults.
     """
     with asking(endpoint) as connection:
         details = group_admin.get_group(connection, group)

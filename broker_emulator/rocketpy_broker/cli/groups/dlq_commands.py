@@ -33,18 +33,18 @@ dlq_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-GroupToResend = Annotated[str, typer.Option(help="The consumer group that gave the messages up.")]
+GroupToResend = Annotated[str, typer.Option(help="The consumer group of the dead letters.")]
 GroupToList = Annotated[
     str | None,
-    typer.Option(help="The consumer group that gave them up; without it, all groups are counted."),
+    typer.Option(help="The consumer group of the dead letters. Default: a count for each group."),
 ]
 Keys = Annotated[
     list[str] | None,
-    typer.Option("--key", help="Only those with this key or unique id; may be given again."),
+    typer.Option("--key", help="Only letters with this key or unique id; may be repeated."),
 ]
 Offsets = Annotated[
     list[int] | None,
-    typer.Option("--offset", min=0, help="Only the one at this offset; may be given again."),
+    typer.Option("--offset", min=0, help="Only the letter at this offset; may be repeated."),
 ]
 
 Begin = Annotated[
@@ -52,7 +52,7 @@ Begin = Annotated[
     typer.Option(
         "--from",
         metavar="TIME",
-        help="Only those given up since then, as 2026-05-01T08:00:00Z.",
+        help="Only letters since this time, such as 2026-05-01T08:00:00Z.",
     ),
 ]
 
@@ -65,20 +65,18 @@ def list_of_group(
     queue: Queues = None,
     begin: Begin = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Show long bodies, tags and keys to their ends.")
+        bool, typer.Option("--whole", help="Show long bodies, tags and keys in full.")
     ] = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show a group's dead letters, oldest first, or how many each group has.
+    """Show a group's dead letters, oldest first, or the count for each group.
 
     A line has the topic that the message was first sent to, store time, queue, offset, tags, keys
     and body.
     """
     if group is None and (key or offset or queue or begin or whole):
-        raise typer.BadParameter(
-            "--key, --offset, --queue, --from and --whole are about the letters of a --group"
-        )
+        raise typer.BadParameter("--key, --offset, --queue, --from and --whole need --group")
     since = None if begin is None else time_option(begin, "--from")
     with asking(endpoint) as connection:
         if group is None:
@@ -98,7 +96,7 @@ def list_of_group(
 
 
 def _none_text(group: str, *, is_chosen: bool) -> str:
-    those = "of this choice; `rocketpy dlq list --group` shows all" if is_chosen else ""
+    those = "with these options; `rocketpy dlq list --group` shows all" if is_chosen else ""
     return f"consumer group {group!r} has no dead letters {those}".rstrip()
 
 
@@ -121,23 +119,26 @@ def resend_of_group(
     queue: Queues = None,
     begin: Begin = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All of them, as without a choice.")
+        bool, typer.Option("--all", help="All letters, as without an option that selects them.")
     ] = False,
     to: Annotated[
-        str | None, typer.Option(help="Topic to send them to; else each to its first topic.")
+        str | None,
+        typer.Option(help="Topic to send them to. Default: the topic of each letter's message."),
     ] = None,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Send dead letters again, each to the topic that it was first sent to.
 
-    Every group of that topic reads them. They are sent as the topic's message type asks; a topic
-    of delayed messages has them at once. They stay among the dead letters, so that a second
-    command sends them a second time.
+    Every group of that topic reads them. They are sent with the topic's message type; a topic of
+    delayed messages has them at once. They stay dead letters, and a second command sends them
+    a second time.
     """
     is_chosen = bool(key or offset or queue or begin)
     if everything and is_chosen:
-        raise typer.BadParameter("--all sends all of them; leave it out, or the choice")
+        raise typer.BadParameter(
+            "--all sends all letters; leave it out, or the options that select letters"
+        )
     since = None if begin is None else time_option(begin, "--from")
     count = 0
     with asking(endpoint) as connection, _counting() as counted:

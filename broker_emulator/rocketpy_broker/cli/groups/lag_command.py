@@ -25,8 +25,8 @@ def lag(
         list[str] | None,
         typer.Option(
             "--group",
-            help="Consumer group; may be given again. Without it all with progress in the topic; "
-            "without a topic all that the group is about.",
+            help="Consumer group; may be repeated. Default: all with progress in the topic. "
+            "Without a topic: all topics of the group.",
         ),
     ] = None,
     is_watching: Watch = False,
@@ -41,7 +41,9 @@ def lag(
     """
     names, of_groups = list(dict.fromkeys(topics or ())), list(dict.fromkeys(groups or ()))
     if not (names or of_groups):
-        raise typer.BadParameter("name a topic, or a group with --group; `group list` has all")
+        raise typer.BadParameter(
+            "name a topic, or a group with --group; `rocketpy group list` lists the groups"
+        )
     with asking(endpoint) as connection:
 
         def look() -> Frame:

@@ -55,7 +55,7 @@ message_app = typer.Typer(
 Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
 Queues = Annotated[
     list[int] | None,
-    typer.Option("--queue", min=0, max=COUNT_MAX, help="Only this queue; may be given again."),
+    typer.Option("--queue", min=0, max=COUNT_MAX, help="Only this queue; may be repeated."),
 ]
 
 
@@ -69,40 +69,38 @@ def send(
         str | None, typer.Option(help="Content of the message; - reads it from standard input.")
     ] = None,
     tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
-    key: Annotated[list[str] | None, typer.Option(help="A key; may be given again.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key; may be repeated.")] = None,
     properties: Annotated[
         list[str] | None,
-        typer.Option("--property", metavar="NAME=VALUE", help="A property; may be given again."),
+        typer.Option("--property", metavar="NAME=VALUE", help="A property; may be repeated."),
     ] = None,
     queue_id: Annotated[
-        int | None, typer.Option(min=0, help="Queue; without it the broker chooses.")
+        int | None, typer.Option(min=0, help="Queue. Default: the broker chooses.")
     ] = None,
-    delay_level: Annotated[
-        int, typer.Option(min=0, help="Let it come later: level 1 is 1 s, 18 is 2 h.")
-    ] = 0,
+    delay_level: Annotated[int, typer.Option(min=0, help="Delay level: 1 is 1 s, 18 is 2 h.")] = 0,
     deliver_at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Let it come at this time, like 2026-05-01T08:00:00Z."),
+        typer.Option(metavar="TIME", help="Delivery time, such as 2026-05-01T08:00:00Z."),
     ] = None,
     file: Annotated[
         str | None,
         typer.Option(
-            help="Instead of all these: a file with one JSON object a line, or - for standard "
-            "input. Fields: body or bodyBase64, tags, keys (a list), properties (an object), "
-            "queueId, delayLevel, deliverAt."
+            help="Instead of the options above: a file with one JSON object a line, or - for "
+            "standard input. Fields: body or bodyBase64, tags, keys (a list), properties (an "
+            "object), queueId, delayLevel, deliverAt."
         ),
     ] = None,
     lines: Annotated[
         str | None,
         typer.Option(
-            help="Instead of --body: a file with one body a line, or - for standard input, which "
-            "is also read if it is a pipe and no body is given. Empty lines are left out."
+            help="Instead of --body: a file with one body a line, or - for standard input. A pipe "
+            "is read without a body option, too. Empty lines are skipped."
         ),
     ] = None,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Send one message, or those of a file or a pipe. All are checked before the first is sent."""
+    """Send one message, or all of a file or a pipe; checks all before it sends the first."""
     sources = [body, file, lines]
     is_piped = sources == [None] * 3 and not sys.stdin.isatty()
     if sources.count(None) != 2 and not is_piped:
@@ -199,21 +197,23 @@ def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: boo
     typer.echo(f"sent {count} {'message' if count == 1 else 'messages'} to {topic}{place_text}")
 
 
-Whole = Annotated[
-    bool, typer.Option("--whole", help="Show long bodies, tags and keys to their ends.")
-]
+Whole = Annotated[bool, typer.Option("--whole", help="Show long bodies, tags and keys in full.")]
 
 
 @message_app.command("tail")
 def tail(
     topic: Topic,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with new messages until interrupted.")
+        bool, typer.Option("--follow", "-f", help="Show new messages, too, until interrupted.")
     ] = False,
     count: Annotated[
         int | None,
         typer.Option(
-            "--count", "-n", min=0, max=COUNT_MAX, help="So many; 10 of the last, else all."
+            "--count",
+            "-n",
+            min=0,
+            max=COUNT_MAX,
+            help="Number of messages. Default: 10 of the latest, else all.",
         ),
     ] = None,
     beginning: Annotated[
@@ -221,8 +221,8 @@ def tail(
         typer.Option(
             "--from",
             metavar="latest|earliest|TIME",
-            help="latest: the last messages; earliest: from the first on; a time like "
-            "2026-05-01T08:00:00Z: from the first that was stored then or later.",
+            help="latest: the last messages; earliest: from the first one; a time such as "
+            "2026-05-01T08:00:00Z: from the first one stored at that time or later.",
         ),
     ] = LATEST,
     queue: Queues = None,
@@ -230,13 +230,13 @@ def tail(
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show messages of a topic, in the order in which they were stored.
+    """Show messages of a topic, in the order of their storage.
 
     A line has store time, queue, offset, tags, keys and body. A body that is no printable text is
-    shown in base64. What is longer than 200 characters is cut, unless --whole or --json is given.
+    shown in base64. Texts of more than 200 characters are cut without --whole or --json.
     """
     if follow and beginning != LATEST and count is not None:
-        raise typer.BadParameter("-n would end what --follow goes on with; leave one of them out")
+        raise typer.BadParameter("--follow with --from takes no -n; leave one of them out")
     since = None if beginning in {EARLIEST, LATEST} else time_option(beginning, "--from")
     with asking(endpoint) as connection:
         reader = TopicReader(connection, topic, queue or ())
@@ -260,19 +260,21 @@ def pull(
     group: Annotated[str, typer.Option(help="The consumer group.")],
     count: Annotated[
         int | None,
-        typer.Option("--count", "-n", min=0, max=COUNT_MAX, help="At most so many; else all."),
+        typer.Option(
+            "--count", "-n", min=0, max=COUNT_MAX, help="Number of messages. Default: all."
+        ),
     ] = None,
     commit: Annotated[
-        bool, typer.Option("--commit/--no-commit", help="Let the group go on behind them.")
+        bool, typer.Option("--commit/--no-commit", help="Commit the offsets of the shown messages.")
     ] = True,
     whole: Whole = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show what a consumer group has not consumed yet, and commit its progress.
+    """Show the messages that a consumer group has not consumed, and commit its progress.
 
-    Queue by queue, lines as of `message tail`, cut as there. What was shown when the command is
-    interrupted may be shown again.
+    The lines are as in `message tail`, one queue after another. After an interrupt, the
+    command may show the last messages again.
     """
     with asking(endpoint) as connection:
         reader = GroupReader(connection, topic, group, is_committing=commit)
@@ -294,17 +296,19 @@ def _print_messages(messages: Iterable[Message], *, is_whole: bool, as_json: boo
 @message_app.command("send-back")
 def send_back_to_group(
     offset_msg_id: Annotated[str, typer.Argument(help="The offset message id.")],
-    group: Annotated[str, typer.Option(help="The consumer group that is to have it again.")],
+    group: Annotated[str, typer.Option(help="The consumer group that gets it again.")],
     delay_level: Annotated[
         int,
         typer.Option(
-            min=-1, max=18, help="0: by its failures; 1 is 1 s, 18 is 2 h; -1: a dead letter."
+            min=-1,
+            max=18,
+            help="Delay level: 0: by its failures; 1 is 1 s, 18 is 2 h; -1: a dead letter.",
         ),
     ] = 0,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Let a consumer group have a message once more, or give it up."""
+    """Send a message to a consumer group once more, or to its dead letters."""
     with asking(endpoint) as connection:
         to = send_back(connection, group, offset_msg_id, delay_level)
         if as_json:

@@ -70,8 +70,8 @@ def standard_input(bytes_max: int) -> bytes:
     content = sys.stdin.buffer.read(bytes_max + 1)
     if len(content) > bytes_max:
         raise MessageLineError(
-            f"standard input is no body: it has more than {bytes_max} bytes, which is the broker's "
-            "limit. Send it in parts, or as lines with --lines"
+            f"standard input is too long for a body, limit {bytes_max} bytes. Send it in parts, "
+            "or as lines with --lines"
         )
     return content
 
@@ -86,8 +86,8 @@ def _copied(file: IO[bytes], copy: IO[bytes]) -> IO[bytes]:
         copy.write(piece)
         if copy.tell() > COPIED_BYTES_MAX:
             raise MessageLineError(
-                f"nothing was sent: standard input has more than {COPIED_BYTES_MAX} bytes, which "
-                "are copied to be checked first; send it in parts, or as a file"
+                "nothing was sent: standard input is too long to be checked first, limit "
+                f"{COPIED_BYTES_MAX} bytes. Send it in parts, or as a file"
             )
     return copy
 
@@ -235,7 +235,7 @@ def _deliver_at(value: object) -> datetime | None:
 
 
 def _wrong(name: str, value: object, wanted: str) -> ValueError:
-    return ValueError(f"{name} is {_shown(value)}, wanted is {wanted}")
+    return ValueError(f"{name} is {_shown(value)}, accepted is {wanted}")
 
 
 def _shown(value: object) -> str:

@@ -40,9 +40,7 @@ OfQueue = Annotated[
 ]
 AtOffsets = Annotated[
     list[int] | None,
-    typer.Option(
-        "--offset", min=0, max=OFFSET_MAX, help="An offset in --queue; may be given again."
-    ),
+    typer.Option("--offset", min=0, max=OFFSET_MAX, help="An offset in --queue; may be repeated."),
 ]
 
 
@@ -101,7 +99,7 @@ def query(
         str | None, typer.Argument(help="One of the KEYS, or the UNIQ_KEY.", show_default=False)
     ] = None,
     tag: Annotated[str | None, typer.Option(help="In place of a key: the tag.")] = None,
-    count: Annotated[int, typer.Option(min=1, max=64, help="Show at most so many.")] = 32,
+    count: Annotated[int, typer.Option(min=1, max=64, help="Limit of shown messages.")] = 32,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
@@ -135,7 +133,7 @@ def resend(
     queue: OfQueue = None,
     offset: AtOffsets = None,
     to: Annotated[
-        str | None, typer.Option(help="Topic to send them to; else each to its own.")
+        str | None, typer.Option(help="Topic to send them to. Default: the topic of each message.")
     ] = None,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -157,14 +155,14 @@ def resend(
 
 def recall(
     topic: Topic,
-    msg_id: Annotated[str, typer.Argument(help="The unique id, as `message send` told it.")],
+    msg_id: Annotated[str, typer.Argument(help="The unique id that `message send` printed.")],
     deliver_at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Its delivery time, as `message send` had it."),
+        typer.Option(metavar="TIME", help="The delivery time that `message send` was given."),
     ] = None,
     deliver_ms: Annotated[
         int | None,
-        typer.Option(min=1, help="The same in ms since 1970, as its TIMER_DELIVER_MS has it."),
+        typer.Option(min=1, help="The delivery time in ms since 1970, as in its TIMER_DELIVER_MS."),
     ] = None,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,

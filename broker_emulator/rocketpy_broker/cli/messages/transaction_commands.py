@@ -30,11 +30,11 @@ def send(
     body: Annotated[str, typer.Option(help="Content of the message.")],
     group: Group,
     tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
-    key: Annotated[list[str] | None, typer.Option(help="A key; may be given again.")] = None,
+    key: Annotated[list[str] | None, typer.Option(help="A key; may be repeated.")] = None,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Send a half message, which nobody reads before its transaction is committed."""
+    """Send a half message; consumers get it after its transaction is committed."""
     message = OutgoingMessage(os.fsencode(body), tag, tuple(key or ()))
     with asking(endpoint) as connection:
         try:
@@ -49,11 +49,11 @@ def send(
 
 @transaction_app.command("list")
 def list_open(
-    group: Annotated[str, typer.Option(help="Of this producer group only.")] = "",
+    group: Annotated[str, typer.Option(help="Only this producer group.")] = "",
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show transactions that are open, the oldest first, 1,000 at most."""
+    """Show open transactions, the oldest first, 1,000 at most."""
     with asking(endpoint) as connection:
         found = transactions.list_open(connection, group)
     if as_json:
@@ -94,7 +94,7 @@ def commit(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Let readers have the message."""
+    """Commit a transaction: consumers get its message."""
     _end(transaction_id, endpoint, commit=True)
     _tell(transaction_id, "committed", as_json=as_json)
 
@@ -105,7 +105,7 @@ def rollback(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Drop the message."""
+    """Roll back a transaction: the broker drops its message."""
     _end(transaction_id, endpoint, commit=False)
     _tell(transaction_id, "rolled back", as_json=as_json)
 

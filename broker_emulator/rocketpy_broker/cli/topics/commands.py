@@ -32,15 +32,15 @@ topic_app = typer.Typer(
 Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
 Perm = Annotated[
     int | None,
-    typer.Option(max=INT_MAX, help="6: read and write, 4: read, 2: write; 1 more: a template."),
+    typer.Option(max=INT_MAX, help="6: read and write, 4: read, 2: write; add 1: a template."),
 ]
-Order = Annotated[bool | None, typer.Option(help="Whether clients consume it in order.")]
+Order = Annotated[bool | None, typer.Option(help="Clients consume it in order.")]
 Attributes = Annotated[
     list[str] | None,
     typer.Option(
         "--attribute",
         metavar="NAME=VALUE",
-        help="Such as message.type=FIFO; may be given again.",
+        help="An attribute such as message.type=FIFO; may be repeated.",
     ),
 ]
 
@@ -74,7 +74,10 @@ def update(
     topic: Topic,
     queues: Annotated[
         int | None,
-        typer.Option(max=INT_MAX, help="Number of queues to read and to write; fewer hide some."),
+        typer.Option(
+            max=INT_MAX,
+            help="Number of queues to read and to write; a smaller number hides queues.",
+        ),
     ] = None,
     read_queues: Annotated[
         int | None, typer.Option(max=INT_MAX, help="Number of queues to read.")
@@ -87,18 +90,20 @@ def update(
     attributes: Attributes = None,
     removed: Annotated[
         list[str] | None,
-        typer.Option("--remove-attribute", metavar="NAME", help="May be given again."),
+        typer.Option(
+            "--remove-attribute",
+            metavar="NAME",
+            help="Name of an attribute to remove; may be repeated.",
+        ),
     ] = None,
-    make: Annotated[
-        bool, typer.Option("--create", help="Create it where it does not exist.")
-    ] = False,
+    make: Annotated[bool, typer.Option("--create", help="Create it if it does not exist.")] = False,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Change a topic; what no option names stays as it is.
+    """Change a topic; settings without an option stay as they are.
 
-    With fewer queues to read, the messages of the queues above stay in the store and no client
-    reads them; the command says how many they are.
+    With fewer queues to read, the messages of the other queues stay in the store, and no client
+    reads them. The command shows their number.
     """
     settings = topics.TopicSettings(
         queues if read_queues is None else read_queues,
@@ -109,7 +114,9 @@ def update(
         tuple(removed or ()),
     )
     if settings == topics.TopicSettings() and not make:
-        raise typer.BadParameter("say what to change: --queues, --perm, --attribute and so on")
+        raise typer.BadParameter(
+            "name a setting to change, such as --queues, --perm or --attribute"
+        )
     with asking(endpoint) as connection:
         hidden = _hidden_by(connection, topic, settings.read_queue_nums)
         change = topics.set_topic if make else topics.update_topic
@@ -136,9 +143,9 @@ class _HiddenQueues:
     def text(self, topic: str) -> str:
         """Returns the warning about hidden messages."""
         return (
-            f"{self.message_count} messages of queues that topic {topic} has no longer are hidden, "
-            "not deleted: no client reads them before the topic has those queues again "
-            f"(`rocketpy topic update {topic} --read-queues {self.queue_count}`)"
+            f"{self.message_count} messages of removed queues of topic {topic} are hidden, not "
+            "deleted. Give the topic its old number of queues to read them (`rocketpy topic "
+            f"update {topic} --read-queues {self.queue_count}`)"
         )
 
 
@@ -196,7 +203,7 @@ def delete(
 @topic_app.command("list")
 def list_topics(
     system: Annotated[
-        bool, typer.Option("--system", help="The broker's own topics and retry topics, too.")
+        bool, typer.Option("--system", help="Also the broker's own topics and retry topics.")
     ] = False,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
