@@ -33,7 +33,7 @@ def test_a_page_is_renewed_between_its_marks(
     assert text.startswith("before\n<!-- mqadmin begin -->\n\n| mqadmin |")
     assert text.endswith("<!-- commands end -->\nbehind\n")
     assert ("old" in text.split("|")[0], "### `rocketpy topic list`" in text) == (False, True)
-    with pytest.raises(ValueError, match="the end of mqadmin"):
+    with pytest.raises(ValueError, match="no end of mqadmin"):
         renewed("nothing")
 
 

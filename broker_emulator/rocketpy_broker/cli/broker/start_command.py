@@ -55,9 +55,7 @@ class LogLevelName(str, Enum):
 
 Data = Annotated[
     Path | None,
-    typer.Option(
-        help="Directory of the store. Default: a temporary one, which the broker removes."
-    ),
+    typer.Option(help="Directory of the store. Default: a temporary one, removed at the end."),
 ]
 Host = Annotated[
     str, typer.Option(help="Address to listen on. An address beyond loopback needs --insecure.")
@@ -66,9 +64,7 @@ Insecure = Annotated[
     bool,
     typer.Option(
         "--insecure",
-        help=(
-            "Accept clients of other machines: each of them can read, write and delete everything."
-        ),
+        help="Accept clients of other machines: each can read, write and delete everything.",
     ),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]
@@ -100,9 +96,7 @@ SegmentBytes = Annotated[
 ]
 StopAtEof = Annotated[
     bool,
-    typer.Option(
-        "--stop-at-eof", help="Stop at the end of standard input, as when the parent process ends."
-    ),
+    typer.Option("--stop-at-eof", help="Stop at the end of standard input, as of a parent's end."),
 ]
 QueueFileBytes = Annotated[
     int | None,
@@ -146,9 +140,7 @@ StagingBytesMax = Annotated[
 ]
 StagingIdleMinutes = Annotated[
     float,
-    typer.Option(
-        min=1, help="The broker removes a batch after this time without a call of its job."
-    ),
+    typer.Option(min=1, help="The broker removes a batch whose job made no call for this time."),
 ]
 MessageDelayLevel = Annotated[
     str, typer.Option(help="messageDelayLevel: the delays of levels 1, 2, ...")

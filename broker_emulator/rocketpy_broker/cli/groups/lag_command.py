@@ -34,10 +34,10 @@ def lag(
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show how far consumer groups are behind in topics.
+    """Show the lag of consumer groups in topics.
 
-    Of one group and one topic, queue by queue. A group that the broker has never heard of is called
-    unknown; all messages are ahead of it.
+    For one group and one topic, queue by queue. A group without a record at the broker is unknown,
+    and all messages are ahead of it.
     """
     names, of_groups = list(dict.fromkeys(topics or ())), list(dict.fromkeys(groups or ()))
     if not (names or of_groups):

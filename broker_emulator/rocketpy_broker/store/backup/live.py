@@ -52,7 +52,7 @@ NOT_STATE = frozenset(
         "rocketpy/staging",
     }
 )
-# Saves write into this file; all others they replace, and an open descriptor keeps the old one.
+# Saves write into this file. They replace every other one, and an open descriptor keeps the old.
 WRITTEN_IN_PLACE = "checkpoint"
 # Files here do not change, and there may be many.
 UNCHANGING = "rocketpy/quarantine/"

@@ -74,7 +74,7 @@ def check_found(response: broker_pb2.SearchOffsetsResponse, count_max: int) -> N
 
 
 def check_ends(method: str, ranges: Sequence[QueueRange], ends: Sequence[int]) -> None:
-    """Raises BrokerError unless the ends are those of the first ranges, within them."""
+    """Raises BrokerError unless the ends belong to the first ranges and are within them."""
     check_count(method, len(ends), len(ranges))
     for part, end in zip(ranges, ends, strict=False):
         if not part.begin <= end <= part.end:
