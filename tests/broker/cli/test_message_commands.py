@@ -354,7 +354,7 @@ def test_input_that_is_too_much_to_copy_is_refused(
     lines = '{"body": "x"}\n' * 10
     done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", "-", stdin=lines)
     assert done.exit_code == 1
-    assert "more than 100 bytes" in done.output
+    assert "limit 100 bytes" in done.output
     assert rocketpy_broker.messages(rocketpy_topic) == []
 
 
