@@ -48,7 +48,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
             *(
                 f"tests/spark/test_{what}.py"
                 for what in (
-                    "reading",
+                    "reader",
                     "source",
                     "sink",
                     "exactly_once",

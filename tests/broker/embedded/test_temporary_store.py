@@ -29,15 +29,15 @@ sys.stdin.read()
 """
 WITHOUT_A_BROKER = """
 import sys
-from rocketpy_broker import local
+from rocketpy_broker.embedded import local_broker
 from rocketpy_broker.embedded.process import BrokerProcess
 
 def never(command, log_path, times):
     print(0, log_path.parent, flush=True)
     sys.stdin.read()
 
-local.BrokerProcess = never
-local.LocalBroker().start()
+local_broker.BrokerProcess = never
+local_broker.LocalBroker().start()
 """
 
 

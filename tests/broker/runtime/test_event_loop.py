@@ -15,7 +15,7 @@ from tests.patience import PATIENCE_SECONDS
 
 WITH_GRPC = """
 import asyncio, grpc
-from rocketpy_broker import event_loop
+from rocketpy_broker.runtime import event_loop
 
 async def server():
     grpc.aio.server()

@@ -10,15 +10,15 @@ from rocketpy_broker.runtime import process_tuning
 
 PROGRAM = """
 import gc
-from rocketpy_broker import process
+from rocketpy_broker.runtime import process_tuning
 
 def told():
     return gc.get_threshold(), gc.get_freeze_count() > 0
 
 before = told()
-process.tune()
+process_tuning.tune()
 during = told()
-process.leave_start_uncollected()
+process_tuning.leave_start_uncollected()
 print(before, during, told(), sep="\\n")
 """
 
@@ -26,10 +26,10 @@ print(before, during, told(), sep="\\n")
 SURVIVORS = """
 import gc
 import weakref
-from rocketpy_broker import process
+from rocketpy_broker.runtime import process_tuning
 
-process.tune()
-process.leave_start_uncollected()
+process_tuning.tune()
+process_tuning.leave_start_uncollected()
 most, kept = 0, []
 for _ in range(300):
     kept += [[] for _ in range(1_000)]
@@ -40,7 +40,7 @@ class Cycle:
     def __init__(self):
         self.itself = self
 
-process.PASSED_OVER_MORE = 0
+process_tuning.PASSED_OVER_MORE = 0
 cycle, collections = Cycle(), 0
 alive = weakref.ref(cycle)
 gc.collect()
@@ -48,7 +48,7 @@ del cycle
 while alive() is not None:
     gc.collect()
     collections += 1
-print(1 < collections <= process.LOOK_EACH + 1)
+print(1 < collections <= process_tuning.LOOK_EACH + 1)
 """
 
 

@@ -80,7 +80,7 @@ def test_a_group_s_first_progress_is_told_before_any_other(
         calls[queue.broker_name].append(call)
         return call
 
-    monkeypatch.setattr(f"{REMOTING}.queries.update_consumer_offset", told)
+    monkeypatch.setattr(f"{REMOTING}.pull.offset_queries.update_consumer_offset", told)
     setup.route(broker_a={0: setup.broker(success)}, broker_b={0: setup.broker(success)})
     positions = {TOPIC: {BrokerQueue(name, n): 5 + n for n in range(3) for name in (A, B)}}
     setup.queries().commit("group", positions, {})

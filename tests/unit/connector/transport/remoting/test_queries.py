@@ -149,7 +149,7 @@ def test_a_broker_that_was_slow_not_to_answer_is_not_asked_for_a_time(
     setup.route(broker_a={0: setup.broker(queue.answer)}, broker_b={0: setup.mute()})
     config = replace(setup.cluster._caller._config, request=Timeouts(50, "connectTimeoutMs"))
     setup.cluster._caller._config = config
-    monkeypatch.setattr(f"{REMOTING}.looks.SLOW_MS", 0)
+    monkeypatch.setattr(f"{REMOTING}.cluster.fan_out.SLOW_MS", 0)
     queries = setup.queries()
     for _ in range(3):
         assert {*queries.bounds(SUBSCRIPTION)[TOPIC]} == {BrokerQueue(A, 0)}
@@ -312,5 +312,5 @@ def test_planners_start_without_what_only_tasks_need() -> None:
     program = "import sys, pyspark_rocketpy.transport.remoting.source; print(*sys.modules)"
     command = [sys.executable, "-c", program]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    unwanted = {"numpy", "grpc", "rocketpy_proto.record", f"{REMOTING}.pulling"}
+    unwanted = {"numpy", "grpc", "rocketpy_proto.record", f"{REMOTING}.pull.range_puller"}
     assert unwanted & set(told.split()) == set()
