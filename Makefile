@@ -26,8 +26,8 @@ COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/test_f
 	tests/faults/test_f11* tests/faults/test_m01* tests/faults/test_s08*
 COVERING := not torture and not interop and not spark
 # Spark's tests share a session in one process, all others run in two more: most of them wait for
-# processes of their own, so three keep two cores busy.
-SIDE_BY_SIDE := --numprocesses 3 --dist loadgroup
+# processes of their own. A process that dies is not replaced: the run would never end.
+SIDE_BY_SIDE := --numprocesses 3 --dist loadgroup --max-worker-restart 0
 
 # Spark's Python workers are the environment's own, whatever the shell says of another Spark.
 export PYSPARK_PYTHON := $(BIN)/python
@@ -79,7 +79,7 @@ $(CLASSES): tests/spark/classes.py $(INSTALLED) | java
 
 test-matrix: $(INSTALLED) java programs ## Run tests with other Pythons, PySparks and libraries
 	@$(USE_JAVA)
-	$(BIN)/python -m tests.matrix --cells "$(CELLS)" --pythons "$(PYTHONS)" -- $(ARGS)
+	CELLS="$(CELLS)" PYTHONS="$(PYTHONS)" $(BIN)/python -m nox -- $(ARGS)
 
 coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or the record codec
 	@$(BIN)/python -m coverage run -m pytest -m "$(COVERING)" $(COVERING_TESTS) $(ARGS)
@@ -143,7 +143,7 @@ compose: docker ## Run a broker, and JupyterLab with the notebooks, until Ctrl-C
 	@tools/container.sh up $(FILE)
 
 clean: ## Remove what tools and runs left behind; .venv stays
-	@rm -rf .venv-matrix-* .venv-proto .interop build dist delays.png lag.png
+	@rm -rf .nox .venv-proto .interop build dist delays.png lag.png
 	rm -rf artifacts spark-warehouse metastore_db derby.log
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
 	find connector broker_emulator proto tests notebooks benchmarks docs -name __pycache__ \

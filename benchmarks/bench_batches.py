@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks import data
 from benchmarks.harness import Result
-from rocketpy_broker.broker import BrokerServices
+from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.clock import SystemClock
@@ -57,7 +57,7 @@ class Bench:
         """Appends `count` blocks; returns processor seconds."""
         begin = time.process_time()
         for _ in range(count):
-            self.services.appends.append(data.TOPIC, 0, block.records, block.record_sizes)
+            self.services.sends.append_now(data.TOPIC, 0, block.records, block.record_sizes)
             await asyncio.sleep(0)
         return time.process_time() - begin
 

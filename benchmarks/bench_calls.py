@@ -19,8 +19,8 @@ from benchmarks import data
 from benchmarks.bare_server import ECHO_METHOD, bare_server
 from benchmarks.harness import Result, compare
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 IN_FLIGHT, SENDS_EACH, BODY_BYTES = 64, 200, 100

@@ -21,12 +21,11 @@ from benchmarks import data
 from benchmarks.bench_store import open_store
 from benchmarks.harness import ROUNDS, Result, median_seconds
 from rocketpy_broker.runtime import process_tuning
-from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.filters.parser import TERMS_MAX
 from rocketpy_broker.services.filters.service import FilterService, FilterText
-from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
-from rocketpy_broker.services.pull.response_buffer import ResponseBufferLimiter
-from rocketpy_broker.services.pull.service import NO_END, PullCommand, PullService
+from rocketpy_broker.services.pull.checks import NO_END
+from rocketpy_broker.services.pull.matching_reader import MatchingReader
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey, ReadLimits
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block, java_hash
@@ -68,10 +67,9 @@ class Pulls:
     """A store with queues of such messages, and pulls from them."""
 
     def __init__(self, folder: Path) -> None:
-        clock = SystemClock()
         self.store: MessageStore = open_store(folder)
         self.filters = FilterService()
-        self.service = PullService(self.store, LongPollWaiters(clock), ResponseBufferLimiter())
+        self._reader = MatchingReader(self.store)
         self._turn_ms_max = 0.0
 
     def fill(self, columns: BlockColumns, queue_id: int, blocks: int) -> None:
@@ -86,8 +84,13 @@ class Pulls:
         queue = QueueKey(data.TOPIC, queue_id)
         wanted = self.filters.filter_of(text)
         limits = ReadLimits.of_bytes(RESPONSE_BYTES, wanted.tags_codes)
-        command = PullCommand(queue, 0, NO_END, limits, 0, wanted.sql92)
-        return sum([len(result.sizes) async for result in self.service.pull(command)])
+        offset = count = 0
+        while offset < self.store.range_of(queue).max_offset:
+            result = await self._reader.get_message(queue, offset, NO_END, limits, wanted.sql92)
+            offset, count = result.next_offset, count + len(result.sizes)
+            if len(result.sizes):
+                await take_slot("pull")
+        return count
 
     async def longest_turn_ms(self, text: FilterText, queue_id: int) -> float:
         """Returns the longest wait of a concurrent task that always wants the next slot."""

@@ -20,7 +20,7 @@ from benchmarks.bench_store import open_service, open_store
 from benchmarks.harness import Result, seconds_of
 from benchmarks.report import growth_plot
 from rocketpy_broker.runtime import process_tuning
-from rocketpy_broker.services.send.append_service import AppendService
+from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 
@@ -46,7 +46,7 @@ class Growth:
     """A growing store; costs in microseconds a message, by stored messages."""
 
     store: MessageStore
-    service: AppendService
+    service: SendService
     block: data.Block
     count: int = 0
     append_us: dict[int, float] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class Growth:
 
     def append(self, blocks: int) -> None:
         for number in range(blocks):
-            self.service.append(
+            self.service.append_now(
                 data.TOPIC, number % QUEUES, self.block.records, self.block.record_sizes
             )
         self.store.dispatch()

@@ -40,12 +40,12 @@ def run_added() -> Result:
 
         def append_with() -> None:
             for _ in range(BLOCKS):
-                service.append(data.TOPIC, 0, block.records, block.record_sizes)
+                service.append_now(data.TOPIC, 0, block.records, block.record_sizes)
             store.dispatch()
 
         def append_without() -> None:
             for _ in range(BLOCKS):
-                plain_service.append(data.TOPIC, 0, block.records, block.record_sizes)
+                plain_service.append_now(data.TOPIC, 0, block.records, block.record_sizes)
 
         comparison = compare(append_with, append_without, ROUNDS)
         store.close()

@@ -14,15 +14,12 @@ from pathlib import Path
 
 from benchmarks import data
 from benchmarks.harness import Result, compare
-from rocketpy_broker.config import DAY_MS, BrokerConfig, Limits
+from rocketpy_broker.config import DAY_MS, BrokerConfig
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits
 from rocketpy_broker.services.flush.group_commit import GroupCommit
-from rocketpy_broker.services.send.append_service import AppendService
-from rocketpy_broker.services.send.destination import DestinationResolver
-from rocketpy_broker.services.send.message_types import MessageTypes
-from rocketpy_broker.services.send.preconditions import SendPreconditions
+from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
@@ -63,7 +60,7 @@ def open_store(folder: Path, *, index_enable: bool = True, is_opened: bool = Tru
     return store
 
 
-def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageStore, AppendService]:
+def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageStore, SendService]:
     """Returns a store with ASYNC_FLUSH and its append service."""
     clock = SystemClock()
     store = open_store(folder, index_enable=index_enable)
@@ -72,16 +69,11 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
     timer = TimerLimits(True, 3 * DAY_MS, 0, lambda: 0)
-    destinations = DestinationResolver(
-        DelaySchedule(
-            store.config.delay_levels, clock, timer, store.config.commit_log_segment_bytes
-        ),
-        MessageTypes(topics, is_checking=True),
-        store.config,
-        reject_transaction_message=False,
+    schedule = DelaySchedule(
+        store.config.delay_levels, clock, timer, store.config.commit_log_segment_bytes
     )
-    gate = SendPreconditions(topics, clock, BrokerConfig(folder))
-    return store, AppendService(store, topics, group_commit, destinations, gate, Limits())
+    config = BrokerConfig(folder)
+    return store, SendService(store, topics, group_commit, schedule, clock, config)
 
 
 def run_case(body_bytes: int, goal: float) -> list[Result]:
@@ -98,7 +90,7 @@ def run_case(body_bytes: int, goal: float) -> list[Result]:
 
         def ours() -> None:
             for _ in range(blocks):
-                service.append(data.TOPIC, 0, block.records, block.record_sizes)
+                service.append_now(data.TOPIC, 0, block.records, block.record_sizes)
 
         def baseline() -> None:
             for _ in range(blocks):

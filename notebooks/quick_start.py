@@ -2,12 +2,13 @@
 # MAGIC %md
 # MAGIC # Quick start
 # MAGIC
-# MAGIC A broker inside this notebook, and Spark on both ends of a topic: write a frame, read it as
-# MAGIC a batch, follow it as a stream, see how far behind the stream is.
+# MAGIC A broker inside this notebook, and Spark at both ends of a topic: write a frame, read it as
+# MAGIC a batch, follow it as a stream, and see the stream's lag.
 # MAGIC
-# MAGIC It runs as it stands, on Databricks or with `python notebooks/quick_start.py`. The broker
-# MAGIC listens on the driver's loopback, so a cluster has to be of a single node. The widget
-# MAGIC `endpoint`, elsewhere the variable `ROCKETPY_ENDPOINT`, names another broker (host:port).
+# MAGIC It runs unchanged on Databricks, or with `python notebooks/quick_start.py`. The broker
+# MAGIC listens on the driver's loopback, so a Databricks cluster needs a single node. The widget
+# MAGIC `endpoint` names another broker (host:port); elsewhere the variable `ROCKETPY_ENDPOINT`
+# MAGIC does.
 
 # COMMAND ----------
 
@@ -40,8 +41,8 @@ QUEUES = int(here.parameter("queues", "4"))
 # MAGIC %md
 # MAGIC ## A broker and a topic
 # MAGIC
-# MAGIC `here.broker()` is a `LocalBroker`, a process of its own with a temporary store, or the
-# MAGIC broker that `endpoint` names. The topic goes at the end.
+# MAGIC `here.broker()` returns a `LocalBroker`, a process of its own with a temporary store, or
+# MAGIC the broker that `endpoint` names. The notebook deletes the topic at the end.
 
 # COMMAND ----------
 
@@ -54,14 +55,14 @@ options = {"endpoints": broker.endpoint, "topic": "orders"}
 # MAGIC %md
 # MAGIC ## Write a frame
 # MAGIC
-# MAGIC `body` is the message. Tags, keys and groups are columns of their own; the messages of a
+# MAGIC `body` is the message. Tags, keys and groups are columns of their own. The messages of a
 # MAGIC group stay in one queue, in order.
 
 # COMMAND ----------
 
 
 def write_orders(begin: int, end: int) -> None:
-    """Orders `begin` to `end` - 1, of ten customers."""
+    """Writes orders `begin` to `end` - 1, of ten customers."""
     spark.range(begin, end).selectExpr(
         "to_json(named_struct('order', id, 'cents', id * 7 % 10000)) as body",
         "if(id % 10 = 0, 'cancelled', 'paid') as tags",
@@ -77,7 +78,7 @@ write_orders(0, ORDERS)
 # MAGIC %md
 # MAGIC ## Read it as a batch
 # MAGIC
-# MAGIC From the first message to the last one that is there now.
+# MAGIC A batch reads from the first message to the last one that is stored now.
 
 # COMMAND ----------
 
@@ -92,8 +93,8 @@ assert messages.where("tags = 'cancelled'").count() == len(range(0, ORDERS, 10))
 # MAGIC %md
 # MAGIC ## Follow it as a stream
 # MAGIC
-# MAGIC The position is in Spark's checkpoint, and is reported to the broker for the group. This
-# MAGIC query takes the topic in bites, and ends when it has read what is there.
+# MAGIC Spark's checkpoint has the position. The source also reports it to the broker, for the
+# MAGIC group. This query reads the topic in small batches, and ends at the topic's current end.
 
 # COMMAND ----------
 
@@ -101,7 +102,7 @@ folder = Path(here.enter_context(TemporaryDirectory(prefix="quick-start-")))
 
 
 def follow() -> StreamingQuery:
-    """Read on from the checkpoint until nothing is left."""
+    """Reads from the checkpoint to the topic's current end."""
     stream = spark.readStream.format("rocketpy").options(**options)
     stream = stream.option("consumerGroup", "quick-start").option("startingOffsets", "earliest")
     rows = stream.option("maxOffsetsPerTrigger", max(ORDERS // 4, 1)).load()
@@ -113,7 +114,7 @@ def follow() -> StreamingQuery:
 
 
 def seen_count() -> int:
-    """How many orders the stream has seen, each counted once."""
+    """Returns the number of orders that the stream has read; checks that none is there twice."""
     seen = spark.read.parquet((folder / "seen").as_uri())
     assert seen.distinct().count() == seen.count(), "an order was seen twice"
     return seen.count()
@@ -127,26 +128,26 @@ assert seen_count() == ORDERS
 # MAGIC %md
 # MAGIC ## See the lag
 # MAGIC
-# MAGIC Each batch's progress says how many messages are still unread, by queue.
+# MAGIC Each batch's progress has the number of unread messages, by queue.
 
 # COMMAND ----------
 
 
 def lag(progress: StreamingQueryProgress) -> int:
-    """Messages that were unread behind this batch."""
+    """Returns the number of messages that were unread after this batch."""
     queues = json.loads(progress.sources[0].latestOffset)["lag"]
     return sum(lag for topic in queues.values() for lag in topic.values())
 
 
 for progress in query.recentProgress:
-    print(f"batch {progress.batchId}: {progress.numInputRows} read, {lag(progress)} behind")
+    print(f"batch {progress.batchId}: {progress.numInputRows} read, {lag(progress)} unread")
 assert lag(query.recentProgress[-1]) == 0
 
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC The broker knows it, too. New orders come while no query runs; `rocketpy lag` shows them.
-# MAGIC Then the query goes on where it was, and reads those only.
+# MAGIC The broker has the lag as well. New orders arrive while no query runs, and `rocketpy lag`
+# MAGIC shows them. The query then continues from its checkpoint, and reads only the new orders.
 
 # COMMAND ----------
 
@@ -154,7 +155,7 @@ NEW_ORDERS = 500
 
 
 def print_lag() -> None:
-    """What `rocketpy lag orders --group quick-start` says."""
+    """Prints the output of `rocketpy lag orders --group quick-start`."""
     command = [sys.executable, "-m", "rocketpy_broker", "lag", "orders"]
     command += ["--group", "quick-start", "--endpoint", broker.endpoint]
     print(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -172,8 +173,8 @@ assert seen_count() == ORDERS + NEW_ORDERS
 # MAGIC %md
 # MAGIC ## The end
 # MAGIC
-# MAGIC The checkpoint is removed. A broker of the notebook's own stops, and its store is removed;
-# MAGIC on another one, the topic is deleted.
+# MAGIC The notebook removes its checkpoint. Its own broker stops and removes its store. On another
+# MAGIC broker the notebook deletes its topic.
 
 # COMMAND ----------
 

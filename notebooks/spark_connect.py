@@ -2,20 +2,20 @@
 # MAGIC %md
 # MAGIC # A thin client, by Spark Connect
 # MAGIC
-# MAGIC A machine hall's thermometers send to a topic. The analyst's laptop has no Java and does not
-# MAGIC reach the brokers; a server with Spark has and does. By Spark Connect the laptop describes
-# MAGIC what is to be done, and gets rows and progress back.
+# MAGIC Thermometers in a machine hall send to a topic. The analyst's laptop has no Java and does
+# MAGIC not reach the brokers; a server with Spark does. By Spark Connect the laptop sends plans,
+# MAGIC and gets rows and progress back.
 # MAGIC
-# MAGIC What is needed where:
+# MAGIC Requirements:
 # MAGIC
 # MAGIC - the server has the connector, and reaches the brokers. Nothing is registered there;
 # MAGIC - the client has `pyspark-client`, or PySpark with `[connect]`, and the connector where it
 # MAGIC   uses its metrics.
 # MAGIC
-# MAGIC It runs as it stands, with `python notebooks/spark_connect.py` and on Databricks. The widget
+# MAGIC It runs unchanged with `python notebooks/spark_connect.py` and on Databricks. The widget
 # MAGIC `remote`, elsewhere the variable `ROCKETPY_REMOTE`, names a Spark Connect server
-# MAGIC (`sc://host:port`), and `endpoint` a broker (host:port) that is reached from here and from
-# MAGIC there; without them the notebook starts its own.
+# MAGIC (`sc://host:port`). `endpoint` names a broker (host:port) that both this machine and the
+# MAGIC server reach. Without them the notebook starts its own.
 
 # COMMAND ----------
 
@@ -54,7 +54,7 @@ for topic in ("temperatures", "alarms"):
 
 
 def options(topic: str) -> dict[str, str]:
-    """How the server's connector finds a topic."""
+    """Returns the options of the server's connector for a topic."""
     return {"endpoints": broker.endpoint, "topic": topic}
 
 
@@ -63,8 +63,9 @@ def options(topic: str) -> dict[str, str]:
 # MAGIC %md
 # MAGIC ## Readings
 # MAGIC
-# MAGIC A plan goes to the server, which makes the rows and writes them; none of them was here. The
-# MAGIC readings of a machine stay in one queue, in order. Machine 7 runs hot in the afternoon.
+# MAGIC A plan goes to the server, which makes the rows and writes them. No row passes this
+# MAGIC machine. The readings of a machine stay in one queue, in order. Machine 7 runs hot in the
+# MAGIC afternoon.
 
 # COMMAND ----------
 
@@ -83,9 +84,9 @@ spark.range(READINGS).selectExpr(
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## What the day was like
+# MAGIC ## The day's readings
 # MAGIC
-# MAGIC The server reads and aggregates; ten rows come back.
+# MAGIC The server reads and aggregates. Ten rows come back.
 
 # COMMAND ----------
 
@@ -93,13 +94,13 @@ READING = "machine string, hour double, celsius double"
 
 
 def decoded(messages: DataFrame) -> DataFrame:
-    """The JSON bodies of messages as columns."""
+    """Returns the JSON bodies of messages as columns."""
     body = F.from_json(F.col("body").cast("string"), READING)
     return messages.select(body.alias("reading")).select("reading.*")
 
 
 def read(topic: str) -> DataFrame:
-    """All messages of a topic, as a batch."""
+    """Returns all messages of a topic, read as a batch."""
     return decoded(spark.read.format("rocketpy").options(**options(topic)).load())
 
 
@@ -116,9 +117,9 @@ assert readings.count() == READINGS
 # MAGIC %md
 # MAGIC ## Alarms, watched from here
 # MAGIC
-# MAGIC The query runs on the server, and so its checkpoint is there: the widget `checkpoints` names
-# MAGIC a folder that the server can write to. Listeners run in the client, so Prometheus scrapes
-# MAGIC the query's lag here.
+# MAGIC The query runs on the server, and its checkpoint is there: the widget `checkpoints` names a
+# MAGIC folder that the server can write to. Listeners run in the client, so Prometheus scrapes the
+# MAGIC query's lag here.
 
 # COMMAND ----------
 
@@ -132,7 +133,7 @@ here.callback(spark.streams.removeListener, listener)
 
 
 def metric(name: str, **labels: str) -> float | None:
-    """What Prometheus would be told of the query."""
+    """Returns the value of a Prometheus metric of the query."""
     return registry.get_sample_value(f"rocketpy_query_{name}", {"query": "alarms", **labels})
 
 
@@ -162,7 +163,7 @@ print(f"{metric('lag_messages', topic='temperatures'):,.0f} readings are unread"
 # MAGIC %md
 # MAGIC ## The picture
 # MAGIC
-# MAGIC Means by half hours come from the server, as pandas; the lag from the query's progress.
+# MAGIC The server sends means by half hours, as pandas. The lag comes from the query's progress.
 
 # COMMAND ----------
 
@@ -178,9 +179,9 @@ query.stop()
 
 
 def temperatures(axes: Axes) -> None:
-    """Mean by half hour, the hot machine before the others."""
-    others = by_machine.columns != "machine-7"
-    axes.plot(by_machine.index, by_machine.loc[:, others], color="lightgray")
+    """Draws the mean by half hour, with the hot machine in front."""
+    cool = by_machine.columns != "machine-7"
+    axes.plot(by_machine.index, by_machine.loc[:, cool], color="lightgray")
     axes.plot(by_machine.index, by_machine["machine-7"], color="tab:red", label="machine-7")
     axes.axhline(60, color="gray", linestyle=":", label="alarm")
     axes.set(title="Temperatures of ten machines", xlabel="hour", ylabel="°C")
@@ -188,15 +189,15 @@ def temperatures(axes: Axes) -> None:
 
 
 def lag(axes: Axes) -> None:
-    """Readings that were unread behind each batch."""
+    """Draws the number of unread readings after each batch."""
     lags = [json.loads(each.sources[0].latestOffset)["lag"] for each in progress]
     unread = [sum(each["temperatures"].values()) for each in lags]
     axes.bar(range(len(unread)), unread)
-    axes.set(title="How far the query is behind", xlabel="batch", ylabel="unread readings")
+    axes.set(title="Lag of the query", xlabel="batch", ylabel="unread readings")
 
 
 def picture() -> Figure:
-    """Both of them."""
+    """Draws both charts."""
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     for draw, axes in zip((temperatures, lag), figure.subplots(1, 2), strict=True):
         draw(axes)
@@ -211,7 +212,7 @@ here.plot(picture(), CHARTS / "temperatures.png")
 # MAGIC %md
 # MAGIC ## The end
 # MAGIC
-# MAGIC Servers and topics of the notebook's own go.
+# MAGIC The notebook stops its own servers and deletes its topics.
 
 # COMMAND ----------
 

@@ -1,9 +1,8 @@
-"""What notebooks find on Databricks, and what stands in for it elsewhere.
+"""The session, parameters, broker and display of a notebook, on Databricks and elsewhere.
 
-On Databricks there are a session, widgets and `display`; under plain Python a session of its own,
-environment variables and printed tables. Charts are shown in Jupyter, and saved elsewhere. A broker
-is the notebook's own, unless it is told of another one. What a notebook opens here goes with
-`close()`.
+Databricks has a session, widgets and `display`. Plain Python gets a session of its own, environment
+variables and printed tables. Charts are shown in Jupyter, and saved elsewhere. The broker is the
+notebook's own, unless a parameter names another one. `close()` releases everything.
 """
 
 from __future__ import annotations
@@ -44,14 +43,14 @@ LOCAL_CONFIG = {
 
 
 class Surroundings(ExitStack):
-    """Made of the notebook's `globals()`, where Databricks puts its names."""
+    """The surroundings of a notebook; `names` are its `globals()`, which has Databricks' names."""
 
     def __init__(self, names: Mapping[str, Any]) -> None:
         super().__init__()
         self._names = names
 
     def session(self) -> SparkSession:
-        """The session that is there, else a local one that ends with `close()`."""
+        """Returns the existing session, else a local one that ends with `close()`."""
         if "spark" in self._names:
             return self._names["spark"]  # type: ignore[no-any-return]
         # Spark finds Python data sources with the interpreter that these name.
@@ -65,10 +64,10 @@ class Surroundings(ExitStack):
         return session
 
     def connect_session(self) -> SparkSession:
-        """The session that is there, else one of a Spark Connect server.
+        """Returns the existing session, else a session of a Spark Connect server.
 
-        The parameter `remote` names the server, sc://host:port; else one is started that ends
-        with `close()`. Raises ConnectServerError.
+        The parameter `remote` names the server, sc://host:port. Without it a new server runs until
+        `close()`. Raises ConnectServerError.
         """
         if "spark" in self._names:
             return self._names["spark"]  # type: ignore[no-any-return]
@@ -80,7 +79,7 @@ class Surroundings(ExitStack):
         return session
 
     def parameter(self, name: str, default: str) -> str:
-        """The widget `name`, else the environment variable ROCKETPY_<NAME>, else `default`."""
+        """Returns widget `name`, else environment variable ROCKETPY_<NAME>, else `default`."""
         if "dbutils" not in self._names:
             return os.environ.get(f"ROCKETPY_{name.upper()}", default)
         widgets = self._names["dbutils"].widgets
@@ -88,21 +87,21 @@ class Surroundings(ExitStack):
         return str(widgets.get(name))
 
     def broker(self) -> LocalBroker | GivenBroker:
-        """The broker that the parameter `endpoint` names, else one that ends with `close()`."""
+        """Returns the broker of parameter `endpoint`, else a new one that ends with `close()`."""
         endpoint = self.parameter("endpoint", "")
         if endpoint:
             return self.enter_context(GivenBroker(endpoint))
         return self.enter_context(LocalBroker())
 
     def show(self, frame: DataFrame) -> None:
-        """`display`, else a printed table."""
+        """Shows the frame by `display`, else prints it as a table."""
         if "display" in self._names:
             self._names["display"](frame)
         else:
             frame.show(truncate=False)
 
     def plot(self, figure: Figure, path: Path) -> None:
-        """`display`, else a picture in Jupyter, else a PNG at `path`."""
+        """Shows the figure by `display` or in Jupyter, else saves it as a PNG at `path`."""
         if "display" in self._names:
             self._names["display"](figure)
         elif "get_ipython" in self._names:
@@ -113,7 +112,7 @@ class Surroundings(ExitStack):
 
 
 class GivenBroker(ExitStack):
-    """A broker that others may use, too: of its topics, those made here go with `close()`."""
+    """A shared broker; `close()` deletes the topics that the notebook created."""
 
     def __init__(self, endpoint: str) -> None:
         super().__init__()
@@ -121,7 +120,7 @@ class GivenBroker(ExitStack):
         self._connection = self.enter_context(BrokerConnection(endpoint))
 
     def __enter__(self) -> GivenBroker:
-        """Raises LocalBrokerError where no broker answers."""
+        """Checks the broker. Raises LocalBrokerError if no broker answers."""
         try:
             self._connection.health(ANSWER_SECONDS_MAX)
         except UnreachableError as error:
@@ -132,19 +131,19 @@ class GivenBroker(ExitStack):
         return self
 
     def create_topic(self, topic: str, queues: int = 8) -> None:
-        """Create a topic for the time of the notebook. Raises LocalBrokerError if there is one."""
+        """Creates a topic until `close()`. Raises LocalBrokerError if the topic exists."""
         try:
             topics.create_topic(self._connection, topic, queues)
         except RefusedError as error:
             raise LocalBrokerError(
-                f"{error}; the notebook needs {topic!r} for itself. If it is of an earlier run, "
+                f"{error}; the notebook needs {topic!r} for itself. If an earlier run created it, "
                 f"delete it: rocketpy topic delete {topic} --endpoint {self.endpoint}"
             ) from error
         self.callback(topics.delete_topic, self._connection, topic)
 
 
 class ConnectServerError(Exception):
-    """A Spark Connect server has ended, or does not listen in time."""
+    """A Spark Connect server ended, or does not listen in time."""
 
 
 class ConnectServer(ExitStack):
@@ -157,7 +156,7 @@ class ConnectServer(ExitStack):
         self.remote = f"sc://127.0.0.1:{self._port}"
 
     def __enter__(self) -> ConnectServer:
-        """Raises ConnectServerError."""
+        """Starts the server and waits until it listens. Raises ConnectServerError."""
         home = Path(pyspark.__file__).parent
         config = {
             **LOCAL_CONFIG,
@@ -166,9 +165,9 @@ class ConnectServer(ExitStack):
         }
         words = [word for item in config.items() for word in ("--conf", "=".join(item))]
         words += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
-        # What is set for other Sparks and for sessions in this process is not for it.
-        others = ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CONF_DIR")
-        kept = {name: value for name, value in os.environ.items() if name not in others}
+        # These variables configure Sparks and sessions of this process, not the server.
+        foreign = ("PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "SPARK_CONF_DIR")
+        kept = {name: value for name, value in os.environ.items() if name not in foreign}
         python = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
         process = subprocess.Popen(
             [home / "bin" / "spark-submit", "--master", "local[2]", *words, "spark-internal"],
@@ -203,7 +202,7 @@ class ConnectServer(ExitStack):
 
 
 def _show_inline(figure: Figure) -> None:
-    # Jupyter brings IPython along; elsewhere it may be missing.
+    # Jupyter installs IPython; elsewhere it may be missing.
     from IPython.display import Image, display  # noqa: PLC0415
 
     content = io.BytesIO()

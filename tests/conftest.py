@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests import hangs, jvm, skips
-from tests.installation import Environment, build_wheel, install
+from tests.support import jvm
+from tests.support.installation import Environment, build_wheel, install
+from tests.support.plugins import hangs, skips
+from tests.support.spark.home import spark_home
 
 # No time limit for one example: it would fail correct tests on a busy machine.
 settings.register_profile("rocketpy", deadline=None, print_blob=True)
@@ -21,6 +23,7 @@ settings.load_profile("rocketpy")
 
 # All processes that tests start inherit this.
 os.environ.setdefault("JDK_JAVA_OPTIONS", jvm.options())
+os.environ.setdefault("SPARK_HOME", str(spark_home()))
 # Otherwise gRPC's fork handlers may kill children of tests with busy calls, such as Spark's JVM.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # Channels of tests connect to brokers on this machine, also if the environment names a proxy.

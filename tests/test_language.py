@@ -11,6 +11,7 @@ from tests.tidy import BROKER, Source
 
 Rule = Callable[[Source], Iterator[str]]
 PATH = f"{BROKER}/sample.py"
+PROTO = "proto/rocketpy/v1/sample.proto"
 
 
 @pytest.mark.parametrize("rule", language.RULES, ids=lambda rule: rule.__name__)
@@ -65,6 +66,52 @@ def test_a_rule_finds_what_breaks_it(rule: Rule, text: str, problem: str) -> Non
 def test_plain_text_passes(text: str) -> None:
     for rule in language.RULES:
         assert list(rule(Source(PATH, text + "\n"))) == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "text", "problem"),
+    [
+        (language.docstring_form, "// What this broker is.", "1: a comment begins with 'What'"),
+        (
+            language.docstring_form,
+            "service S {\n  // The members.\n  rpc List(A) returns (B);\n}",
+            "2: an rpc's comment begins with 'The'",
+        ),
+        (
+            language.docstring_form,
+            "service S {\n  // The members.\n\n  rpc List(A) returns (B);\n}",
+            "4: the rpc List has no comment",
+        ),
+        (language.plain_words, "// A call.\n// Nobody waits.", "1: 'Nobody' names no actor"),
+        (language.plain_words, "// A page of so\n// many topics.", "'so many': the limit's name"),
+        (language.plain_words, "  int32 count = 1;  // Queues behind it.", "1: 'behind': after"),
+        (language.citation, "// As in spec/storage.md.", "is no document of the repository"),
+        (language.noun_name, "", "name the file by a noun"),
+    ],
+)
+def test_a_rule_finds_what_breaks_it_in_a_contract(rule: Rule, text: str, problem: str) -> None:
+    path = PROTO.replace("sample", "pulling") if rule is language.noun_name else PROTO
+    [found] = list(rule(Source(path, text + "\n")))
+    assert problem in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "service S {\n  // Returns the members.\n  rpc List(A) returns (B);\n}",
+        "// The members.\n//\n// A member has an id.\nmessage M {}",
+        'option java_package = "https://who";',
+        "// 0 matches any `told` epoch.\nint64 topic_epoch = 1;",
+    ],
+)
+def test_a_plain_contract_passes(text: str) -> None:
+    for rule in language.RULES:
+        assert list(rule(Source(PROTO, text + "\n"))) == []
+
+
+def test_the_contract_was_read() -> None:
+    read = {source.path for source in tidy.sources(language.TOP) if language.is_read(source)}
+    assert "proto/rocketpy/v1/broker.proto" in read
 
 
 def test_a_file_has_a_noun_for_a_name() -> None:

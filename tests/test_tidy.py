@@ -39,7 +39,7 @@ def test_every_package_is_checked() -> None:
     paths = [source.path for source in tidy.sources(TOP)]
     for package in tidy.PACKAGES:
         assert any(path.startswith(package) and path.endswith(".py") for path in paths), package
-    assert "Makefile" in paths
+    assert {"Makefile", "noxfile.py"} <= set(paths)
     assert ".ci/run" in paths
     assert not [path for path in paths if "_pb2" in path]
 

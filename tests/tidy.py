@@ -36,8 +36,9 @@ LONG_FUNCTIONS: dict[str, str] = {
 TASK_ROOTS: dict[str, str] = {
     f"{BROKER}/services/hooks/chain.py::_called": "calls a package's code",
     f"{BROKER}/services/observability/metrics/service.py::text": "kept for who asks next",
-    f"{BROKER}/services/observability/metrics/safe_listeners.py::spared": "harms no caller",
+    f"{BROKER}/services/observability/counters/event_counter.py::call": "harms no caller",
     f"{BROKER}/server/calls/guard.py::enter": "the root of every call",
+    f"{BROKER}/server/remoting/server.py::received": "the root of every remoting request",
     f"{BROKER}/server/http/server.py::_guard": "the root of every request",
 }
 
@@ -48,7 +49,7 @@ STARTED_FROM_OUTSIDE = {
     "notebooks.*": "people, and tests/spark/test_notebooks.py",
     "rocketpy_broker.__main__": "`python -m rocketpy_broker`",
     "rocketpy_broker.cli.main": "the console script `rocketpy`",
-    "rocketpy_broker.cli.reference": "people, to renew docs/commands.md",
+    "rocketpy_broker.cli.reference": "people, to renew docs/reference/commands.md",
     "rocketpy_broker.embedded.fork_helper": "forked processes that call a LocalBroker",
     "rocketpy_broker.pytest_plugin": "pytest, through the entry point pytest11",
 }
@@ -133,7 +134,7 @@ def parse(text: str) -> ast.Module:
 
 def sources(top: Path) -> list[Source]:
     """Returns every text file below `top` but for stubs."""
-    found = [path for path in top.iterdir() if path.suffix in {".md", ".toml"}]
+    found = [path for path in top.iterdir() if path.suffix in {".md", ".py", ".toml"}]
     found.append(top / "Makefile")
     for folder in FOLDERS:
         found += [path for path in (top / folder).rglob("*") if _is_written(path)]

@@ -26,14 +26,19 @@ find_engine() {
 	exit 1
 }
 
+# build_images COMMAND: both images by that command, with its options
+build_images() {
+	for image in broker notebooks; do
+		"$@" -f docker/Dockerfile --target $image -t rocketpy-$image . || return
+	done
+}
+
 build() {
 	# Podman's own format of images knows no health check.
-	format=
-	if [ "$engine" = podman ]; then format="--format docker"; fi
-	for image in broker notebooks; do
-		# shellcheck disable=SC2086
-		$engine build $format -f docker/Dockerfile --target $image -t rocketpy-$image .
-	done
+	case $engine in
+		podman) build_images podman build --format docker ;;
+		*) build_images "$engine" build ;;
+	esac
 }
 
 up() {
@@ -75,7 +80,8 @@ make_base() {
 interop() {
 	CONTAINERS_CONF=$PWD/tests/interop/containers/containers.conf
 	export CONTAINERS_CONF
-	if ! command -v podman debootstrap catatonit netavark > /dev/null; then
+	# Some of their programs are on no PATH.
+	if ! dpkg -s $PODMAN_PACKAGES > /dev/null 2>&1; then
 		if [ "$(id -u)" -ne 0 ] || ! command -v apt-get > /dev/null; then
 			echo "make: going on without containers; their tests need root and: $PODMAN_PACKAGES" >&2
 			return
@@ -86,15 +92,13 @@ interop() {
 			apt-get install -qy --no-install-recommends $PODMAN_PACKAGES
 	fi
 	make_base
-	for image in broker notebooks; do
-		echo "make: building the image rocketpy-$image"
-		log=$(mktemp)
-		podman build --format docker --network host --build-arg PYTHON_VERSION=$DEBIAN_PYTHON \
-			-v $CERTIFICATES:/run/certificates.crt:ro --env PIP_CERT=/run/certificates.crt \
-			-f docker/Dockerfile --target $image -t rocketpy-$image . > "$log" 2>&1 \
-			|| { tail -n 40 "$log" >&2; exit 1; }
-		rm "$log"
-	done
+	echo "make: building the images of broker and notebooks"
+	log=$(mktemp)
+	build_images podman build --format docker --network host \
+		--build-arg PYTHON_VERSION=$DEBIAN_PYTHON --env PIP_CERT=/run/certificates.crt \
+		-v $CERTIFICATES:/run/certificates.crt:ro > "$log" 2>&1 \
+		|| { tail -n 40 "$log" >&2; exit 1; }
+	rm "$log"
 }
 
 case "${1:-}" in

@@ -1,4 +1,4 @@
-"""An embeddable RocketMQ-compatible broker; `LocalBroker` is its entry point.
+"""An embeddable broker with RocketMQ's files; `LocalBroker` is its entry point.
 
 `message_store` describes what a crash does to a broker's directory.
 """

@@ -105,7 +105,12 @@ class TransactionTimes:
 class BrokerConfig:
     """Configuration of one broker.
 
-    - `port`, `http_port`: 0 takes a free port. `http_port` None: no HTTP and no metrics.
+    - `port`, `http_port`, `remoting_port`, `name_server_port`: 0 takes a free port, and None turns
+      the server off. Without `http_port` there are no metrics.
+    - `preferred_ports`: ports of remoting and the name server that free ones replace if in use.
+    - `name_servers`: the addresses (host:port) of name servers where the broker registers.
+    - `advertise_host`, `advertise_port`: the remoting address that clients get from name servers.
+      By default it is the address of the name server's or client's own connection.
     - `insecure`: allows a `host` that other machines can reach.
     - `persist_interval_ms`: the interval between two saves of consumer offsets.
     - `clean_interval_ms`: the interval between two checks of expired files and disk space. The
@@ -132,6 +137,12 @@ class BrokerConfig:
     insecure: bool = False
     port: int = 8081
     http_port: int | None = None
+    remoting_port: int | None = None
+    name_server_port: int | None = None
+    preferred_ports: frozenset[int] = frozenset()
+    name_servers: tuple[str, ...] = ()
+    advertise_host: str | None = None
+    advertise_port: int | None = None
     cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH

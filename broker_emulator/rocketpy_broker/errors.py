@@ -31,10 +31,10 @@
     ├── TransactionEndError           a transaction that cannot be ended as requested
     ├── ParameterIllegalError         any other illegal value of a request
     ├── ClientsFullError              a limit of clients, groups or locks is reached
+    ├── AnswerTooLargeError           an answer that no frame holds
     ├── NoConsumerError               a consumer group without clients
     ├── NoticesEndedError             a stream of notices that the broker ends
-    ├── ConfigFileError               an unreadable configuration file
-    └── MessageFileError              a file of messages that cannot be imported
+    └── ConfigFileError               an unreadable configuration file
 
 The text of an error names the wrong value and the remedy.
 """
@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 
 REMARK_CHARACTERS_MAX = 1_000
 # A remark starts with the fault and ends with the remedy.
@@ -86,8 +86,8 @@ class StoreLockedError(StoreError):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
-            f"{folder} is in use by another broker, which holds its lock; "
-            "stop that broker or give this one another --data directory"
+            f"{folder} is in use by another broker, which holds its lock. Stop that broker or "
+            "give this one another --data directory"
         )
         self.path = folder
 
@@ -105,8 +105,8 @@ class StoreBusyError(StoreError):
 
     def __init__(self, behind_bytes: int, behind_bytes_max: int) -> None:
         super().__init__(
-            f"[PC_SYNCHRONIZED]broker busy: {behind_bytes} bytes wait for the disk, "
-            f"the limit is {behind_bytes_max}; send again later"
+            f"[PC_SYNCHRONIZED]broker busy: {behind_bytes} bytes wait for the disk, limit "
+            f"{behind_bytes_max}. Send again later"
         )
         self.behind_bytes = behind_bytes
         self.behind_bytes_max = behind_bytes_max
@@ -120,8 +120,8 @@ class StagingFullError(StoreError):
         is_own = job_bytes > bytes_max
         self.code = ResponseCode.SERVICE_NOT_AVAILABLE if is_own else ResponseCode.SYSTEM_BUSY
         super().__init__(
-            f"staging is full: batches that are not committed take {used_bytes} of {bytes_max} "
-            f"bytes, and this one needs {job_bytes} of its own; restart the broker with a larger "
+            f"staging is full: uncommitted batches take {used_bytes} bytes and this one "
+            f"{job_bytes}, limit {bytes_max}. Restart the broker with a larger "
             "--staging-bytes-max, or write smaller batches"
         )
 
@@ -132,7 +132,7 @@ class TooManyJobsError(StoreError):
     code = ResponseCode.SYSTEM_BUSY
 
     def __init__(self, jobs_max: int, of: str = "") -> None:
-        super().__init__(f"{jobs_max} jobs {of}stage batches already; send again later")
+        super().__init__(f"too many jobs {of}stage batches, limit {jobs_max}. Send again later")
 
 
 class StagedIllegalError(StoreError):
@@ -168,8 +168,8 @@ class TimerFullError(TimerRefusedError):
     def __init__(self, waiting_count: int, sent_count: int, count_max: int) -> None:
         super().__init__(
             f"timer message is under flow control, {waiting_count} messages wait for their "
-            f"delivery time and {sent_count} more were sent, the limit is {count_max}; send again "
-            "when some are delivered, or restart the broker with a larger --timer-pending-max"
+            f"delivery time and {sent_count} more were sent, limit {count_max}. Send again when "
+            "some are delivered, or restart the broker with a larger --timer-pending-max"
         )
         self.waiting_count = waiting_count
         self.count_max = count_max
@@ -181,7 +181,7 @@ class LogOffsetError(StoreError):
     def __init__(self, offset: int, begin: int, end: int) -> None:
         super().__init__(
             f"the physical offset {offset} is not in the log, which goes from {begin} to {end}: "
-            "its segment was cleaned or moved away; put it back, or read what is there"
+            "its segment was cleaned or moved away. Restore it, or read another offset"
         )
         self.offset = offset
         self.begin = begin
@@ -252,7 +252,7 @@ class SubscriptionNotLatestError(BrokerError):
     def __init__(self, group: str, topic: str, known: int, wanted: int) -> None:
         super().__init__(
             f"the consumer's subscription not latest: group {group!r} subscribes to topic "
-            f"{topic!r} with version {known}, the pull has {wanted}; send a heartbeat first"
+            f"{topic!r} with version {known}, the pull has {wanted}. Send a heartbeat first"
         )
 
 
@@ -276,7 +276,7 @@ class OffsetNotFoundError(BrokerError):
     def __init__(self, group: str, topic: str, queue_id: int) -> None:
         super().__init__(
             f"Not found: group {group!r} has no progress in queue {queue_id} of topic {topic!r}; "
-            "begin where the consumer is told to"
+            "start at the consumer's configured position"
         )
 
 
@@ -354,18 +354,26 @@ class ClientsFullError(BrokerError):
     code = ResponseCode.SYSTEM_BUSY
 
     def __init__(self, name: str, count_max: int, way_out: str) -> None:
-        super().__init__(f"{name} would be more than {count_max}; {way_out}")
+        super().__init__(f"{name} would exceed the limit {count_max}; {way_out}")
         self.name = name
         self.count_max = count_max
+
+
+class AnswerTooLargeError(BrokerError):
+    """The answer to a request does not fit into a frame."""
+
+    def __init__(self, what: str, bytes_max: int) -> None:
+        super().__init__(
+            f"{what} takes too many bytes, limit {bytes_max}. Request its entries one by one"
+        )
+        self.bytes_max = bytes_max
 
 
 class NoConsumerError(BrokerError):
     """The consumer group has no clients."""
 
     def __init__(self, group: str) -> None:
-        super().__init__(
-            f"no consumer for this group, {group}; start one, or see to its heartbeats"
-        )
+        super().__init__(f"no consumer for this group, {group}; start one, or check its heartbeats")
         self.group = group
 
 
@@ -376,21 +384,11 @@ class NoticesEndedError(BrokerError):
 
 
 class ConfigFileError(BrokerError):
-    """A configuration file and its backup cannot be read."""
+    """A configuration file that cannot be read, nor its backup, if it has one."""
 
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(
-            f"{path} and its backup cannot be read ({reason}); "
-            "mend the file, or move both away to start with defaults"
-        )
-        self.path = path
-
-
-class MessageFileError(BrokerError):
-    """The messages of a file cannot be imported; none of them was."""
-
-    code = ResponseCode.MESSAGE_ILLEGAL
-
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(f"{path}: {reason}")
+    def __init__(self, path: Path, reason: str, way_out: str | None = None) -> None:
+        """Takes in `way_out` an advice for a file without a backup."""
+        kept = f"{path} and its backup" if way_out is None else str(path)
+        advice = way_out or "repair the file, or move both away to start with defaults"
+        super().__init__(f"{kept} cannot be read ({reason}); {advice}")
         self.path = path

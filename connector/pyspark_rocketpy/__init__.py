@@ -50,7 +50,7 @@ def send_back(
       makes it a dead letter at once. A column's name means a level for each row.
     - `maxReconsumeTimes`: failures after which a message becomes a dead letter; None is the
       group's own maximum, 16.
-    - `options`: `sendTimeoutMs`, `connectTimeoutMs`, `retryTimesMax`, `retryBackoffMs`.
+    - `options`: `sendTimeout`, `connectTimeout`, `retryTimesMax`, `retryBackoff`.
 
     Sent messages are durable when it returns. A task that Spark runs again sends its rows again.
     Raises OptionError, ColumnError; in tasks, through Spark, ConnectionFailedError, BrokerError.

@@ -118,7 +118,9 @@ class DefaultSource(DataSource):
             from pyspark_rocketpy.sink.writers import RocketpyWriter
 
         if overwrite:
-            raise OptionError('mode "overwrite" is not accepted, a topic only grows; use "append"')
+            raise OptionError(
+                'mode "overwrite" is not supported, a topic is append-only; use "append"'
+            )
         return RocketpyWriter(self._sink_plan(schema, is_shared=True))
 
     def streamWriter(
@@ -146,7 +148,7 @@ class DefaultSource(DataSource):
         options = SinkOptions.parse(self.options, is_shared=is_shared)
         columns = SinkColumns.check(schema)
         if options.topic is None and "topic" not in columns.names:
-            raise ColumnError("no topic: set option topic, or give the rows a column topic")
+            raise ColumnError("option topic is missing; set it, or add column topic to the rows")
         return SinkPlan(options, columns, _sink_transport(options, is_single=is_shared))
 
 

@@ -121,14 +121,14 @@ class VersionError(RocketpyError):
 
 # Text for the messages of a hidden queue.
 OUT_OF_REACH = (
-    "out of reach: they are stored, but the topic has fewer queues for reading now "
-    "(readQueueNums); give it its queues again"
+    "out of reach: they are stored, but the topic now has fewer read queues (readQueueNums); set "
+    "readQueueNums to its former value"
 )
 
 
 def loss_advice(option: str = "failOnDataLoss") -> str:
     """Returns the advice about lost data, which ends every DataLossError."""
     return (
-        f"to go on without them set option {option} to false, or start from a new checkpoint "
+        f"to continue without them set option {option} to false, or start from a new checkpoint "
         "with startingOffsets earliest"
     )

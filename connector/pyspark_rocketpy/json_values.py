@@ -24,7 +24,7 @@ def parse_json(text: str) -> object:
             text, object_pairs_hook=_without_repetition, parse_constant=_refuse_constant
         )
     except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+        raise ValueError("it is nested too deeply") from error
 
 
 def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -37,14 +37,14 @@ def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _refuse_constant(name: str) -> NoReturn:
     """Raises ValueError, since NaN and the infinities are Python's, not JSON's."""
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def json_object(value: object) -> Mapping[str, Any]:
     """Returns the value, which has to be an object. Raises ValueError."""
     if isinstance(value, Mapping):
         return value
-    raise ValueError(f"{shown(value)} is no JSON object")
+    raise ValueError(f"{shown(value)} is not a JSON object")
 
 
 def whole(value: object, low: int = -NUMBER_MAX - 1, high: int = NUMBER_MAX) -> int:
@@ -56,7 +56,7 @@ def whole(value: object, low: int = -NUMBER_MAX - 1, high: int = NUMBER_MAX) -> 
 
 @lru_cache(maxsize=4_096)
 def queue_id(text: str) -> int:
-    """Returns the number of a queue, written as JSON writes numbers. Raises ValueError."""
+    """Returns the queue id of a text without sign or leading zero. Raises ValueError."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(QUEUE_ID_MAX))
     if not is_number or text != str(int(text)) or int(text) > QUEUE_ID_MAX:
         raise ValueError(f"{shown(text)} is not a queue id from 0 to {QUEUE_ID_MAX}")

@@ -12,7 +12,7 @@ consumerOffset.json.
 - `first`: marks the answer to initialOffset.
 - `new`: the start of each queue that was added during the query.
 - `kept`: positions of queues that are not listed now, such as queues of topics with fewer queues.
-- `store`: the id of the store. An offset without one matches any store.
+- `store`: the id of the store. An offset of a cluster has none, and matches any store.
 - `epochs`: the epochs of the topics. A topic without an entry matches any epoch.
 - `recovery`: the store's newest recovery when the offset was created. A newer recovery may have cut
   queues below it, and other messages are stored there since.
@@ -74,7 +74,7 @@ class QueueBounds:
 
     `topic_epoch` is the topic's epoch, which changes when the topic is recreated; 0 for none.
     `cut_offset` is the first message since a recovery that the query has not seen; None if there is
-    none. `is_behind` marks the answer of a slave, which may end before the position read from its
+    none. `is_lagging` marks the answer of a slave, which may end before the position read from its
     master. `is_hidden` means that the topic has fewer queues for reading.
     """
 
@@ -83,7 +83,7 @@ class QueueBounds:
     committed_offset: int
     topic_epoch: int = 0
     cut_offset: int | None = None
-    is_behind: bool = False
+    is_lagging: bool = False
     is_hidden: bool = False
 
 
@@ -140,8 +140,8 @@ class Origin:
         keys = [*offset[TABLE], *offset.get(KEPT, {})]
         topics = {key.rpartition(SEPARATOR)[0] for key in keys}
         epochs = {topic: self.epochs[topic] for topic in sorted(topics & self.epochs.keys())}
-        told = {STORE: self.store_id, EPOCHS: epochs, RECOVERY: self.recovery_id}
-        return {**offset, **{name: value for name, value in told.items() if value}}
+        known = {STORE: self.store_id, EPOCHS: epochs, RECOVERY: self.recovery_id}
+        return {**offset, **{name: value for name, value in known.items() if value}}
 
     def is_before(self, later: Origin) -> bool:
         """True if the store was recovered since, as far as both recoveries are known."""
@@ -183,14 +183,14 @@ def next_offset(
     positions: Positions,
     start: Offset,
     group: str,
-    new_queues: Positions | None = None,
+    new: Positions | None = None,
     origin: Origin = ANY,
     kept: Positions | None = None,
 ) -> Offset:
     """Returns the offset of a batch from `start` on, with the query's first position.
 
-    `new_queues` are the starts of queues that this batch is the first to read. `kept` are the
-    positions of queues that are not listed now, in their order.
+    `new` are the starts of queues that this batch is the first to read. `kept` are the positions of
+    queues that are not listed now, in their order.
     """
     base = start.get(BASE, start[TABLE])
     versions = _version(positions), _version(kept or {})
@@ -198,7 +198,7 @@ def next_offset(
     if kept:
         offset[KEPT] = {topic + SEPARATOR + group: by_broker(kept[topic]) for topic in kept}
     offset = origin.marked(offset)
-    return {**offset, NEW: _table(new_queues, group)} if new_queues else offset
+    return {**offset, NEW: _table(new, group)} if new else offset
 
 
 def _version(positions: Positions) -> int:
@@ -236,8 +236,8 @@ def _by_queue(topic: str, queues: object, value: Callable[[Any], int]) -> dict[B
             try:
                 found[queue] = value(content)
             except ValueError as error:
-                place = f"{shown(content)} for {queue} of topic {topic!r}"
-                raise ValueError(f"{place} is not accepted") from error
+                given = f"{shown(content)} for {queue} of topic {topic!r}"
+                raise ValueError(f"{given} is not accepted") from error
     return found
 
 
@@ -252,7 +252,9 @@ def lag_in(report: object) -> dict[str, int] | None:
         lags = json_object(report["lag"])
         by_topic = {topic: _by_queue(topic, lag, whole) for topic, lag in lags.items()}
     except ValueError as error:
-        raise OffsetError(f"the progress holds no lag but {shown(report['lag'])}") from error
+        raise OffsetError(
+            f"the lag in the progress report cannot be read: {shown(report['lag'])}"
+        ) from error
     # An answering slave may lag the position read from its master.
     return {topic: sum(max(lag, 0) for lag in lags.values()) for topic, lags in by_topic.items()}
 
@@ -261,13 +263,14 @@ def positions_of(offset: object) -> Positions:
     """Returns the positions in a logged offset. Raises OffsetError."""
     if not isinstance(offset, Mapping) or "v" not in offset:
         raise OffsetError(
-            f"the checkpoint holds offset {shown(json.dumps(offset))}, which another source than "
-            "rocketpy has written; start with a new checkpointLocation"
+            f"the checkpoint holds offset {shown(json.dumps(offset))}, which was not written by "
+            "rocketpy; start with a new checkpointLocation"
         )
     if type(offset["v"]) is not int or offset["v"] not in (VERSION, CLUSTER_VERSION):
         raise OffsetError(
             f"the checkpoint's offset has version {shown(offset['v'])}, this connector reads "
-            f"{VERSION} and {CLUSTER_VERSION}; use the version that wrote it, or a new checkpoint"
+            f"{VERSION} and {CLUSTER_VERSION}; use the connector version that wrote it, or start "
+            "with a new checkpoint"
         )
     return _positions_in(offset, TABLE)
 
@@ -287,14 +290,10 @@ def joined(
 
 def begin_of(start: Offset, end: Offset) -> Positions:
     """Returns the start of the batch (start, end]; the first batch has its start in `end`."""
-    reached, ends = joined(positions_of(start), kept_of(start)), positions_of(end)
+    begin, ends = joined(positions_of(start), kept_of(start)), positions_of(end)
     is_first = is_first_offset(start)
-    if not is_first:
-        begin = reached
-    elif BASE in end:
-        begin = _positions_in(end, BASE)
-    else:
-        begin = positions_of(end)
+    if is_first:
+        begin = _positions_in(end, BASE) if BASE in end else positions_of(end)
     known, of_end = Origin.of(start), Origin.of(end)
     is_all_new = is_first or known.is_before(of_end)
     for topic, queues in (_positions_in(end, NEW) if NEW in end else {}).items():
@@ -302,9 +301,9 @@ def begin_of(start: Offset, end: Offset) -> Positions:
         for queue, offset in queues.items():
             if queue not in ends.get(topic, {}):
                 raise _wrong_field(NEW, f"{queue} of topic {topic!r} is not in {TABLE}")
-            place = begin.setdefault(topic, {}).get(queue)
+            position = begin.setdefault(topic, {}).get(queue)
             # A recreated queue ends before the position that was reached in the old one.
-            if is_new or place is None or place > ends[topic][queue]:
+            if is_new or position is None or position > ends[topic][queue]:
                 begin[topic][queue] = offset
     return begin
 
@@ -333,7 +332,7 @@ def _positions_in(offset: Mapping[str, Any], name: str) -> Positions:
     except ValueError as error:
         raise _wrong_field(name, str(error)) from error
     if "" in found or len(found) < len(by_key):
-        raise _wrong_field(name, f"its keys are not topic{SEPARATOR}group, each topic once")
+        raise _wrong_field(name, f"its keys must be topic{SEPARATOR}group, each topic once")
     return found
 
 
@@ -351,7 +350,7 @@ def _epochs_of(offset: Offset) -> dict[str, int]:
 def _text_in(offset: Offset, name: str) -> str:
     text = offset.get(name, "")
     if not isinstance(text, str):
-        raise _wrong_field(name, f"{shown(text)} is no text")
+        raise _wrong_field(name, f"{shown(text)} is not a text")
     return text
 
 
@@ -362,7 +361,7 @@ def _wrong_field(name: str, reason: str) -> OffsetError:
     )
 
 
-_OF_CLUSTER = ', in a cluster with the broker in between, {"topic":{"broker-a":{"0":12}}}'
+_OF_CLUSTER = ', or on a cluster, with broker names, {"topic":{"broker-a":{"0":12}}}'
 
 
 def parse_offsets_json(option: str, text: str) -> Positions:
@@ -390,7 +389,7 @@ def _parse_json(option: str, text: str, accepted: str, value: Callable[[object],
         raise OffsetError(f"option {option} names {error} twice; name it once") from error
     except ValueError as error:
         raise OffsetError(
-            f"option {option} is {shown(text)}, which is no JSON; {accepted}"
+            f"option {option} is {shown(text)}, which is not JSON; {accepted}"
         ) from error
     try:
         return {

@@ -60,7 +60,7 @@ def _plain_items(items: Iterator[Any]) -> Iterator[Any]:
 
 def _alone(error: RocketpyError) -> RocketpyError:
     """Returns the error without its frames, also if the worker's switch is unknown."""
-    logger.debug("told without these frames", exc_info=error)
+    logger.debug("an error is reported without these frames", exc_info=error)
     if _is_spark_worker():
         os.environ[HIDE_TRACEBACK] = "1"
     return error.with_traceback(None)

@@ -22,7 +22,7 @@ PICTURES = ("docs/**/*.png", "docs/**/*.svg", "docs/**/*.css")
 # Files that documents link to; each becomes a page that shows it.
 SHOWN = ("LICENSE", "notebooks/*.py", "docker/*.yml", "docker/grafana/dashboards/*.json")
 LANGUAGES = {".py": "python", ".yml": "yaml", ".json": "json"}
-# The reason that no test runs a block follows its language; see tests/documents.py.
+# The reason that no test runs a block follows its language; see tests/support/documents.py.
 _NOTE = re.compile(r"^(```\w+) .*$", re.MULTILINE)
 
 

@@ -15,14 +15,14 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.reference import leaves
-from tests.documents import Block, pasted_tests, runnable
-from tests.installation import SYSTEM_PATH, Environment
+from tests.support.documents import Block, pasted_tests, runnable
+from tests.support.installation import SYSTEM_PATH, Environment
 
 PAGES: dict[str, list[Block]] = defaultdict(list)
 for _block in runnable("sh"):
     PAGES[_block.name.rpartition(":")[0]].append(_block)
-# It runs until it is stopped; every other test here uses it.
-NEVER_ENDING = {"broker start"}
+# They run until they are stopped; every test here uses the broker.
+NEVER_ENDING = {"broker start", "nameserver"}
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -59,7 +59,9 @@ def commands() -> list[str]:
 def test_every_command_is_shown_and_run(command: str) -> None:
     run = [line for block in runnable("sh") for line in block.text.splitlines()]
     shown = [line for line in run if line.startswith(f"rocketpy {command}")]
-    assert shown or command in NEVER_ENDING, f"show `rocketpy {command}` in docs/commands.md"
+    assert shown or command in NEVER_ENDING, (
+        f"show `rocketpy {command}` in docs/reference/commands.md"
+    )
 
 
 @pytest.mark.parametrize("block", pasted_tests(), ids=lambda block: block.name)

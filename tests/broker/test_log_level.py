@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.broker.cli.shell import ROCKETPY, environment
-from tests.patience import PATIENCE_SECONDS
+from tests.support.broker.shell import ROCKETPY, environment
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def log_of_a_start(data: Path, *words: str, **names: str) -> str:
@@ -22,7 +22,7 @@ def log_of_a_start(data: Path, *words: str, **names: str) -> str:
         text=True,
         check=True,
         env=environment(**names),
-        timeout=PATIENCE_SECONDS,
+        timeout=WAIT_SECONDS_MAX,
     )
     assert "ready" in done.stdout
     return done.stderr

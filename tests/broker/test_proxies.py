@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.broker.cli.shell import ROCKETPY
-from tests.proxies import USER, RecordingProxy, environment_with, recording_proxy
+from tests.support.broker.shell import ROCKETPY
+from tests.support.proxies import USER, RecordingProxy, environment_with, recording_proxy
 
 EMBEDDED = """
 from rocketpy_broker import LocalBroker

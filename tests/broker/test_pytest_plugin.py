@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 TESTS = """
 import pytest
@@ -33,6 +33,6 @@ def test_the_fixtures_work_in_any_project(tmp_path: Path) -> None:
     (tmp_path / "test_project.py").write_text(TESTS, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
     )
     assert "4 passed" in done.stdout, done.stdout

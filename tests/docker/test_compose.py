@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_proto.proxies import proxy_of
-from tests.docker.compose_files import (
+from tests.support.docker.compose_files import (
     CHECKS,
     FOLDER,
     Check,

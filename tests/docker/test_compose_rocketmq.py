@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.compose_files import (
+from tests.support.docker.compose_files import (
     CHECKS,
     FOLDER,
     Check,
@@ -27,7 +27,7 @@ from tests.docker.compose_files import (
     validated,
     validated_after,
 )
-from tests.docker.dockerfile import TOP
+from tests.support.docker.dockerfile import TOP
 
 COMPOSE = FOLDER / "docker-compose.rocketmq.yml"
 # Key under which broker.conf is added to the compose file, so that edits can change it as well.

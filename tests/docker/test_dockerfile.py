@@ -15,10 +15,11 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from rocketpy_broker.cli.broker.network_options import NAME_SERVER_PORT, REMOTING_PORT
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.config import BrokerConfig
-from tests.docker.dockerfile import DOCKERFILE, context_files, stages
-from tests.proxies import environment_with, recording_proxy
+from tests.support.docker.dockerfile import DOCKERFILE, context_files, stages
+from tests.support.proxies import environment_with, recording_proxy
 
 PROJECT = metadata("pyspark-rocketpy")
 IMAGES = ("broker", "notebooks")
@@ -83,11 +84,13 @@ def test_signals_reach_the_program_itself(name: str) -> None:
 
 def test_the_broker_listens_where_it_is_exposed_and_asked() -> None:
     stage = stages()["broker"]
-    port, http_port = stage.last("EXPOSE").words
+    port, http_port, remoting_port, name_server_port = stage.last("EXPOSE").words
     words = stage.last("CMD").words
     assert words[-1] == "--insecure"
     options = dict(zip(words[1:-1:2], words[2:-1:2], strict=True))
     assert options["--http-port"] == http_port
+    assert options["--remoting-port"] == remoting_port == str(REMOTING_PORT)
+    assert options["--name-server-port"] == name_server_port == str(NAME_SERVER_PORT)
     assert options["--port"] == port == str(BrokerConfig(Path()).port)
     assert options["--host"] == "0.0.0.0"
     assert options["--data"] in stage.last("VOLUME").words

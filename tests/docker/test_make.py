@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.dockerfile import TOP
-from tests.patience import PATIENCE_SECONDS
+from tests.support.docker.dockerfile import TOP
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 # Programs that the Makefile's first lines and these targets call.
 NEEDED = ("make", "sh", "cat", "cksum", "cut", "pwd", "dirname")
@@ -46,7 +46,7 @@ class Engines:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE_SECONDS,
+            timeout=WAIT_SECONDS_MAX,
         )
 
     @property
@@ -132,7 +132,7 @@ def test_help_lists_both() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=WAIT_SECONDS_MAX,
     )
     listed = {line.split()[1] for line in done.stdout.splitlines() if line.startswith("make ")}
     assert {"docker", "compose"} <= listed

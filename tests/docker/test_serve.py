@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.compose_files import FOLDER
-from tests.patience import PATIENCE_SECONDS
+from tests.support.docker.compose_files import FOLDER
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 SERVE = FOLDER / "rocketmq" / "serve.sh"
 # Like RocketMQ's JVM: the child of two shells, which needs time to stop.
@@ -49,7 +49,7 @@ def test_it_ends_after_what_the_signal_ends(
         assert serve.stdout is not None
         assert serve.stdout.readline() == "serving\n"
         serve.send_signal(number)
-        assert serve.wait(PATIENCE_SECONDS) == 128 + number
+        assert serve.wait(WAIT_SECONDS_MAX) == 128 + number
         assert (tmp_path / "saved").exists()
 
 
@@ -57,6 +57,6 @@ def test_it_ends_after_what_the_signal_ends(
 def test_it_ends_as_its_program_ends(tmp_path: Path, code: int) -> None:
     command = ["bash", str(SERVE), "sh", "-c", f"exit {code}"]
     assert (
-        subprocess.run(command, cwd=tmp_path, check=False, timeout=PATIENCE_SECONDS).returncode
+        subprocess.run(command, cwd=tmp_path, check=False, timeout=WAIT_SECONDS_MAX).returncode
         == code
     )

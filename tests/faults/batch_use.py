@@ -23,22 +23,18 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.batches.commit_check import CommitCheck
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.batches.log import Batch, StagedTask
-from rocketpy_broker.services.batches.old_kind import OldKind
 from rocketpy_broker.services.batches.roll_forward import RollForward
 from rocketpy_broker.services.batches.service import RETRY_MS, BatchService, BatchState
 from rocketpy_broker.services.batches.staging_service import StageCommand, Staged, StagingService
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits
 from rocketpy_broker.services.flush.group_commit import GroupCommit
-from rocketpy_broker.services.send.append_service import AppendService
-from rocketpy_broker.services.send.destination import DestinationResolver
-from rocketpy_broker.services.send.message_types import MessageTypes
-from rocketpy_broker.services.send.preconditions import SendPreconditions
+from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store import message_store
 from rocketpy_broker.store.append.appender import AppendUnderWay
-from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
@@ -46,16 +42,9 @@ from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import RecordBlock
-from tests.faults.images import (
-    OTHER,
-    QUEUE,
-    QUEUE_FILE_BYTES,
-    SEGMENT_BYTES,
-    STORE_HOST,
-    block_of,
-    read_bodies,
-)
-from tests.store.messages import delete_topic, flush_log
+from tests.faults.images import block_of, read_bodies
+from tests.support.store.messages import OTHER, QUEUE, delete_topic, flush_log
+from tests.support.store.stores import store_in
 
 T = TypeVar("T")
 WRITER = "a query"
@@ -92,17 +81,12 @@ class Desk:
 
     def __post_init__(self) -> None:
         config = BrokerConfig(self.folder, flush_disk_type=self.flush)
-        self.store = MessageStore(
-            StoreConfig(
-                self.folder,
-                SEGMENT_BYTES,
-                QUEUE_FILE_BYTES,
-                self.flush,
-                index_slot_count=self.index.slot_count,
-                index_entry_count_max=self.index.entry_count_max,
-            ),
+        self.store = store_in(
+            self.folder,
             self.clock,
-            STORE_HOST,
+            self.flush,
+            index_slot_count=self.index.slot_count,
+            index_entry_count_max=self.index.entry_count_max,
         )
         settings = self.folder / "config"
         store, clock, limits = self.store, self.clock, config.limits
@@ -115,14 +99,9 @@ class Desk:
         scheduling = DelaySchedule(
             store.config.delay_levels, clock, timer, store.config.commit_log_segment_bytes
         )
-        types = MessageTypes(self._topics, is_checking=True)
-        placing = DestinationResolver(
-            scheduling, types, store.config, reject_transaction_message=False
-        )
-        gate = SendPreconditions(self._topics, clock, config)
-        appends = AppendService(store, self._topics, flushes, placing, gate, limits)
+        appends = SendService(store, self._topics, flushes, scheduling, clock, config)
         self.staging = StagingService(store, appends, self.ledger, clock, config)
-        rolling = RollForward(store, appends, self.staging, OldKind(store, appends), clock)
+        rolling = RollForward(store, appends, self.staging, clock)
         self.batches = BatchService(
             store,
             self.staging,

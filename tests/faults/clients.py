@@ -12,12 +12,17 @@ import grpc
 import numpy as np
 
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.blocks import WireBlock, bodies_of, wire_block
+from rocketpy_proto.rocketpy.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    broker_pb2,
+    broker_pb2_grpc,
+)
 from tests.faults.history import History, body_of
-from tests.patience import PATIENCE_SECONDS
+from tests.support.blocks import WireBlock, bodies_of, wire_block
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
-CALL_SECONDS_MAX = PATIENCE_SECONDS
+CALL_SECONDS_MAX = WAIT_SECONDS_MAX
 Block = tuple[QueueKey, list[bytes]]
 # The interval at which a sender that waits for answers looks whether it should stop.
 LOOK_SECONDS = 0.02
@@ -44,6 +49,7 @@ class Sender:
     queues: list[QueueKey]
     plan: random.Random
     stopped: threading.Event
+    acked: int = 0
 
     def run(self) -> None:
         """Sends; a request without an answer has an unknown outcome."""
@@ -61,6 +67,7 @@ class Sender:
         message_ids = self._in_flight.popleft()
         if response.status.code == 0:
             self.history.acked(message_ids, response.queue_id, response.queue_offset)
+            self.acked += len(message_ids)
         self._slots.release()
 
     def _requests(self) -> Iterator[broker_pb2.AppendRequest]:
@@ -122,6 +129,18 @@ def pull(
             history.delivered(reader, queue, number, body)
         offset = response.next_offset
     return offset
+
+
+def create_topic(endpoint: str, topic: str, queues: int) -> None:
+    """Creates a topic, however busy the machine is. Raises grpc.RpcError."""
+    config = admin_pb2.TopicConfig(
+        topic=topic, read_queue_nums=queues, write_queue_nums=queues, perm=6
+    )
+    with grpc.insecure_channel(endpoint) as channel:
+        answer = admin_pb2_grpc.AdminStub(channel).UpdateTopic(
+            admin_pb2.UpdateTopicRequest(config=config, create_only=True), timeout=CALL_SECONDS_MAX
+        )
+    assert answer.status.code == 0, answer.status.remark
 
 
 def bodies_in(stub: broker_pb2_grpc.BrokerStub, queue: QueueKey) -> list[bytes]:

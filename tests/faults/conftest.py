@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker.conftest import start_broker
 from tests.faults.zygote import Zygote
+from tests.support.broker.running_broker import start_broker
 
 __all__ = ["start_broker"]
 SEED_VARIABLE = "ROCKETPY_FAULT_SEED"

@@ -9,28 +9,27 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rocketpy_broker.errors import BrokerError, StoreClosedError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.process_tuning import raise_descriptor_limit
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
-from tests.blocks import wire_block
+from rocketpy_proto.model.codes import ResponseCode
 from tests.faults.history import FINAL
 from tests.faults.store_use import (
     DELETED_TOPIC,
     QUEUES,
+    SMALL_SIZES,
     SavedOffset,
     Sender,
-    Sizes,
     new_store,
     read_queue,
     tell_all,
 )
 from tests.faults.zygote import Link
-from tests.store.messages import delete_topic
+from tests.support.blocks import wire_block
+from tests.support.store.messages import delete_topic
 
 SCRIPT_STEPS = 120
 BALLAST_WRITE_BYTES = 1 << 20
-SMALL_FILES = Sizes(segment=32 << 10, queue_file=1000)
 # Limits of one round with a full disk: all sends, and refused ones.
 FULL_SENDS_MAX = 60
 FULL_REFUSALS_MAX = 5
@@ -40,7 +39,7 @@ def fill_and_free(link: Link, folder: str, ballast: str, seed: int, rounds: int)
     """Uses a store on a disk that is filled and freed repeatedly; reports how each send ends."""
     raise_descriptor_limit()
     plan = random.Random(seed)
-    store = new_store(folder, sizes=SMALL_FILES)
+    store = new_store(folder, sizes=SMALL_SIZES)
     store.open()
     sender, saved = Sender(store, link, "s", plan), SavedOffset(store, link)
     for number in range(rounds):
@@ -115,7 +114,7 @@ def script(link: Link, folder: str, seed: int) -> None:
     """
     plan = random.Random(seed)
     link.wait_for_go()
-    store = new_store(folder, sizes=SMALL_FILES)
+    store = new_store(folder, sizes=SMALL_SIZES)
     try:
         store.open()
         saved = SavedOffset(store, link)

@@ -17,21 +17,15 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
-from rocketpy_proto.record import BlockColumns, Host, RecordBlock, decode_record, encode_block
-from tests.blocks import BORN_HOST, BORN_MS
+from rocketpy_proto.record import BlockColumns, RecordBlock, decode_record, encode_block
+from tests.support.blocks import BORN_HOST, BORN_MS
+from tests.support.store.messages import NO_END, QUEUE
+from tests.support.store.stores import STORE_HOST
 
-SEGMENT_BYTES = 4096
-QUEUE_FILE_BYTES = 200
-STORE_HOST = Host.parse("10.0.0.2:10911")
 PREPARED = 0x4
-QUEUE = QueueKey("TopicA", 2)
-OTHER = QueueKey("TopicB", 0)
-NO_END = 1 << 60
 MARK = "rocketpy/flushed"
 QUARANTINE = "rocketpy/quarantine/"
 
@@ -50,37 +44,6 @@ def workshop() -> Iterator[Path]:
         mock.patch.object(checksums, "ALLOCATION_BYTES", 4096),
     ):
         yield Path(folder) / "store"
-
-
-def small_store(
-    folder: Path,
-    clock: ManualClock | None = None,
-    *,
-    segment_bytes: int = SEGMENT_BYTES,
-    memory_ratio: float = 0.4,
-) -> MessageStore:
-    """Returns a small store that is not open yet; ratio 0 checks all reads."""
-    config = StoreConfig(
-        folder,
-        segment_bytes,
-        QUEUE_FILE_BYTES,
-        FlushDiskType.ASYNC_FLUSH,
-        index_slot_count=8,
-        index_entry_count_max=16,
-        memory_ratio=memory_ratio,
-    )
-    return MessageStore(config, clock or ManualClock(), STORE_HOST)
-
-
-@contextmanager
-def opened(folder: Path, **options: object) -> Iterator[MessageStore]:
-    """Yields a small open store; releases it at the end as a crash does."""
-    store = small_store(folder, **options)  # type: ignore[arg-type]
-    store.open()
-    try:
-        yield store
-    finally:
-        store._release()
 
 
 def image_of(folder: Path) -> Image:
@@ -139,7 +102,7 @@ def send(store: MessageStore, bodies: list[bytes], queue: QueueKey = QUEUE) -> i
 
 
 def send_prepared(store: MessageStore, body: bytes, queue: QueueKey = QUEUE) -> int:
-    """Appends a prepared record, as older stores hold; it is in the log and in no queue."""
+    """Appends a prepared record, such as a half message; it is in the log and in no queue."""
     block = block_of(queue.topic, [body], sys_flag=PREPARED, in_index=False)
     offset = store._log.prepare(len(block.data), 1)
     block.patch_stored(

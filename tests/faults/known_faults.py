@@ -40,7 +40,7 @@ FILES = (
     "test_f2_a_change_is_on_the_disk_when_it_is_done_and_contents_before_names"
 )
 HINDERED = "tests/broker/batches/test_hindered.py::test_"
-HANDOVER = "tests/store/recovery/test_handover.py::test_f16_"
+HANDOVER = "tests/store/recovery/test_rocketmq_export.py::test_f16_"
 RESTARTS = "tests/store/recovery/test_restarts.py::"
 SIMULATION = "tests/faults/test_m02_simulation.py::test_m2_no_seed_breaks_a_promise[0]"
 STORED = "tests/store/test_message_store.py::"
@@ -176,7 +176,7 @@ FAULTS = (
     ),
     Fault(
         "the log ends at the first damaged record",
-        STORE + "log.scanner.LogScanner._behind_damage",
+        STORE + "log.scanner.LogScanner._after_damage",
         nothing,
         (BITS + "after_a_crash_a_flushed_record_with_a_flipped_bit_is_kept_apart[plain]",),
     ),
@@ -280,7 +280,7 @@ FAULTS = (
     ),
     Fault(
         "a recreated topic counts as the old one",
-        SERVICES + "topics.epochs.is_remade",
+        SERVICES + "topics.epochs.is_recreated",
         always(False),
         (
             (
@@ -364,12 +364,12 @@ FAULTS = (
     # --- Requests, bodies, clusters ---
     Fault(
         "incomplete requests of many clients have no limit",
-        SERVER + "calls.senders.STRANGERS_BYTES_MAX",
+        SERVER + "calls.incomplete_requests.READS_MAX",
         constant(1 << 40),
         (
             (
                 "tests/broker/server/test_incomplete_requests.py::"
-                "test_n14_a_flood_of_strangers_is_bounded_though_all_get_on"
+                "test_n14_a_flood_of_strangers_is_bounded"
             ),
         ),
     ),
@@ -385,8 +385,8 @@ FAULTS = (
         ),
     ),
     Fault(
-        "a query forgets its place in hidden queues",
-        "pyspark_rocketpy.source.plan.reconcile._keep_hidden",
+        "a query forgets its positions in hidden queues",
+        "pyspark_rocketpy.source.plan.reconcile._Case._keep",
         nothing,
         (
             (

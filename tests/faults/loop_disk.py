@@ -14,7 +14,7 @@ import struct
 import subprocess
 from pathlib import Path
 
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 TOOLS = ("mkfs.ext4", "losetup", "mount", "umount")
 IMAGE_BYTES = 48 << 20
@@ -22,7 +22,7 @@ IMAGE_BYTES = 48 << 20
 EXT4_IOC_SHUTDOWN = 0x8004587D
 NO_LOG_FLUSH = 2
 LOG_FLUSH = 1
-CALL_SECONDS_MAX = PATIENCE_SECONDS
+CALL_SECONDS_MAX = WAIT_SECONDS_MAX
 
 
 class LoopDiskError(Exception):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 PACKAGES = ("rocketpy_broker", "rocketpy_proto", "pyspark_rocketpy")
@@ -23,7 +23,8 @@ class Fault:
 
 def plant(fault: Fault) -> None:
     """Replaces the target wherever a module of the packages has it under its name."""
-    owner, name = _owner(fault.target)
+    owner_name, _, name = fault.target.rpartition(".")
+    owner = resolve_name(owner_name)
     # A property is found in the class, not through it.
     original = vars(owner)[name]
     changed = fault.with_fault(original)
@@ -32,20 +33,6 @@ def plant(fault: Fault) -> None:
         is_ours = module_name.split(".")[0] in PACKAGES
         if is_ours and vars(module).get(name) is original:
             setattr(module, name, changed)
-
-
-def _owner(target: str) -> tuple[Any, str]:
-    """Returns the module or class of a dotted name, and the name in it."""
-    parts = target.split(".")
-    for count in range(len(parts) - 1, 0, -1):
-        try:
-            owner: Any = import_module(".".join(parts[:count]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[count:-1]:
-            owner = getattr(owner, part)
-        return owner, parts[-1]
-    raise AssertionError(target)
 
 
 def nothing(_original: object) -> Callable[..., None]:

@@ -99,10 +99,10 @@ def load(
     link.wait_for_go()
 
 
-def read(link: Link, folder: str, sizes: tuple[int, int]) -> None:
+def read(link: Link, folder: str, sizes: Sizes) -> None:
     """Opens the store in any state, reports all its messages, and stops cleanly."""
     raise_descriptor_limit()
-    store = new_store(folder, sizes=Sizes(*sizes))
+    store = new_store(folder, sizes=sizes)
     store.open()
     link.emit("open")
     tell_all(store, link, FINAL)
@@ -111,10 +111,10 @@ def read(link: Link, folder: str, sizes: tuple[int, int]) -> None:
     link.emit("closed")
 
 
-def stages(link: Link, folder: str, seed: int, sizes: tuple[int, int], sends_max: int = 25) -> None:
+def stages(link: Link, folder: str, seed: int, sizes: Sizes, sends_max: int = 25) -> None:
     """Sends, flushes the queues, sends, flushes the log, sends; waits for the test in between."""
     plan = random.Random(seed)
-    store = new_store(folder, sizes=Sizes(*sizes))
+    store = new_store(folder, sizes=sizes)
     store.open()
     sender = Sender(store, link, "s", plan)
 
@@ -136,17 +136,18 @@ def stages(link: Link, folder: str, seed: int, sizes: tuple[int, int], sends_max
     link.wait_for_go()
 
 
-def go_on(link: Link, folder: str, seed: int, sizes: tuple[int, int]) -> None:
-    """Opens a store after a crash, sends a little more, reports all messages, and stops cleanly."""
-    store = new_store(folder, sizes=Sizes(*sizes))
-    store.open()
-    sender = Sender(store, link, "again", random.Random(seed))
-    for _ in range(3):
-        sender.send()
-    sender.flush()
-    tell_all(store, link, FINAL)
-    store.close()
-    link.emit("closed")
+def go_on(link: Link, folders: list[str], seed: int, sizes: Sizes) -> None:
+    """Opens stores after a crash; sends a little more, reports all messages, stops cleanly."""
+    for folder in folders:
+        store = new_store(folder, sizes=sizes)
+        store.open()
+        sender = Sender(store, link, "again", random.Random(seed))
+        for _ in range(3):
+            sender.send()
+        sender.flush()
+        tell_all(store, link, FINAL)
+        store.close()
+        link.emit("closed")
 
 
 def race(link: Link, folder: str) -> None:

@@ -23,8 +23,9 @@ from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
 from rocketpy_proto.record import decode_record
-from tests.faults.images import NO_END, QUEUE, bodies_in, send, small_store
-from tests.store.messages import remove_oldest_segment
+from tests.faults.images import bodies_in, send
+from tests.support.store.messages import NO_END, QUEUE, remove_oldest_segment
+from tests.support.store.stores import SMALL_INDEX, store_in
 
 CHECKERS = 3
 HELD_MAX = 64
@@ -104,7 +105,9 @@ class Program:
     def _opened(self) -> MessageStore:
         # Half of the stores compare all reads with their checksums.
         ratio = self._chance.choice([0.0, 0.4])
-        store = small_store(self._folder, segment_bytes=SEGMENT_BYTES, memory_ratio=ratio)
+        store = store_in(
+            self._folder, segment_bytes=SEGMENT_BYTES, memory_ratio=ratio, **SMALL_INDEX
+        )
         store.open()
         return store
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from tests.faults import programs
 from tests.faults.history import FINAL, Delivery, History, Outcome, body_of
-from tests.faults.store_use import DEFAULT_SIZES, Sizes
-from tests.faults.zygote import Event, Zygote
+from tests.faults.store_use import SIZES, Sizes
+from tests.faults.zygote import Event, Worker, Zygote
 
 
 @dataclass
@@ -61,6 +62,26 @@ class Recorder:
             case _:
                 self.others.append(event)
 
+    def load(
+        self, zygote: Zygote, folder: Path, plan: random.Random, name: str, **more: int
+    ) -> Worker:
+        """Starts a user of the store with any mode of flushes."""
+        self.flush = plan.choice(list(FlushDiskType))
+        return zygote.start(
+            programs.load,
+            folder=str(folder),
+            flush=self.flush.value,
+            name=name,
+            seed=plan.getrandbits(32),
+            **more,
+        )
+
+    def kill(self, worker: Worker) -> None:
+        """Kills a worker, and records its last words."""
+        worker.kill()
+        self.take(worker.events())
+        worker.wait()
+
     def only_durable_is_promised(self) -> None:
         """Drops promises for unflushed messages, which ASYNC_FLUSH may lose at a power cut."""
         for message_id, end in self.ends.items():
@@ -73,9 +94,9 @@ class Recorder:
             if delivery.reader == FINAL or self.ends.get(delivery.message_id, 0) <= self.durable_end
         ]
 
-    def read_all(self, zygote: Zygote, folder: Path, sizes: Sizes = DEFAULT_SIZES) -> None:
+    def read_all(self, zygote: Zygote, folder: Path, sizes: Sizes = SIZES) -> None:
         """Opens the store in a new worker, and records all its messages."""
-        worker = zygote.start(programs.read, folder=str(folder), sizes=astuple(sizes))
+        worker = zygote.start(programs.read, folder=str(folder), sizes=sizes)
         self.take(worker.events())
         assert worker.wait() == 0
         assert ["closed"] in self.others, "the reader did not come to its end"

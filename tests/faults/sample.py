@@ -15,18 +15,9 @@ from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import END_OF_SEGMENT_MAGIC, decode_record, has_queue_offset
-from tests.faults.images import (
-    OTHER,
-    QUEUE,
-    Image,
-    image_of,
-    opened,
-    read_bodies,
-    send,
-    send_prepared,
-    small_store,
-)
-from tests.store.messages import delete_topic, flush_log
+from tests.faults.images import Image, image_of, read_bodies, send, send_prepared
+from tests.support.store.messages import OTHER, QUEUE, delete_topic, flush_log
+from tests.support.store.stores import SMALL_INDEX, opened, store_in
 
 SEGMENT_BYTES = 1024
 GONE = QueueKey("TopicGone", 0)
@@ -83,7 +74,7 @@ def sample_of(folder: Path, *, clean: bool, whole: bool = True) -> Sample:
 
 
 def _second_part(folder: Path, clock: ManualClock, *, clean: bool) -> None:
-    store = small_store(folder, clock, segment_bytes=SEGMENT_BYTES)
+    store = store_in(folder, clock, segment_bytes=SEGMENT_BYTES, **SMALL_INDEX)
     store.open()
     for number in range(12, 17):
         clock.advance(1000)

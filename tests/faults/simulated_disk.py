@@ -8,6 +8,7 @@ content under an old name, and removals, count as durable at once.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import shutil
@@ -50,14 +51,12 @@ class SimulatedDisk:
         status = os.fstat(descriptor)
         name = f"/proc/self/fd/{descriptor}"
         if stat.S_ISREG(status.st_mode):
-            # Reopened, since this descriptor may be for writing only.
-            reading = os.open(name, os.O_RDONLY)
-            try:
-                self._durable[status.st_ino] = os.pread(reading, status.st_size, 0)
-            finally:
-                os.close(reading)
+            if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+                self._durable[status.st_ino] = Path(name).read_bytes()
+            else:
+                self._durable[status.st_ino] = os.pread(descriptor, status.st_size, 0)
         else:
-            self._names |= set(Path(name).resolve().iterdir())
+            self._names |= set(Path(name).readlink().iterdir())
 
     def cut_power(self, chance: random.Random) -> None:
         """Gives every file a content that the disk may hold now. No process may have one open."""

@@ -14,23 +14,24 @@ from pathlib import Path
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
-from rocketpy_proto.record import Host, decode_record
-from tests.blocks import BORN_HOST, BORN_MS, wire_block
+from rocketpy_proto.record import decode_record
 from tests.faults.history import body_of, hash_of, id_of
 from tests.faults.zygote import Link
+from tests.support.blocks import BORN_HOST, BORN_MS, wire_block
+from tests.support.store.stores import STORE_HOST, store_in
 
-INDEX_SLOTS = 50
-INDEX_ENTRIES = 400
-SEGMENT_BYTES = 256 << 10
-QUEUE_FILE_BYTES = 4000
+INDEX = {"index_slot_count": 50, "index_entry_count_max": 400}
+# The sizes of a store's files, fixed for its life.
+Sizes = dict[str, int]
+SIZES: Sizes = {"segment_bytes": 256 << 10, "queue_file_bytes": 4000}
+SMALL_SIZES: Sizes = {"segment_bytes": 32 << 10, "queue_file_bytes": 1000}
 GROUP = "faults"
 # A topic that is deleted now and then; its messages are not read.
 DELETED_TOPIC = "Short"
-STORE_HOST = Host.parse("127.0.0.1:10911")
 QUEUES = [QueueKey(topic, queue_id) for topic in ("TopicA", "TopicB") for queue_id in range(2)]
 # Long enough to cross a page boundary, so that half of it can be missing.
 TAGS = "tags-" * 50
@@ -40,32 +41,13 @@ NO_END = 1 << 60
 PENDING_MAX = 24
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """The sizes of a store's files in bytes, fixed for its life."""
-
-    segment: int = SEGMENT_BYTES
-    queue_file: int = QUEUE_FILE_BYTES
-
-
-DEFAULT_SIZES = Sizes()
-
-
 def new_store(
     folder: str | Path,
     flush: FlushDiskType | str = FlushDiskType.SYNC_FLUSH,
-    sizes: Sizes = DEFAULT_SIZES,
+    sizes: Sizes = SIZES,
 ) -> MessageStore:
     """Returns a store that is not open yet."""
-    config = StoreConfig(
-        Path(folder),
-        sizes.segment,
-        sizes.queue_file,
-        FlushDiskType(flush),
-        index_slot_count=INDEX_SLOTS,
-        index_entry_count_max=INDEX_ENTRIES,
-    )
-    return MessageStore(config, SystemClock(), STORE_HOST)
+    return store_in(folder, SystemClock(), flush, **sizes, **INDEX)
 
 
 @dataclass(frozen=True, slots=True)

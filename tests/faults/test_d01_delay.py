@@ -16,13 +16,13 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 from tests.faults.delayed import DelayedMessages, lateness_ms
 from tests.faults.history import FINAL, Outcome
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 QUEUES = 4
 # Messages and kills, while the messages are sent and delivered.
 QUICK, TORTURE = (2_000, 3), (10_000, 10)
 SECONDS_BETWEEN = (0.3, 1.2)
-DELIVERED_SECONDS_MAX = PATIENCE_SECONDS
+DELIVERED_SECONDS_MAX = WAIT_SECONDS_MAX
 # Superfluous deliveries come within this time.
 REST_SECONDS = 1.5
 

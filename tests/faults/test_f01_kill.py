@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +15,11 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
-from tests.faults import programs
-from tests.faults.clients import Reader, Sender, join_all, pull, run_all
+from tests.faults.clients import LOOK_SECONDS, Reader, Sender, create_topic, join_all, pull, run_all
 from tests.faults.history import FINAL, History, Outcome
 from tests.faults.recorder import Recorder
 from tests.faults.zygote import Zygote
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 KILLS_QUICK = 100
 KILLS_TORTURE = 2_000
@@ -28,7 +29,9 @@ LOAD_SECONDS_MAX = 0.06
 # Real brokers: each start costs a second of Python.
 BROKER_KILLS_QUICK = 15
 BROKER_KILLS_TORTURE = 500
-BROKER_LOAD_SECONDS_MAX = 0.5
+# The kill comes at a random time after up to ACKED_MAX messages of a sender, at any speed.
+BROKER_LOAD_SECONDS_MAX = 0.25
+ACKED_MAX = 100
 BROKER_SEGMENT_BYTES = 1 << 20
 SENDERS = 4
 QUEUES = 2
@@ -56,16 +59,11 @@ def test_f1_a_store_killed_at_random_moments_keeps_what_it_acknowledged(
 def _load_and_kill(
     zygote: Zygote, recorder: Recorder, folder: Path, plan: random.Random, name: str
 ) -> None:
-    flush = plan.choice(list(FlushDiskType))
-    worker = zygote.start(
-        programs.load, folder=str(folder), flush=flush.value, name=name, seed=plan.getrandbits(32)
-    )
+    worker = recorder.load(zygote, folder, plan, name)
     if plan.random() < 0.8:
         worker.expect("open")
     recorder.take(worker.events(plan.uniform(0, LOAD_SECONDS_MAX)))
-    worker.kill()
-    recorder.take(worker.events())
-    worker.wait()
+    recorder.kill(worker)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +78,7 @@ def test_f1_a_broker_killed_under_load_keeps_what_it_acknowledged(
     for number in range(kills):
         with started(ram_folder, plan.choice(list(FlushDiskType))) as broker:
             topics.append(f"T{number}")
-            broker.create_topic(topics[-1], QUEUES)
+            create_topic(broker.endpoint, topics[-1], QUEUES)
             _use_until_killed(broker, history, topics[-3:], plan, f"s{number}")
     with (
         started(ram_folder, FlushDiskType.SYNC_FLUSH) as broker,
@@ -108,7 +106,7 @@ def _use_until_killed(
 ) -> None:
     queues = [QueueKey(topic, number) for topic in topics for number in range(-1, QUEUES)]
     stopped = threading.Event()
-    clients: list[Sender | Reader] = [
+    senders = [
         Sender(
             history,
             broker.endpoint,
@@ -120,10 +118,15 @@ def _use_until_killed(
         for number in range(SENDERS)
     ]
     read = QueueKey(topics[-1], plan.randrange(QUEUES))
-    clients.append(Reader(history, broker.endpoint, f"{name}-reader", read, stopped))
-    threads = run_all([client.run for client in clients])
+    reader = Reader(history, broker.endpoint, f"{name}-reader", read, stopped)
+    threads = run_all([*(sender.run for sender in senders), reader.run])
+    wanted, deadline = plan.randint(0, ACKED_MAX), time.monotonic() + WAIT_SECONDS_MAX
+    while max(sender.acked for sender in senders) < wanted:
+        assert time.monotonic() < deadline, "the broker acknowledges no more"
+        if stopped.wait(LOOK_SECONDS):
+            break
     # The kill comes at a random time, in any state of the broker.
-    stopped.wait(plan.uniform(0, BROKER_LOAD_SECONDS_MAX))
+    time.sleep(plan.uniform(0, BROKER_LOAD_SECONDS_MAX))
     if plan.random() < 0.9:
         broker.kill()
     else:

@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
-from tests.faults import programs
 from tests.faults.history import FINAL, History, Outcome, Send
 from tests.faults.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, LoopDiskError
 from tests.faults.recorder import Recorder
-from tests.faults.zygote import Zygote
+from tests.faults.zygote import Worker, Zygote
 
 CUTS_QUICK = 100
 CUTS_TORTURE = 1_000
 # After these a new store is started, since the disk is small.
 CUTS_PER_STORE = 20
 LOAD_SECONDS_MAX = 0.08
+# The share of cuts that wait for a flush of the log.
+AFTER_FLUSH = 0.5
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
@@ -69,24 +70,25 @@ def _load_and_cut(
     zygote: Zygote, recorder: Recorder, disk: LoopDisk, folder: Path, plan: random.Random, name: str
 ) -> None:
     """Runs a writer until a power cut, then turns the power on again."""
-    recorder.flush = plan.choice(list(FlushDiskType))
-    worker = zygote.start(
-        programs.load,
-        folder=str(folder),
-        flush=recorder.flush.value,
-        name=name,
-        seed=plan.getrandbits(32),
-    )
+    worker = recorder.load(zygote, folder, plan, name)
     if plan.random() < 0.9:
         worker.expect("open")
+        if plan.random() < AFTER_FLUSH:
+            _take_until_flushed(recorder, worker)
     recorder.take(worker.events(plan.uniform(0, LOAD_SECONDS_MAX)))
     disk.cut(LOG_FLUSH if plan.random() < 0.2 else NO_LOG_FLUSH)
     # The worker may run on for a moment; what it reports must stay true.
     recorder.take(worker.events(plan.uniform(0, 0.01)))
-    worker.kill()
-    recorder.take(worker.events())
-    worker.wait()
+    recorder.kill(worker)
     disk.power_on()
+
+
+def _take_until_flushed(recorder: Recorder, worker: Worker) -> None:
+    """Waits for the first flush of the log, so that many cuts come after one."""
+    for event in worker.events():
+        recorder.take_one(event)
+        if event[0] in {"durable", "closed", "failed"}:
+            return
 
 
 def _assert_lost_is_a_tail(history: History) -> None:

@@ -10,13 +10,27 @@ import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.queues.units import UNIT_BYTES
-from rocketpy_broker.store.values import QueueRange
+from rocketpy_broker.store.values import QueueBounds
 from tests.faults.images import image_of
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.store.conftest import QUEUE_FILE_BYTES, OpenStore, clock, crash, new_store
-from tests.store.messages import OTHER, QUEUE, flush_log, put, read_all, remove_oldest_segment
+from tests.support.store.messages import (
+    OTHER,
+    QUEUE,
+    flush_log,
+    put,
+    read_all,
+    remove_oldest_segment,
+)
+from tests.support.store.stores import (
+    QUEUE_FILE_BYTES,
+    OpenStore,
+    clock,
+    crash,
+    new_store,
+    open_store,
+)
 
-__all__ = ["clock", "new_store"]
+__all__ = ["clock", "new_store", "open_store"]
 
 
 class WorstChance(random.Random):
@@ -49,14 +63,13 @@ def test_f2_what_was_flushed_is_all_there(
 
 
 def test_f2_queues_whose_new_files_are_lost_with_their_names_are_rebuilt(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
     """Covers several queue files that are created before their first flush, without a wait."""
     bodies = [b"%d" % number * 50 for number in range(35)]
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
-        store = new_store(FlushDiskType.SYNC_FLUSH)
-        store.open()
+        store = open_store(FlushDiskType.SYNC_FLUSH)
         for body in bodies:
             put(store, [body])
             flush_log(store)
@@ -65,19 +78,17 @@ def test_f2_queues_whose_new_files_are_lost_with_their_names_are_rebuilt(
     disk.cut_power(WorstChance())
     left = list(store.config.folder.glob("consumequeue/*/*/*"))
     assert len(left) < len(files)
-    again = new_store(FlushDiskType.SYNC_FLUSH)
-    again.open()
+    again = open_store(FlushDiskType.SYNC_FLUSH)
     assert read_all(again) == bodies
 
 
 def test_s10_the_log_is_not_cleaned_of_what_no_queue_on_the_disk_counts_yet(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
     """Covers a power cut that lets a queue restart at 0, below its consumers' offsets."""
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
-        store = new_store(FlushDiskType.SYNC_FLUSH)
-        store.open()
+        store = open_store(FlushDiskType.SYNC_FLUSH)
         put(store, [b"one"], OTHER)
         while len(store._log.files.segments) < 2:
             put(store, [bytes(200)])
@@ -85,44 +96,39 @@ def test_s10_the_log_is_not_cleaned_of_what_no_queue_on_the_disk_counts_yet(
         remove_oldest_segment(store)
     crash(store)
     disk.cut_power(WorstChance())
-    again = new_store(FlushDiskType.SYNC_FLUSH)
-    again.open()
+    again = open_store(FlushDiskType.SYNC_FLUSH)
     assert again.next_offset(OTHER) == 1
 
 
 def test_s10_a_queue_that_a_killed_broker_made_is_on_the_disk_behind_the_next_start(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
     """Asserts that the next start finds the queue and cleans the log of its messages."""
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
-        store = new_store(FlushDiskType.SYNC_FLUSH)
-        store.open()
+        store = open_store(FlushDiskType.SYNC_FLUSH)
         put(store, [b"one"], OTHER)
         flush_log(store)
         crash(store)
-        store = new_store(FlushDiskType.SYNC_FLUSH)
-        store.open()
+        store = open_store(FlushDiskType.SYNC_FLUSH)
         while len(store._log.files.segments) < 2:
             put(store, [bytes(200)])
             flush_log(store)
         remove_oldest_segment(store)
     crash(store)
     disk.cut_power(WorstChance())
-    again = new_store(FlushDiskType.SYNC_FLUSH)
-    again.open()
+    again = open_store(FlushDiskType.SYNC_FLUSH)
     assert again.next_offset(OTHER) == 1
 
 
 @pytest.mark.parametrize("killed", ["serving", "before it was serving"])
 def test_f2_all_that_a_start_finds_is_on_the_disk_when_it_is_done(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: str
 ) -> None:
     """Covers any state of the last run: files without a flush, or a name."""
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
-        first = new_store()
-        first.open()
+        first = open_store()
         for key in (QUEUE, OTHER):
             put(first, [b"of a queue"], key)
         first.dispatch()
@@ -133,8 +139,7 @@ def test_f2_all_that_a_start_finds_is_on_the_disk_when_it_is_done(
         for name in ("config/topics.json", "rocketpy/staging/00000000000000000000"):
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_text("written, and not flushed")
-        second = new_store()
-        second.open()
+        second = open_store()
     crash(second)
     found = image_of(tmp_path)
     disk.cut_power(WorstChance())
@@ -142,13 +147,12 @@ def test_f2_all_that_a_start_finds_is_on_the_disk_when_it_is_done(
 
 
 def test_s10_a_log_whose_only_segment_a_power_cut_has_emptied_begins_where_it_did(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
     """Asserts that the queues' next offsets are kept and later starts succeed."""
     disk = SimulatedDisk(tmp_path)
     with disk.watched():
-        store = new_store(FlushDiskType.SYNC_FLUSH)
-        store.open()
+        store = open_store(FlushDiskType.SYNC_FLUSH)
         count = 0
         while len(store._log.files.segments) < 2:
             flush_log(store)
@@ -157,30 +161,27 @@ def test_s10_a_log_whose_only_segment_a_power_cut_has_emptied_begins_where_it_di
         remove_oldest_segment(store)
     crash(store)
     disk.cut_power(WorstChance())
-    left = QueueRange(count - 1, count - 1)
+    left = QueueBounds(count - 1, count - 1)
     for _ in range(2):
-        again = new_store(FlushDiskType.SYNC_FLUSH)
-        again.open()
+        again = open_store(FlushDiskType.SYNC_FLUSH)
         assert again.positions().log_begin == store.config.commit_log_segment_bytes
         assert again.range_of(QUEUE) == left
         again.close()
-    again = new_store(FlushDiskType.SYNC_FLUSH)
-    again.open()
+    again = open_store(FlushDiskType.SYNC_FLUSH)
     put(again, [b"next"])
     flush_log(again)
-    assert again.range_of(QUEUE) == QueueRange(count - 1, count)
+    assert again.range_of(QUEUE) == QueueBounds(count - 1, count)
     assert read_all(again) == [b"next"]
 
 
 def test_s10_a_queue_whose_only_file_a_power_cut_has_emptied_goes_on_where_it_was(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
     """Covers a queue with its older files removed, as their messages were cleaned."""
     disk = SimulatedDisk(tmp_path)
     per_file = QUEUE_FILE_BYTES // UNIT_BYTES
     with disk.watched():
-        store = new_store(FlushDiskType.ASYNC_FLUSH)
-        store.open()
+        store = open_store(FlushDiskType.ASYNC_FLUSH)
         for number in range(per_file):
             put(store, [b"%d" % number])
         while len(store._log.files.segments) < 2:
@@ -194,23 +195,20 @@ def test_s10_a_queue_whose_only_file_a_power_cut_has_emptied_goes_on_where_it_wa
     crash(store)
     disk.cut_power(WorstChance())
     for _ in range(2):
-        again = new_store(FlushDiskType.ASYNC_FLUSH)
-        again.open()
-        assert again.range_of(QUEUE) == QueueRange(per_file, per_file)
+        again = open_store(FlushDiskType.ASYNC_FLUSH)
+        assert again.range_of(QUEUE) == QueueBounds(per_file, per_file)
         again.close()
-    again = new_store(FlushDiskType.ASYNC_FLUSH)
-    again.open()
+    again = open_store(FlushDiskType.ASYNC_FLUSH)
     put(again, [b"next"])
-    assert again.range_of(QUEUE) == QueueRange(per_file, per_file + 1)
+    assert again.range_of(QUEUE) == QueueBounds(per_file, per_file + 1)
     assert read_all(again) == [b"next"]
 
 
 def test_s06_a_new_queue_waits_for_no_disk(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Asserts that a new queue needs no fsync: 620 ms were measured for one new file."""
-    store = new_store(FlushDiskType.ASYNC_FLUSH)
-    store.open()
+    store = open_store(FlushDiskType.ASYNC_FLUSH)
     put(store, [b"makes the log's first segment"])
     with monkeypatch.context() as patch:
         for name in ("fsync", "fdatasync"):

@@ -5,37 +5,37 @@ The tail had not been flushed, as after a power cut: the mark is before it.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 from tests.faults.images import (
-    OTHER,
     QUARANTINE,
-    QUEUE,
-    SEGMENT_BYTES,
     Image,
     altered,
     image_of,
-    opened,
     put_image,
     read_bodies,
     send,
     send_prepared,
-    small_store,
     workshop,
 )
-from tests.store.messages import flush_log
+from tests.support.store.messages import OTHER, QUEUE, flush_log
+from tests.support.store.stores import SEGMENT_BYTES, SMALL_INDEX, opened, store_in
 
 LOG = "commitlog/" + "0".zfill(20)
 CHECKSUMS = "rocketpy/checksums/" + "0".zfill(20)
 CHECKSUM_BYTES = 16
 FLUSHED_COUNT = 3
+# Each of the six kinds tears one byte in STRIDE_QUICK, at a phase of its own, and every border.
+# Together they tear every byte.
+STRIDE_QUICK = 4
 FAR_MS = 1 << 50
 
 
@@ -104,17 +104,32 @@ FILLS = {"zeros": zeros, "chance": chance, "older record": older_record}
 
 
 # A record reaches the disk with its checksum: above the mark one without it is torn.
-@pytest.mark.parametrize("checksums", ["kept", "lost"])
+CHECKSUMS_AFTER = ("kept", "lost")
+KINDS = list(itertools.product(FILLS, CHECKSUMS_AFTER))
+
+
+def tears(crashed: Crashed, phase: int, stride: int) -> Iterator[int]:
+    """Yields places of tears in the last three records."""
+    last = crashed.records[-3:]
+    borders = {part.begin + shift for part in last for shift in (0, 1)}
+    borders |= {part.end - 1 for part in last}
+    for tear in range(last[0].begin, crashed.end):
+        if tear % stride == phase % stride or tear in borders:
+            yield tear
+
+
+@pytest.mark.parametrize("stride", [STRIDE_QUICK, pytest.param(1, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("checksums", CHECKSUMS_AFTER)
 @pytest.mark.parametrize("fill", FILLS)
 def test_f03_a_tail_torn_at_any_byte_is_cut_and_every_whole_record_before_it_served(
-    fill: str, checksums: str
+    fill: str, checksums: str, stride: int
 ) -> None:
     with workshop() as folder:
         crashed = crashed_store(folder)
         image = crashed.image
         known = len(crashed.records) if checksums == "kept" else FLUSHED_COUNT
         image = altered(image, CHECKSUMS, lambda data: _zero_from(data, known * CHECKSUM_BYTES))
-        for tear in range(crashed.records[-3].begin, crashed.end):
+        for tear in tears(crashed, KINDS.index((fill, checksums)), stride):
             torn = bytearray(crashed.log)
             torn[tear : crashed.end] = FILLS[fill](crashed, crashed.end - tear)
             put_image({**image, LOG: (bytes(torn), SEGMENT_BYTES)}, folder)
@@ -135,7 +150,7 @@ def check_recovered(folder: Path, crashed: Crashed, torn: bytes, known: int) -> 
     count = min(count, known)
     whole, lost = crashed.records[:count], crashed.records[count:]
     end = whole[-1].end
-    store = small_store(folder)
+    store = store_in(folder, **SMALL_INDEX)
     result = store.open()
     try:
         assert (result.end, result.damages) == (end, [])
@@ -147,7 +162,7 @@ def check_recovered(folder: Path, crashed: Crashed, torn: bytes, known: int) -> 
             bodies = [record.body for record in whole if record.queue == queue]
             assert read_bodies(store, queue) == bodies
             assert send(store, [b"next"], queue) >= end
-            assert store.range_of(queue) == QueueRange(0, len(bodies) + 1)
+            assert store.range_of(queue) == QueueBounds(0, len(bodies) + 1)
             assert read_bodies(store, queue) == [*bodies, b"next"]
         check_index(store, whole, lost)
     finally:
@@ -163,5 +178,5 @@ def check_index(store: MessageStore, whole: list[Destination], lost: list[Destin
     for record in whole + lost:
         if record.queue is not None:
             key = record.body.decode()
-            found = store.index.query(record.queue.topic, key, 0, FAR_MS, 64).tolist()
+            found = [*store.index.walk(record.queue.topic, key, 0, FAR_MS)]
             assert found == ([record.begin] if record in whole else [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ import pytest
 from tests.faults import programs
 from tests.faults.history import History
 from tests.faults.recorder import Recorder
-from tests.faults.store_use import TAGS
+from tests.faults.store_use import SMALL_SIZES, TAGS
 from tests.faults.zygote import Zygote
 
 HYBRIDS_QUICK = 500
@@ -20,10 +21,7 @@ HYBRIDS_TORTURE = 10_000
 # The number of hybrids of one run of a store.
 HYBRIDS_PER_RUN = 25
 PAGE_BYTES = (512, 4096)
-SEGMENT_BYTES = 32 << 10
-QUEUE_FILE_BYTES = 1000
 TORN_SEED = 1
-SIZES = (SEGMENT_BYTES, QUEUE_FILE_BYTES)
 # Name endings of files that are never written in place.
 REPLACED_WHOLE = (".json", ".json.bak", "lock", "abort")
 
@@ -54,7 +52,7 @@ def run_until_crash(zygote: Zygote, folder: Path, plan: random.Random) -> Run:
     """Runs a store until its crash; queue files are flushed before the log's files."""
     run = Run()
     worker = zygote.start(
-        programs.stages, folder=str(folder), seed=plan.getrandbits(32), sizes=SIZES
+        programs.stages, folder=str(folder), seed=plan.getrandbits(32), sizes=SMALL_SIZES
     )
     for event in worker.events():
         run.recorder.take_one(event)
@@ -102,12 +100,9 @@ def test_f4_torn_pages_never_make_a_wrong_message_and_take_nothing_that_was_flus
     torn = 0
     for number in range(hybrids // HYBRIDS_PER_RUN):
         run = run_until_crash(zygote, ram_folder / f"run{number}", plan)
-        for hybrid_number in range(HYBRIDS_PER_RUN):
-            hybrid = hybrid_of(run, plan)
-            torn += hybrid not in (run.crashed, run.flushed)
-            folder = ram_folder / f"hybrid{number}-{hybrid_number}"
-            _write(folder, hybrid)
-            _judge(zygote, run, folder, tmp_path, seed)
+        hybrids_of_run = [hybrid_of(run, plan) for _ in range(HYBRIDS_PER_RUN)]
+        torn += sum(hybrid not in (run.crashed, run.flushed) for hybrid in hybrids_of_run)
+        _judge(zygote, run, hybrids_of_run, ram_folder / f"hybrids{number}", tmp_path, seed)
     assert torn > hybrids // 4, "hardly a page was torn"
 
 
@@ -123,8 +118,7 @@ def test_f4_a_record_whose_last_page_is_missing_is_not_delivered(
     end = len(whole.rstrip(b"\0")) - len(TAGS) // 2
     files |= {path: run.crashed[path] for path in files if path.startswith("commitlog/")}
     files[last] = whole[:end].ljust(len(whole), b"\0")
-    _write(ram_folder / "torn", files)
-    _judge(zygote, run, ram_folder / "torn", tmp_path, TORN_SEED)
+    _judge(zygote, run, [files], ram_folder / "torn", tmp_path, TORN_SEED)
 
 
 def _write(folder: Path, files: Files) -> None:
@@ -134,11 +128,21 @@ def _write(folder: Path, files: Files) -> None:
         path.write_bytes(content)
 
 
-def _judge(zygote: Zygote, run: Run, folder: Path, tmp_path: Path, seed: int) -> None:
-    history = run.recorder.history
-    recorder = Recorder(History(dict(history.sends), list(history.deliveries)))
-    worker = zygote.start(programs.go_on, folder=str(folder), seed=seed, sizes=SIZES)
-    recorder.take(worker.events())
+def _judge(
+    zygote: Zygote, run: Run, hybrids: list[Files], folder: Path, tmp_path: Path, seed: int
+) -> None:
+    """Judges the messages of each state of the disk; one worker opens them all."""
+    folders = [folder / str(number) for number in range(len(hybrids))]
+    for each, hybrid in zip(folders, hybrids, strict=True):
+        _write(each, hybrid)
+    worker = zygote.start(
+        programs.go_on, folders=list(map(str, folders)), seed=seed, sizes=SMALL_SIZES
+    )
+    events = worker.events()
+    for _ in folders:
+        history = run.recorder.history
+        recorder = Recorder(History(dict(history.sends), list(history.deliveries)))
+        recorder.take(itertools.takewhile(lambda event: event != ["closed"], events))
+        recorder.history.check(tmp_path, seed)
     assert worker.wait() == 0
-    recorder.history.check(tmp_path, seed)
     shutil.rmtree(folder)

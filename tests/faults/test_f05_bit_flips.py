@@ -24,17 +24,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.damage_fill import MetDamages
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.values import Damage
-from tests.faults.images import (
-    OTHER,
-    QUARANTINE,
-    QUEUE,
-    altered,
-    opened,
-    put_image,
-    read_bodies,
-    send,
-    workshop,
-)
+from tests.faults.images import QUARANTINE, altered, put_image, read_bodies, send, workshop
 from tests.faults.sample import (
     SEGMENT_BYTES,
     Destination,
@@ -43,10 +33,13 @@ from tests.faults.sample import (
     check_readable,
     sample_of,
 )
-from tests.store.messages import flush_log
+from tests.support.store.messages import OTHER, QUEUE, flush_log
+from tests.support.store.stores import opened
 
 KINDS = ("plain", "batch", "prepared", "blank", "last")
-RANDOM_FLIPS_QUICK = 2000
+RANDOM_FLIPS_QUICK, RANDOM_FLIPS_TORTURE = 600, 20_000
+# One bit in HEADER_STRIDE_QUICK of the index's header and slots; both files are met.
+HEADER_STRIDE_QUICK = 3
 # One bit in this many gets a whole recovery; the number has no factor in common with 8.
 RECOVERY_STRIDE = 11
 MARKS = "config/deletedTopics.json"
@@ -54,6 +47,7 @@ INDEX_ENTRIES_BEGIN = IndexFormat(8, 16).entries_begin
 TORTURE_ROUNDS = 1000
 TORTURE_FLIPS_PER_ROUND = 100
 TORTURE_SEGMENT_BYTES = 8 << 20
+torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 
 @cache
@@ -183,17 +177,20 @@ def test_f05_a_damaged_record_keeps_its_offset_though_its_queue_is_lost() -> Non
             check_appends(store, stopped)
 
 
+@pytest.mark.parametrize(
+    "flips", [RANDOM_FLIPS_QUICK // 2, pytest.param(RANDOM_FLIPS_TORTURE // 2, marks=torture)]
+)
 @pytest.mark.parametrize("clean", [True, False])
 def test_f05_a_bit_flipped_anywhere_costs_one_record_at_most(
-    clean: bool, caplog: pytest.LogCaptureFixture
+    clean: bool, flips: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
     stopped = sample(clean=clean)
     chance = random.Random(5)
     names = sorted(name for name, (data, _) in stopped.image.items() if data and name != MARKS)
     with workshop() as folder:
-        for _ in range(RANDOM_FLIPS_QUICK // 2):
-            name = chance.choice(names)
+        for number in range(flips):
+            name = names[number % len(names)]
             bit = chance.randrange(len(stopped.image[name][0]) * 8)
             check_one_flip(stopped, folder, name, bit, caplog)
 
@@ -216,11 +213,12 @@ def check_one_flip(
         check_appends(store, stopped)
 
 
-def test_f05_a_flip_in_the_header_or_the_slots_of_the_index_hides_no_message() -> None:
+@pytest.mark.parametrize("stride", [HEADER_STRIDE_QUICK, pytest.param(1, marks=torture)])
+def test_f05_a_flip_in_the_header_or_the_slots_of_the_index_hides_no_message(stride: int) -> None:
     stopped = sample(clean=True)
     names = [name for name in stopped.image if name.startswith("index/")]
     with workshop() as folder:
-        for bit in range(INDEX_ENTRIES_BEGIN * 8):
+        for bit in range(0, INDEX_ENTRIES_BEGIN * 8, stride):
             name = names[bit % len(names)]
             put_image(altered(stopped.image, name, partial(flip, bit=bit)), folder)
             with opened(folder, segment_bytes=SEGMENT_BYTES) as store:

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.errors import StoreDirectoryError
-from tests.faults.images import Image, image_of, opened, put_image, workshop
+from tests.faults.images import Image, image_of, put_image, workshop
 from tests.faults.sample import SEGMENT_BYTES, Sample, check_keys, check_readable, sample_of
+from tests.support.store.stores import opened
 
-CHANCES_QUICK = 500
+CHANCES_QUICK, CHANCES_TORTURE = 200, 5000
 # The five kinds of files, by the start of their paths below the store.
 KINDS = {
     "consume queues": ("consumequeue/",),
@@ -132,9 +133,16 @@ def check_rebuilt(folder: Path, *, may_refuse: bool) -> None:
     assert found == reference()
 
 
-def test_f06_any_files_altered_in_any_ways_are_rebuilt_byte_for_byte() -> None:
+@pytest.mark.parametrize(
+    "chances",
+    [
+        CHANCES_QUICK,
+        pytest.param(CHANCES_TORTURE, marks=(pytest.mark.torture, pytest.mark.timeout(3600))),
+    ],
+)
+def test_f06_any_files_altered_in_any_ways_are_rebuilt_byte_for_byte(chances: int) -> None:
     with workshop() as folder:
-        for seed in range(CHANCES_QUICK):
+        for seed in range(chances):
             chance = random.Random(seed)
             image = samples()[seed % 2 == 0].image
             ways: dict[str, str] = {}

@@ -12,6 +12,7 @@ import pytest
 from tests.faults import disk_programs
 from tests.faults.recorder import Recorder
 from tests.faults.small_disk import mounted_disk
+from tests.faults.store_use import SMALL_SIZES
 from tests.faults.zygote import Zygote
 
 ROUNDS_QUICK = 50
@@ -62,5 +63,5 @@ def _fill_and_free(zygote: Zygote, folder: Path, tmp_path: Path, seed: int) -> N
     assert said.count("refused") > ROUNDS_PER_STORE
     assert said[-1] == "closed"
     recorder.history.deliveries.clear()
-    recorder.read_all(zygote, folder, disk_programs.SMALL_FILES)
+    recorder.read_all(zygote, folder, SMALL_SIZES)
     recorder.history.check(tmp_path, seed)

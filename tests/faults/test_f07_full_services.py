@@ -19,9 +19,9 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.embedded.process import LocalBrokerError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.broker.batches.writer import Job
-from tests.broker.conftest import RunningBroker
 from tests.faults.small_disk import mounted_disk
+from tests.support.broker.batch_writer import Job
+from tests.support.broker.running_broker import RunningBroker
 
 MIB = 1 << 20
 DISK_BYTES = 48 * MIB

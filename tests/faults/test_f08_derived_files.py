@@ -17,13 +17,11 @@ from unittest import mock
 import pytest
 
 from rocketpy_broker.errors import StoreClosedError
-from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.simulated_disk import PAGE_BYTES, SimulatedDisk
-from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, crash
-from tests.store.messages import (
+from tests.support.store.messages import (
     QUEUE,
     flush_log,
     put,
@@ -31,6 +29,7 @@ from tests.store.messages import (
     remove_oldest_segment,
     save_manifest,
 )
+from tests.support.store.stores import crash, store_in
 
 if TYPE_CHECKING:
     from _typeshed import SupportsLenAndGetItem
@@ -130,10 +129,8 @@ def _same(page: int, old: bytes, new: bytes) -> bool:
 
 def new_store(folder: Path) -> MessageStore:
     """Returns a store with small files and no index, which is written through a mapping."""
-    config = StoreConfig(
-        folder, SEGMENT_BYTES, QUEUE_BYTES, FlushDiskType.SYNC_FLUSH, index_enable=False
-    )
-    return MessageStore(config, ManualClock(), STORE_HOST)
+    sync = FlushDiskType.SYNC_FLUSH
+    return store_in(folder, None, sync, queue_file_bytes=QUEUE_BYTES, index_enable=False)
 
 
 def opened(folder: Path) -> MessageStore:

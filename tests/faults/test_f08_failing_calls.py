@@ -12,6 +12,7 @@ import pytest
 from tests.faults import disk_programs
 from tests.faults import traces as tracing
 from tests.faults.recorder import Recorder
+from tests.faults.store_use import SMALL_SIZES
 from tests.faults.traces import Call
 from tests.faults.zygote import Event, Zygote
 
@@ -88,7 +89,7 @@ def run_with_fault(
     assert [call.name for call in calls if call.injected] == [name]
     assert_no_ack_after_failed_flush(events)
     assert_no_flush_is_tried_again(calls)
-    recorder.read_all(zygote, folder, disk_programs.SMALL_FILES)
+    recorder.read_all(zygote, folder, SMALL_SIZES)
     recorder.history.check(tmp_path, SCRIPT_SEED)
 
 

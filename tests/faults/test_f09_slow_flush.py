@@ -10,18 +10,18 @@ from contextlib import contextmanager
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.flush import FlushPlan
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import bodies_of, wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.patience import PATIENCE_SECONDS
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 # The calls of each kind that have to be answered while one flush hangs.
 CALLS = 200
 SENDS = 50
-HELD_SECONDS_MAX = PATIENCE_SECONDS
+HELD_SECONDS_MAX = WAIT_SECONDS_MAX
 FLUSH_INTERVAL_MS = 1_000
 FLUSH_TIMEOUT_MS = 5_000
 FLUSH_DISK_TIMEOUT = 10

@@ -22,16 +22,9 @@ from unittest import mock
 import pytest
 
 from rocketpy_broker import store as store_package
-from tests.faults.images import (
-    QUARANTINE,
-    Image,
-    altered,
-    image_of,
-    put_image,
-    small_store,
-    workshop,
-)
+from tests.faults.images import QUARANTINE, Image, altered, image_of, put_image, workshop
 from tests.faults.sample import SEGMENT_BYTES, sample_of
+from tests.support.store.stores import SMALL_INDEX, store_in
 
 RECOVERIES = "rocketpy/recoveries"
 KILLS_QUICK = 100
@@ -39,6 +32,7 @@ KILLS_TORTURE = 1000
 KILLS_IN_A_ROW = 10
 # Calls of `os` that change a file; writes through the index's mapping come between lines.
 CALLS = ("pwrite", "ftruncate", "posix_fallocate", "rename", "replace", "unlink", "mkdir", "rmdir")
+NEVER_KILLED = {"__del__", "lock_folder"}
 STORE_FOLDER = str(Path(store_package.__file__).parent)
 
 
@@ -74,13 +68,14 @@ def killed_at_line(number: int) -> Iterator[list[int]]:
 
     Lines of `with` and `try` are left out. A `with` line runs once more at the end of its block; a
     `try` line does nothing; CPython guards neither. An error raised there leaves a lock held, which
-    a killed process does not. In `__del__`, Python would ignore it.
+    a killed process does not. The same holds for `lock_folder`. In `__del__`, Python would ignore
+    it.
     """
     lines = [0]
 
     def trace(frame: FrameType, event: str, _argument: object) -> Any:
         file = frame.f_code.co_filename
-        if not file.startswith(STORE_FOLDER) or frame.f_code.co_name == "__del__":
+        if not file.startswith(STORE_FOLDER) or frame.f_code.co_name in NEVER_KILLED:
             return None
         line = linecache.getline(file, frame.f_lineno).lstrip()
         if event == "line" and not line.startswith(("with ", "try:")):
@@ -126,16 +121,18 @@ def write_at(position: int, data: bytes, content: bytearray) -> None:
 
 def recover(folder: Path) -> None:
     """Opens the store, and releases it as a kill does."""
-    store = small_store(folder, segment_bytes=SEGMENT_BYTES)
+    store = store_in(folder, segment_bytes=SEGMENT_BYTES, **SMALL_INDEX)
     try:
         store.open()
     finally:
+        # A killed process has no locks, so nothing kills the release.
+        sys.settrace(None)
         store._release()
 
 
 def finished(folder: Path) -> Image:
     """Returns all files after one more start and a clean stop."""
-    store = small_store(folder, segment_bytes=SEGMENT_BYTES)
+    store = store_in(folder, segment_bytes=SEGMENT_BYTES, **SMALL_INDEX)
     store.open()
     store.close()
     return image_of(folder)

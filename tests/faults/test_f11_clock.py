@@ -11,24 +11,17 @@ import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock, sleep
 from rocketpy_broker.store.cleaner import CleanPolicy
-from rocketpy_broker.store.config import StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey, ReadLimits
 from rocketpy_proto.record import decode_record
-from tests.faults.images import (
-    NO_END,
-    OTHER,
-    QUEUE,
-    QUEUE_FILE_BYTES,
-    SEGMENT_BYTES,
-    STORE_HOST,
+from tests.faults.images import read_bodies, send, workshop
+from tests.support.store.messages import NO_END, OTHER, QUEUE, flush_log, remove_oldest_segment
+from tests.support.store.stores import (
+    SMALL_INDEX,
     opened,
-    read_bodies,
-    send,
-    small_store,
-    workshop,
+    store_in,
 )
-from tests.store.messages import flush_log, remove_oldest_segment
 
 SECOND_MS = 1000
 HOUR_MS = 3_600_000
@@ -87,14 +80,14 @@ def store_times_ms(store: MessageStore, queue: QueueKey) -> list[int]:
 def test_f11_store_times_never_fall_within_a_queue(name: str, restart: str) -> None:
     clock = ManualClock()
     with workshop() as folder:
-        store = small_store(folder, clock)
+        store = store_in(folder, clock, **SMALL_INDEX)
         store.open()
         for number in range(ROUNDS):
             CLOCKS[name](clock, number)
             send(store, [b"%d" % number], QUEUE if number % 2 else OTHER)
             if number % 4 == 3 and restart != "none":
                 (store.close if restart == "clean" else store._release)()
-                store = small_store(folder, clock)
+                store = store_in(folder, clock, **SMALL_INDEX)
                 store.open()
         for queue in (QUEUE, OTHER):
             times = store_times_ms(store, queue)
@@ -117,15 +110,8 @@ def test_f11_messages_are_found_by_key_whatever_the_clock_did(name: str) -> None
 
 def cleaning_store(folder: Path, clock: ManualClock) -> MessageStore:
     """Returns an open store with POLICY."""
-    config = StoreConfig(
-        folder,
-        SEGMENT_BYTES,
-        QUEUE_FILE_BYTES,
-        index_slot_count=8,
-        index_entry_count_max=16,
-        clean_policy=POLICY,
-    )
-    store = MessageStore(config, clock, STORE_HOST)
+    sync = FlushDiskType.SYNC_FLUSH
+    store = store_in(folder, clock, sync, clean_policy=POLICY, **SMALL_INDEX)
     store.open()
     return store
 

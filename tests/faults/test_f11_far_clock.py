@@ -14,23 +14,13 @@ from rocketpy_broker.runtime.clock import Clock, ManualClock
 from rocketpy_broker.runtime.guarded_clock import AHEAD_MS_MAX, CONFIRM_MS, GuardedClock
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.times import FALLS_MAX
-from tests.faults.images import (
-    NO_END,
-    OTHER,
-    QUEUE,
-    QUEUE_FILE_BYTES,
-    SEGMENT_BYTES,
-    STORE_HOST,
-    read_bodies,
-    send,
-    workshop,
-)
+from tests.faults.images import read_bodies, send, workshop
 from tests.faults.test_f11_clock import DAY_MS, SECOND_MS, store_times_ms
-from tests.store.messages import flush_log, remove_oldest_segment
+from tests.support.store.messages import NO_END, OTHER, QUEUE, flush_log, remove_oldest_segment
+from tests.support.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, store_in
 
 FAR_MS = 100 * DAY_MS
 RESTARTS = ["none", "clean", "crash", "files of RocketMQ"]
@@ -44,15 +34,7 @@ def folder() -> Iterator[Path]:
 
 def store_at(folder: Path, clock: Clock) -> MessageStore:
     """Returns an open store with small files."""
-    config = StoreConfig(
-        folder,
-        SEGMENT_BYTES,
-        QUEUE_FILE_BYTES,
-        FlushDiskType.ASYNC_FLUSH,
-        index_slot_count=8,
-        index_entry_count_max=64,
-    )
-    store = MessageStore(config, clock, STORE_HOST)
+    store = store_in(folder, clock, index_slot_count=8, index_entry_count_max=64)
     store.open()
     return store
 

@@ -10,17 +10,18 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.embedded.local_broker import LocalBrokerError
-from rocketpy_broker.store.config import FlushDiskType
 from tests.faults import programs
 from tests.faults.clients import join_all, run_all
 from tests.faults.recorder import Recorder
-from tests.faults.zygote import Worker, Zygote
+from tests.faults.zygote import Zygote
 
 RACES_QUICK = 50
 RACES_TORTURE = 500
 REMOVALS_QUICK = 20
 REMOVALS_TORTURE = 500
 LOAD_SECONDS_MAX = 0.03
+# Loaders use the store until they are killed.
+STEPS_MAX = 1 << 30
 torture = (pytest.mark.torture, pytest.mark.timeout(3600))
 
 
@@ -79,34 +80,21 @@ def test_f12_a_lock_file_removed_at_random_moments_lets_no_second_store_in(
     lock = ram_folder / "lock"
     for number in range(removals):
         name = f"s{number}"
-        first = _loader(zygote, ram_folder, f"{name}-first", plan)
+        first = recorder.load(zygote, ram_folder, plan, f"{name}-first", steps_max=STEPS_MAX)
         first.expect("open")
         recorder.take(first.events(plan.uniform(0, LOAD_SECONDS_MAX)))
         lock.unlink()
         if plan.random() < 0.5:
             lock.write_bytes(b"lock")
-        second = _loader(zygote, ram_folder, f"{name}-second", plan)
+        second = recorder.load(zygote, ram_folder, plan, f"{name}-second", steps_max=STEPS_MAX)
         event = second.expect("failed")
         assert event[1] == "StoreLockedError", event
         recorder.take(first.events(LOAD_SECONDS_MAX))
         for worker in (first, second):
-            worker.kill()
-            recorder.take(worker.events())
-            worker.wait()
+            recorder.kill(worker)
     recorder.read_all(zygote, ram_folder)
     recorder.history.check(tmp_path, seed)
     assert len(recorder.ends) > removals, "next to nothing was acknowledged"
     refused = [event for event in recorder.others if event[0] == "failed"]
     assert refused, "no store has noticed that its lock file was removed"
     assert all("lock was removed, moved or replaced" in event[2] for event in refused), refused
-
-
-def _loader(zygote: Zygote, folder: Path, name: str, plan: random.Random) -> Worker:
-    return zygote.start(
-        programs.load,
-        folder=str(folder),
-        flush=plan.choice(list(FlushDiskType)).value,
-        name=name,
-        seed=plan.getrandbits(32),
-        steps_max=1 << 30,
-    )

@@ -13,20 +13,20 @@ import grpc
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2_grpc
 from tests.faults.clients import append_request, pull
 from tests.faults.history import FINAL, History, Outcome, body_of
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 SEGMENT_BYTES = 64 << 10
 BODY_BYTES = 8 << 10
 DESCRIPTORS_MAX = 64
 CONNECTIONS = 2 * DESCRIPTORS_MAX
 QUEUE = QueueKey("T", 0)
-SECONDS_MAX = float(PATIENCE_SECONDS)
+SECONDS_MAX = float(WAIT_SECONDS_MAX)
 
 
 def descriptors_of(pid: int) -> int:

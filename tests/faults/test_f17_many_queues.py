@@ -11,21 +11,19 @@ import grpc
 import pytest
 
 from rocketpy_broker import LocalBroker
-from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.files import BLOCK_BYTES
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.record import Host
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grpc
-from tests.descriptors import open_below
 from tests.faults.clients import append_request
 from tests.faults.small_disk import mounted_disk
-from tests.patience import PATIENCE_SECONDS
-from tests.store.conftest import crash
-from tests.store.messages import flush_log, put, read_all
+from tests.support.descriptors import open_below
+from tests.support.store.messages import flush_log, put, read_all
+from tests.support.store.stores import crash, store_in
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 QUEUES_PER_TOPIC = 8
 BYTES_PER_QUEUE_MAX = 25 << 10
@@ -34,21 +32,17 @@ STAT_BLOCK_BYTES = 512
 # A start's reads of a queue with one message: its block, and its first and last unit.
 READ_BYTES_PER_QUEUE_MAX = 2 * BLOCK_BYTES
 DISK_BYTES = 32 << 20
+# As RocketMQ has them.
+QUEUE_FILE_BYTES = 6_000_000
 FEW_DESCRIPTORS = 256
-SECONDS_MAX = float(PATIENCE_SECONDS)
+SECONDS_MAX = float(WAIT_SECONDS_MAX)
 torture = (pytest.mark.torture, pytest.mark.timeout(3600))
 
 
-def store_in(folder: Path) -> MessageStore:
-    """Returns a store with queue files of RocketMQ's length."""
-    config = StoreConfig(
-        folder,
-        commit_log_segment_bytes=64 << 20,
-        flush_disk_type=FlushDiskType.ASYNC_FLUSH,
-        index_slot_count=100,
-        index_entry_count_max=400,
-    )
-    return MessageStore(config, ManualClock(), Host.parse("10.0.0.2:10911"))
+def wide_store(folder: Path) -> MessageStore:
+    """Returns a store with long files, not open yet."""
+    index = {"index_slot_count": 100, "index_entry_count_max": 400}
+    return store_in(folder, segment_bytes=64 << 20, queue_file_bytes=QUEUE_FILE_BYTES, **index)
 
 
 def keys_of(topic_count: int) -> Iterator[QueueKey]:
@@ -96,7 +90,7 @@ def test_f17_queues_with_a_message_each_cost_what_they_hold(
 ) -> None:
     keys = list(keys_of(topic_count))
     before = open_below(tmp_path)
-    store = store_in(tmp_path)
+    store = wide_store(tmp_path)
     store.open()
     for key in keys:
         put(store, [str(key).encode()], key)
@@ -104,10 +98,10 @@ def test_f17_queues_with_a_message_each_cost_what_they_hold(
     assert allocated_bytes(tmp_path / "consumequeue") <= BYTES_PER_QUEUE_MAX * len(keys)
     store.close()
     reads = CountedReads(monkeypatch)
-    stopped = store_in(tmp_path)
+    stopped = wide_store(tmp_path)
     check_reopened(stopped, tmp_path, keys, reads)
     crash(stopped)
-    killed = store_in(tmp_path)
+    killed = wide_store(tmp_path)
     check_reopened(killed, tmp_path, keys, reads)
     killed.close()
 
@@ -133,12 +127,10 @@ def fill(folder: Path) -> Path:
 
 
 def test_f17_a_full_disk_stops_the_queues_that_need_room_and_no_others(full_disk: Path) -> None:
-    config = StoreConfig(
-        full_disk / "store",
-        commit_log_segment_bytes=4 << 20,
-        index_enable=False,
+    sizes = {"segment_bytes": 4 << 20, "queue_file_bytes": QUEUE_FILE_BYTES}
+    store = store_in(
+        full_disk / "store", None, FlushDiskType.SYNC_FLUSH, index_enable=False, **sizes
     )
-    store = MessageStore(config, ManualClock(), Host.parse("10.0.0.2:10911"))
     store.open()
     old, new = QueueKey("Old", 0), QueueKey("New", 0)
     put(store, [b"first"], old)
@@ -187,7 +179,7 @@ def test_f17_a_broker_with_few_descriptors_serves_more_queues_than_it_may_open(
         assert opened < FEW_DESCRIPTORS * 3 // 4
     finally:
         broker.stop()
-    again = store_in(tmp_path / "store")
+    again = wide_store(tmp_path / "store")
     assert again.open().in_doubt == []
     for key in queues:
         assert read_all(again, key) == [str(key).encode()]

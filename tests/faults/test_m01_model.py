@@ -27,24 +27,24 @@ from hypothesis.stateful import (
 
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.cleaner import CleanPolicy
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers.lookup import StoredAt
-from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
+from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, QueueKey, ReadLimits
 from rocketpy_proto.record import decode_record
-from tests.faults.images import NO_END, STORE_HOST, block_of, bodies_in
+from tests.faults.images import block_of, bodies_in
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.store.messages import delete_topic, remove_oldest_segment
+from tests.support.store.messages import NO_END, delete_topic, remove_oldest_segment
+from tests.support.store.stores import SMALL_INDEX, store_in
 
-EXAMPLES_QUICK = 300
+EXAMPLES_QUICK = 150
 STEPS_QUICK = 50
 EXAMPLES_TORTURE = 20_000
 STEPS_TORTURE = 200
 # Two pages a log segment, so that a power cut can take either.
-SEGMENT_BYTES = 8192
-QUEUE_FILE_BYTES = 100
+SIZES = {"segment_bytes": 8192, "queue_file_bytes": 100}
 QUEUES = [QueueKey("TopicA", 0), QueueKey("TopicA", 3), QueueKey("TopicB", 0)]
 # Always cleans, and never calls the disk full.
 EAGER = CleanPolicy(
@@ -104,17 +104,10 @@ class StoreAndList(RuleBasedStateMachine):
 
     def start(self, mode: FlushDiskType) -> int:
         """Opens the store again; returns the end of its log."""
-        config = StoreConfig(
-            self.folder,
-            SEGMENT_BYTES,
-            QUEUE_FILE_BYTES,
-            mode,
-            index_slot_count=8,
-            index_entry_count_max=16,
-            clean_policy=EAGER,
-        )
         self.mode, self.plan = mode, None
-        self.store = MessageStore(config, self.clock, STORE_HOST)
+        self.store = store_in(
+            self.folder, self.clock, mode, clean_policy=EAGER, **SIZES, **SMALL_INDEX
+        )
         result = self.store.open()
         assert result.damages == []
         self.flushed = result.end
@@ -216,11 +209,11 @@ class StoreAndList(RuleBasedStateMachine):
         for queue in QUEUES if self.store is not None else []:
             assert self.live().range_of(queue) == self.range_of(queue), queue
 
-    def range_of(self, queue: QueueKey) -> QueueRange:
+    def range_of(self, queue: QueueKey) -> QueueBounds:
         records = self.visible(queue)
         stop = records[-1].queue_offset + 1 if records else 0
         left = [part for part in records if part.begin >= self.live()._log.begin]
-        return QueueRange(left[0].queue_offset if left else stop, stop)
+        return QueueBounds(left[0].queue_offset if left else stop, stop)
 
     @rule(
         queue=queues,
@@ -234,7 +227,7 @@ class StoreAndList(RuleBasedStateMachine):
         result = self.live().get_message(queue, place, NO_END, limits)
         if queue not in self.live().queues():
             assert result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
-            assert bounds == QueueRange(0, 0)
+            assert bounds == QueueBounds(0, 0)
         elif result.status is GetMessageStatus.FOUND:
             assert bounds.min_offset <= place < bounds.max_offset
             sizes = result.sizes.tolist()
@@ -285,7 +278,7 @@ class StoreAndList(RuleBasedStateMachine):
                 )
 
 
-def outside(bounds: QueueRange, place: int) -> tuple[GetMessageStatus, int]:
+def outside(bounds: QueueBounds, place: int) -> tuple[GetMessageStatus, int]:
     """Returns status and next offset of a read at `place`, which is outside these bounds."""
     low, high = bounds.min_offset, bounds.max_offset
     assert not low <= place < high

@@ -23,7 +23,8 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import RecordBlock
 from tests.faults.batch_use import Desk
-from tests.faults.images import OTHER, QUEUE, image_of, put_image, read_bodies, workshop
+from tests.faults.images import image_of, put_image, read_bodies, workshop
+from tests.support.store.messages import OTHER, QUEUE
 
 ANOTHER = QueueKey(QUEUE.topic, 0)
 QUEUES = (QUEUE, OTHER, ANOTHER)

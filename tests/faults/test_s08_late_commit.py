@@ -35,21 +35,11 @@ from tests.faults.batch_use import (
     delete_between_runs,
     one_by_one,
 )
-from tests.faults.images import (
-    OTHER,
-    QUEUE,
-    SEGMENT_BYTES,
-    Image,
-    altered,
-    image_of,
-    put_image,
-    read_bodies,
-    send,
-    workshop,
-)
+from tests.faults.images import Image, altered, image_of, put_image, read_bodies, send, workshop
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.test_f10_killed_recovery import Killed, killed_at_call
-from tests.store.messages import flush_log, remove_oldest_segment
+from tests.support.store.messages import OTHER, QUEUE, flush_log, remove_oldest_segment
+from tests.support.store.stores import SEGMENT_BYTES
 
 CUTS_QUICK = 60
 CUTS_TORTURE = 5_000

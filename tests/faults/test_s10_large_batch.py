@@ -131,24 +131,24 @@ def test_s10_a_commit_longer_than_every_deadline_shows_each_message_once(
     with served(ram_folder, flush) as first:
         first.broker.create_topic(TOPIC, size.queues)
         batch = staged(first.stub, size, dice)
-        patience = Timeouts(batch.client, dice)
+        timeouts = Timeouts(batch.client, dice)
         # Before the decision, no staging file of this run has to be read.
-        patience.ask_until_killed(first, size.kill_seconds_max)
+        timeouts.ask_until_killed(first, size.kill_seconds_max)
     stored: list[int] = []
     for _ in range(size.kills - 1):
         with served(ram_folder, flush) as now:
-            stored.append(now.stub.QueryBatch(patience.query(0)).record_count)
-            patience.ask_until_killed(now, size.kill_seconds_max)
+            stored.append(now.stub.QueryBatch(timeouts.query(0)).record_count)
+            timeouts.ask_until_killed(now, size.kill_seconds_max)
     with served(ram_folder, flush) as last:
-        stored.append(last.stub.QueryBatch(patience.query(0)).record_count)
-        answer = patience.ask_until_ended(last.stub)
+        stored.append(last.stub.QueryBatch(timeouts.query(0)).record_count)
+        answer = timeouts.ask_until_ended(last.stub)
         count = sum(map(len, batch.expected.values()))
         assert (answer.outcome, answer.record_count) == (broker_pb2.COMMITTED, count)
         for queue_id in range(size.queues):
             queue = QueueKey(TOPIC, queue_id)
             assert bodies_in(last.stub, queue) == batch.expected[queue], queue
         assert last.stub.CommitBatch(batch.client.commit_request()) == answer
-    assert patience.cut_off_count > 0
+    assert timeouts.cut_off_count > 0
     assert stored == sorted(stored), "a start has lost what was stored"
     if size is TORTURE:
         assert any(0 < number < count for number in stored), "no kill came while it was stored"

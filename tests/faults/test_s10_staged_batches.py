@@ -25,8 +25,9 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.batch_use import WRITER, Desk, limited_room, one_by_one
 from tests.faults.harm import FullDisk, Harm, do_harm
-from tests.faults.images import OTHER, QUEUE, read_bodies, workshop
+from tests.faults.images import read_bodies, workshop
 from tests.faults.test_f10_killed_recovery import Killed
+from tests.support.store.messages import OTHER, QUEUE
 
 ROUNDS_QUICK = 20
 ROUNDS_TORTURE = 3_000

@@ -14,14 +14,16 @@ import pytest
 from tests.faults.forked_pytest import ForkedPytest
 from tests.faults.known_faults import FAULTS
 from tests.faults.planted import Fault
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 FAILED = re.compile(r"^FAILED (\S+::.+?) - (.*)$", re.MULTILINE)
 # A test that fails by one of these errors found a broken program, not the planted fault.
 BROKEN = re.compile(r"\b(Name|UnboundLocal|Import|ModuleNotFound|Syntax|Attribute|Type)Error\b")
 TESTS_FAILED = 1
+# A test that runs out of time has noticed nothing.
+TIMED_OUT = "Timeout (>"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * PATIENCE_SECONDS)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * WAIT_SECONDS_MAX)]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def test_x1_without_a_fault_every_named_test_passes(
     forked_pytest: ForkedPytest, tmp_path: Path
 ) -> None:
     named = sorted({test for fault in FAULTS for test in fault.noticed_by})
-    outcome = forked_pytest.run(named, tmp_path, PATIENCE_SECONDS)
+    outcome = forked_pytest.run(named, tmp_path, WAIT_SECONDS_MAX)
     assert outcome.exit_code == 0, outcome.output
     assert f"\n{len(named)} passed in" in outcome.output
 
@@ -44,8 +46,9 @@ def test_x1_without_a_fault_every_named_test_passes(
 def test_x1_a_planted_fault_is_noticed(
     forked_pytest: ForkedPytest, tmp_path: Path, fault: Fault
 ) -> None:
-    outcome = forked_pytest.run(fault.noticed_by, tmp_path, PATIENCE_SECONDS, fault.name)
+    outcome = forked_pytest.run(fault.noticed_by, tmp_path, WAIT_SECONDS_MAX, fault.name)
     assert outcome.exit_code == TESTS_FAILED, outcome.output
     failed = dict(FAILED.findall(outcome.output))
     assert failed.keys() == set(fault.noticed_by), outcome.output
     assert not BROKEN.search(" ".join(failed.values())), outcome.output
+    assert not any(TIMED_OUT in error for error in failed.values()), outcome.output

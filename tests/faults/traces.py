@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
-END_SECONDS_MAX = PATIENCE_SECONDS
+END_SECONDS_MAX = WAIT_SECONDS_MAX
 CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (-?\d+)(.*)$")
 PATH = re.compile(r"<([^>]*)>")
 

@@ -23,15 +23,16 @@ from rocketpy_broker.config import BrokerConfig, TransactionTimes
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.config import TopicConfig
-from rocketpy_broker.services.transactions.check_service import CheckBack
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, Operation
-from rocketpy_broker.services.transactions.service import EndTransaction
+from rocketpy_broker.services.transactions.service import DECISIONS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import AppendResult, QueueKey, ReadLimits
-from tests.blocks import bodies_of, wire_block
+from rocketpy_proto.rocketpy.v1 import groups_pb2
+from rocketpy_proto.rocketpy.v1.transactions_pb2 import EndTransactionRequest
 from tests.faults.history import body_of, hash_of, id_of
 from tests.faults.store_use import NO_END, READ_BYTES_MAX
 from tests.faults.zygote import Link
+from tests.support.blocks import bodies_of, wire_block
 
 QUEUE = QueueKey("T", 0)
 GROUP = "producers"
@@ -61,6 +62,26 @@ class Place:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def end_request(
+    group: str,
+    transaction_id: str,
+    commit_log_offset: int,
+    queue_offset: int,
+    decision: Operation,
+    *,
+    from_check: bool = False,
+) -> EndTransactionRequest:
+    [resolution] = [each for each, found in DECISIONS.items() if found is decision]
+    return EndTransactionRequest(
+        producer_group=group,
+        transaction_id=transaction_id,
+        commit_log_offset=commit_log_offset,
+        queue_offset=queue_offset,
+        resolution=resolution,
+        from_transaction_check=from_check,
+    )
+
+
 @dataclass
 class Producer:
     """A broker's services, without a server, and the producer that answers their check-backs."""
@@ -70,11 +91,11 @@ class Producer:
     clock: ManualClock
     place: Place
     # Each transaction by all that may name it: its half message, and its check-backs.
-    handles: defaultdict[str, list[EndTransaction]] = field(
+    handles: defaultdict[str, list[EndTransactionRequest]] = field(
         default_factory=lambda: defaultdict(list)
     )
 
-    def ask(self, question: CheckBack) -> bool:
+    def ask(self, question: groups_pb2.CheckTransaction) -> bool:
         """Receives a check-back of the broker."""
         name = question.transaction_id
         self.link.emit("asked", name)
@@ -85,7 +106,7 @@ class Producer:
     def _note(self, name: str, commit_log_offset: int, offset: int, *, from_check: bool) -> None:
         decision = Operation.COMMIT if name.startswith("c") else Operation.ROLLBACK
         self.handles[name].append(
-            EndTransaction(GROUP, name, commit_log_offset, offset, decision, from_check)
+            end_request(GROUP, name, commit_log_offset, offset, decision, from_check=from_check)
         )
 
     async def prepare(self, name: str) -> None:
@@ -94,16 +115,16 @@ class Producer:
         self.link.emit("preparing", name)
         properties = {"TRAN_MSG": ["true"], "PGROUP": [GROUP], "UNIQ_KEY": [name]}
         block = wire_block(QUEUE.topic, [body_of(name, BODY_BYTES)], properties=properties)
-        appends = self.broker.services.appends
-        stored = appends.append(QUEUE.topic, QUEUE.queue_id, block.records, block.record_sizes)
+        appends = self.broker.services.sends
+        stored = appends.append_now(QUEUE.topic, QUEUE.queue_id, block.records, block.record_sizes)
         await appends.acknowledged(stored)
         self.link.emit("prepared", name)
         result = stored.result
         self._note(name, result.physical_offset, result.queue_offset, from_check=False)
 
-    async def end(self, name: str, command: EndTransaction) -> None:
+    async def end(self, name: str, command: EndTransactionRequest) -> None:
         """Commits or rolls back."""
-        self.place.stage = command.decision.value
+        self.place.stage = DECISIONS[command.resolution].value
         self.link.emit("ending", name)
         await self.broker.services.transactions.service.end(command)
         self.link.emit("ended", name)

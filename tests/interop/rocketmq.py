@@ -18,7 +18,7 @@ from typing import Any
 
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 TOP = Path(__file__).parents[2]
 # The newest completely available version, and the last of two older lines; as in the Makefile.
@@ -158,7 +158,7 @@ class RocketMQStore:
         assert process.stdout is not None
         process.stdin.close()
         process.stdout.close()
-        process.wait(PATIENCE_SECONDS)
+        process.wait(WAIT_SECONDS_MAX)
 
     def __enter__(self) -> RocketMQStore:
         return self

@@ -16,25 +16,23 @@ import numpy as np
 import pyarrow as pa
 
 from rocketpy_broker.runtime.clock import SystemClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import (
     BlockColumns,
-    Host,
     Record,
     RecordBlock,
     decode_record,
     encode_block,
     encode_offset_message_id,
 )
-from tests.blocks import BORN_HOST, BORN_MS
 from tests.interop.rocketmq import Message, RocketMQStore
-from tests.store.messages import flush_log
+from tests.support.blocks import BORN_HOST, BORN_MS
+from tests.support.store.messages import NO_END, flush_log
+from tests.support.store.stores import store_in
 
-STORE_HOST = Host.parse("10.0.0.2:10911")
-NO_END = 1 << 60
 PROPERTIES = pa.map_(pa.string(), pa.string())
 # RocketMQ 5.5 rebuilds lost queues from ten segments at most.
 READ_WHOLE_LOG = {"commitLogRecoverMaxNum": 1 << 20}
@@ -58,8 +56,19 @@ class Stores:
 
     def ours(self) -> MessageStore:
         """Returns our store, not yet open."""
-        config = StoreConfig(self.folder, self.segment_bytes, self.queue_file_bytes, self.flush)
-        return MessageStore(config, SystemClock(), STORE_HOST)
+        return store_in(
+            self.folder,
+            SystemClock(),
+            self.flush,
+            segment_bytes=self.segment_bytes,
+            queue_file_bytes=self.queue_file_bytes,
+        )
+
+    def open_ours(self) -> MessageStore:
+        """Returns our store, open."""
+        store = self.ours()
+        store.open()
+        return store
 
     @contextmanager
     def rocketmq(self, **settings: object) -> Iterator[RocketMQStore]:
@@ -141,8 +150,7 @@ def rebuilt_queues(stores: Stores) -> dict[Path, bytes]:
     """Returns the consume queue files that we rebuild from the log alone, by path."""
     shutil.rmtree(stores.folder / "consumequeue")
     (stores.folder / "abort").touch()
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     store.close()
     return queue_files(stores)
 
@@ -201,11 +209,6 @@ def as_rocketmq_sees(record: Record) -> dict[str, Any]:
         "storeHost": str(record.store_host),
         "offsetMessageId": encode_offset_message_id(record.store_host, record.physical_offset),
     }
-
-
-def crash(store: MessageStore) -> None:
-    """Releases the directory without any of the steps of a clean stop."""
-    store._release()
 
 
 def messages(count: int, word: str = "message") -> list[Message]:

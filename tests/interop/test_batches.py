@@ -8,8 +8,8 @@ from pathlib import Path
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE
 from rocketpy_broker.store.config import FlushDiskType
 from tests.faults.batch_use import Desk, expected_of
-from tests.faults.images import QUEUE
 from tests.interop.stores import READ_WHOLE_LOG, Stores, as_rocketmq_sees, queue_files, read
+from tests.support.store.messages import QUEUE
 
 
 def test_s08_rocketmq_reads_committed_messages_once_and_no_staged_one(stores: Stores) -> None:
@@ -33,8 +33,7 @@ def test_s08_rocketmq_reads_committed_messages_once_and_no_staged_one(stores: St
         theirs.stop()
     again = queue_files(stores)
     assert {path: again[path] for path in ours} == ours
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     for queue, dump in dumps.items():
         assert [as_rocketmq_sees(record) for record in read(store, queue)] == dump
     for queue in expected_of(0):

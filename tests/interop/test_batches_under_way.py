@@ -15,11 +15,11 @@ from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record
 from tests.faults.batch_use import Desk, expected_of, limited_room, one_by_one
-from tests.faults.images import OTHER, QUEUE, read_bodies, send
+from tests.faults.images import read_bodies, send
 from tests.faults.test_f10_killed_recovery import Killed
 from tests.interop.rocketmq import Message, RocketMQStore
 from tests.interop.stores import MakeStores, Stores
-from tests.store.messages import flush_log
+from tests.support.store.messages import OTHER, QUEUE, flush_log
 
 FOREVER_MS = 1 << 50
 # Batch 1 is partly stored, up to its first APPENDED messages; batch 2 is staged.

@@ -39,8 +39,7 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
     new_stores: MakeStores,
 ) -> None:
     stores = new_stores(segment_bytes=1 << 30, queue_file_bytes=6_000_000)
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     stores.append_ours(store, A0, messages(20))
     stores.append_ours(store, B3, messages(5))
     store.close()

@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from rocketpy_proto.remoting import RequestCode
-from tests.docker.compose_files import FOLDER, read, settings
 from tests.interop.cluster.connection import Connection, ask
 from tests.interop.cluster.java_clients import MQADMIN
 from tests.interop.cluster.processes import (
@@ -27,7 +26,8 @@ from tests.interop.cluster.processes import (
 from tests.interop.cluster.servers import NameServer, conf_arguments, free_port
 from tests.interop.clusters_notebook import run_notebook
 from tests.interop.rocketmq import V5, RocketMQStore
-from tests.patience import PATIENCE_SECONDS
+from tests.support.docker.compose_files import FOLDER, read, settings
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 SERVICES = read(FOLDER / "docker-compose.rocketmq.yml")["services"]
 CONF = (FOLDER / "rocketmq" / "broker.conf").read_text("utf-8")
@@ -95,7 +95,7 @@ class Composed:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE_SECONDS,
+            timeout=WAIT_SECONDS_MAX,
         )
 
 

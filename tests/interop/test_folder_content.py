@@ -15,16 +15,10 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.units import UNIT
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import VERSIONS, RocketMQError
-from tests.interop.stores import (
-    READ_WHOLE_LOG,
-    MakeStores,
-    Stores,
-    crash,
-    messages,
-    queue_files,
-)
-from tests.store.check.planted_faults import write_at
-from tests.store.messages import delete_topic, flush_log
+from tests.interop.stores import READ_WHOLE_LOG, MakeStores, Stores, messages, queue_files
+from tests.support.store.messages import delete_topic, flush_log
+from tests.support.store.planted_faults import write_at
+from tests.support.store.stores import crash
 
 # RocketMQ 5.5's commitLogRecoverMaxNum.
 SEGMENTS_READ = 10
@@ -34,8 +28,7 @@ B0 = QueueKey("TopicB", 0)
 
 def fill(stores: Stores) -> None:
     """Writes messages of two topics, and closes the store cleanly."""
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     for number in range(9):
         stores.append_ours(store, A0, messages(7, f"a{number}"))
         stores.append_ours(store, B0, messages(3, f"b{number}"))
@@ -86,7 +79,7 @@ def test_f14_rocketmq_refuses_a_foreign_file_among_segments(filled: Stores, name
 def test_s06_the_queues_that_rocketmq_rebuilds_are_ours_byte_for_byte(filled: Stores) -> None:
     ours = queue_files(filled)
     shutil.rmtree(filled.folder / "consumequeue")
-    # The checkpoint vouches for the queues that are gone.
+    # The checkpoint names the queues that are gone.
     (filled.folder / "checkpoint").unlink()
     (filled.folder / "abort").touch()
     with filled.rocketmq(**READ_WHOLE_LOG) as theirs:
@@ -128,8 +121,7 @@ def test_f14_rocketmq_5_5_makes_lost_queues_of_a_few_segments_and_we_of_all(
     begin = segments[-segments_read] if segments_read else 1 << 60
     shown = sum(offset >= begin for offset in places_of(whole, A0))
     assert bounds["max"] - bounds["min"] == shown < len(stores.written[A0])
-    ours = stores.ours()
-    ours.open()
+    ours = stores.open_ours()
     ours.close()
     assert queue_files(stores) == whole
     with stores.rocketmq() as theirs:
@@ -160,8 +152,7 @@ def test_f14_rocketmqs_checkpoint_from_before_our_turn_misleads_nobody(
     assert (filled.folder / "checkpoint").exists()
     queues, flushed = filled.folder / "consumequeue", filled.scratch / "flushed"
     shutil.copytree(queues, flushed)
-    store = filled.ours()
-    store.open()
+    store = filled.open_ours()
     for number in range(9):
         filled.append_ours(store, A0, messages(7, f"c{number}"))
         filled.append_ours(store, B0, messages(3, f"d{number}"))
@@ -186,8 +177,7 @@ def test_f14_rocketmq_5_5_completes_our_queues_from_the_checkpoints_position(
         filled.put_rocketmq(theirs, A0, messages(5, "theirs"))
         theirs.stop()
     queues, flushed = filled.folder / "consumequeue", filled.scratch / "flushed"
-    store = filled.ours()
-    store.open()
+    store = filled.open_ours()
     filled.append_ours(store, A0, messages(7, "flushed"))
     flush_log(store)
     store.flush_derived()
@@ -214,8 +204,7 @@ def test_f14_rocketmq_5_5_completes_our_queues_from_the_checkpoints_position(
 
 
 def test_f14_a_deleted_topic_stays_deleted_in_rocketmq(filled: Stores) -> None:
-    store = filled.ours()
-    store.open()
+    store = filled.open_ours()
     delete_topic(store, "TopicA")
     filled.written[A0] = []
     filled.append_ours(store, A0, messages(5, "again"))

@@ -10,8 +10,9 @@ import pytest
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from tests.interop.rocketmq import V4, V5, VERSIONS, Message, RocketMQStore
-from tests.interop.stores import MakeStores, Stores, as_rocketmq_sees, crash, messages, read
-from tests.store.check.planted_faults import FIRST, flip
+from tests.interop.stores import MakeStores, Stores, as_rocketmq_sees, messages, read
+from tests.support.store.planted_faults import FIRST, flip
+from tests.support.store.stores import crash
 
 A0, A1 = QueueKey("TopicA", 0), QueueKey("TopicA", 1)
 QUEUES = (A0, A1)
@@ -68,8 +69,7 @@ def test_f16_what_rocketmq_has_cut_never_comes_back(
     stores: Stores, first: str, how: str, word: str
 ) -> None:
     if first == "we":
-        store = stores.ours()
-        store.open()
+        store = stores.open_ours()
         for one in alike(COUNT // 2, "old"):
             for queue in QUEUES:
                 stores.append_ours(store, queue, [one])
@@ -89,8 +89,7 @@ def test_f16_what_rocketmq_has_cut_never_comes_back(
         stores.check_rocketmq(theirs)
         dumps = {queue: theirs.dump(queue) for queue in QUEUES}
         end_theirs(theirs, how)
-    again = stores.ours()
-    again.open()
+    again = stores.open_ours()
     stores.check_ours(again)
     for queue in QUEUES:
         assert [as_rocketmq_sees(record) for record in read(again, queue)] == dumps[queue]
@@ -102,8 +101,7 @@ def test_f16_what_rocketmq_has_cut_never_comes_back(
 @each_version
 def test_f16_both_killed_one_after_the_other_lose_nothing(stores: Stores) -> None:
     for turn in range(3):
-        store = stores.ours()
-        store.open()
+        store = stores.open_ours()
         stores.check_ours(store) if turn else None
         stores.append_ours(store, A0, messages(10, f"ours {turn}"))
         crash(store)
@@ -125,8 +123,7 @@ def test_f16_both_killed_one_after_the_other_lose_nothing(stores: Stores) -> Non
 def test_f16_rocketmq_reads_on_behind_a_record_of_ours_that_was_damaged(
     stores: Stores, how: str, lost: bool
 ) -> None:
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     for one in alike(COUNT // 2, "old"):
         for queue in QUEUES:
             stores.append_ours(store, queue, [one])
@@ -178,8 +175,7 @@ def read_body(data: bytes) -> bytes:
 
 @each_version
 def test_f16_lock_is_what_each_rocketmq_broker_writes(stores: Stores, tmp_path: Path) -> None:
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     store.close()
     assert (stores.folder / "lock").read_bytes() == b"rkpy"
     with stores.rocketmq() as theirs:

@@ -15,7 +15,8 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record
 from tests.interop.rocketmq import V5, VERSIONS, Message, RocketMQStore
-from tests.interop.stores import Stores, crash
+from tests.interop.stores import Stores
+from tests.support.store.stores import crash
 
 TOPIC = "TopicA"
 A0, A1 = QueueKey(TOPIC, 0), QueueKey(TOPIC, 1)
@@ -70,8 +71,7 @@ def check_rocketmq(stores: Stores, theirs: RocketMQStore) -> None:
 @pytest.mark.parametrize("crashed", [False, True])
 def test_s08_both_sides_find_by_key_what_either_wrote(stores: Stores, crashed: bool) -> None:
     for start in (0, 1000):
-        ours = stores.ours()
-        ours.open()
+        ours = stores.open_ours()
         for number in range(4):
             stores.append_ours(ours, A0 if number % 2 else A1, keyed(start + 10 * number))
         check_ours(stores, ours)
@@ -81,8 +81,7 @@ def test_s08_both_sides_find_by_key_what_either_wrote(stores: Stores, crashed: b
             stores.put_rocketmq(theirs, A0, keyed(start + 500))
             check_rocketmq(stores, theirs)
             (theirs.kill if crashed else theirs.stop)()
-    last = stores.ours()
-    last.open()
+    last = stores.open_ours()
     check_ours(stores, last)
     last.close()
     assert len(list((stores.folder / "index").iterdir())) == 1
@@ -137,8 +136,7 @@ def test_s08_tags_are_found_after_each_turn_of_a_broker_that_enters_them(
             assert theirs_with_tag(theirs, tag) == wanted
         (theirs.kill if crashed else theirs.stop)()
     assert faults(stores) == []
-    ours = stores.ours()
-    ours.open()
+    ours = stores.open_ours()
     stores.append_ours(ours, A0, tagged(100))
     for tag in TAGS:
         assert ours_with_tag(ours, tag) == with_tag(stores.written[A0], tag)
@@ -155,8 +153,7 @@ def test_s08_tags_are_found_after_each_turn_of_a_broker_that_enters_them(
         assert len(theirs.query(TOPIC, "a")) == 3
         (theirs.kill if crashed else theirs.stop)()
     assert faults(stores) == []
-    last = stores.ours()
-    last.open()
+    last = stores.open_ours()
     for tag in TAGS:
         assert ours_with_tag(last, tag) == with_tag(stores.written[A0], tag)
     last.close()
@@ -180,7 +177,6 @@ def test_s08_the_index_that_we_make_of_the_log_is_rocketmqs_byte_for_byte(stores
         theirs.stop()
     theirs_content = content_of(stores.folder)
     shutil.rmtree(stores.folder / "index")
-    ours = stores.ours()
-    ours.open()
+    ours = stores.open_ours()
     ours.close()
     assert content_of(stores.folder) == theirs_content

@@ -7,7 +7,8 @@ import pytest
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
-from tests.interop.stores import MakeStores, Stores, crash, messages
+from tests.interop.stores import MakeStores, Stores, messages
+from tests.support.store.stores import crash
 
 A0 = QueueKey("TopicA", 0)
 A3 = QueueKey("TopicA", 3)
@@ -44,8 +45,7 @@ def test_f14_a_store_that_we_closed_goes_on_in_rocketmq(
     new_stores: MakeStores, flush: FlushDiskType
 ) -> None:
     stores = new_stores(flush)
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     fill(stores, store)
     store.close()
     go_on(stores)
@@ -56,8 +56,7 @@ def test_f14_a_store_that_we_left_crashed_is_recovered_by_rocketmq(
     new_stores: MakeStores, flush: FlushDiskType
 ) -> None:
     stores = new_stores(flush)
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     fill(stores, store)
     crash(store)
     go_on(stores)
@@ -68,8 +67,7 @@ def test_f14_a_store_of_default_sizes_goes_on_in_rocketmq(
     new_stores: MakeStores, crashed: bool
 ) -> None:
     stores = new_stores(segment_bytes=1 << 30, queue_file_bytes=6_000_000)
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     fill(stores, store)
     (crash if crashed else MessageStore.close)(store)
     go_on(stores)

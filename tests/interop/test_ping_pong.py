@@ -10,7 +10,8 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import V4, V5, V5_3, Message, RocketMQStore
-from tests.interop.stores import MakeStores, Stores, crash
+from tests.interop.stores import MakeStores, Stores
+from tests.support.store.stores import crash
 
 ROUNDS = 6
 LETTERS = "abcXYZ 0189äßé中文😀\t'\"\\{}=@#%"
@@ -37,8 +38,7 @@ def message(dice: random.Random) -> Message:
 
 def our_turn(stores: Stores, dice: random.Random) -> None:
     """Reads all, appends blocks of a few messages, and stops or crashes."""
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     stores.check_ours(store)
     for _ in range(dice.randint(1, 25)):
         block = [message(dice)]

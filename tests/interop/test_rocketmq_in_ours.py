@@ -10,15 +10,8 @@ from rocketpy_broker.errors import StoreLockedError
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import Message, ProcessEndedError, RocketMQError, RocketMQStore
-from tests.interop.stores import (
-    MakeStores,
-    Stores,
-    crash,
-    messages,
-    queue_files,
-    read,
-    rebuilt_queues,
-)
+from tests.interop.stores import MakeStores, Stores, messages, queue_files, read, rebuilt_queues
+from tests.support.store.stores import crash
 
 A0 = QueueKey("TopicA", 0)
 A3 = QueueKey("TopicA", 3)
@@ -119,8 +112,7 @@ def test_s09_a_directory_that_rocketmq_has_open_is_refused(stores: Stores) -> No
 
 
 def test_s09_rocketmq_refuses_a_directory_that_we_have_open(stores: Stores) -> None:
-    ours = stores.ours()
-    ours.open()
+    ours = stores.open_ours()
     stores.append_ours(ours, A0, messages(5))
     with pytest.raises(RocketMQError, match="Lock failed"), stores.rocketmq():
         pass
@@ -133,8 +125,7 @@ def test_s09_a_store_that_both_left_crashed_in_turn_is_whole(stores: Stores) -> 
     with stores.rocketmq() as theirs:
         fill(stores, theirs)
         theirs.kill()
-    ours = stores.ours()
-    ours.open()
+    ours = stores.open_ours()
     stores.append_ours(ours, A0, messages(25, "ours"))
     crash(ours)
     with stores.rocketmq() as theirs:

@@ -13,15 +13,8 @@ import pytest
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record.compression import inflate
 from tests.interop.rocketmq import Message
-from tests.interop.stores import (
-    MakeStores,
-    Stores,
-    crash,
-    messages,
-    queue_files,
-    read,
-    rebuilt_queues,
-)
+from tests.interop.stores import MakeStores, Stores, messages, queue_files, read, rebuilt_queues
+from tests.support.store.stores import crash
 
 A0 = QueueKey("TopicA", 0)
 LONG = QueueKey("%RETRY%" + "g" * 190, 0)
@@ -57,8 +50,7 @@ def test_s06_delayed_and_transactional_records_get_rocketmqs_units(stores: Store
 
 def test_s02_long_topics_and_full_properties_are_read_and_rebuilt(new_stores: MakeStores) -> None:
     stores = new_stores(segment_bytes=65_536)
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     stores.append_ours(store, LONG, messages(12))
     # The longest possible properties, and a tag with a hash that has no positive counterpart.
     stores.append_ours(store, A0, [Message(b"a", {"p": "v" * 32_764})])
@@ -93,8 +85,7 @@ def test_s04_what_one_side_deflates_the_other_inflates(stores: Stores, kind: str
         answer = theirs.ask("inflate", dispatched=True, topic="TopicZ", queueId=0)
         assert [base64.b64decode(body) for body in answer["bodies"]] == [BODY, BODY]
         theirs.stop()
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     records = read(store, queue)
     assert [record.body for record in records] == bodies
     assert [inflate(record.body, record.sys_flag) for record in records] == [BODY, BODY]
@@ -103,8 +94,7 @@ def test_s04_what_one_side_deflates_the_other_inflates(stores: Stores, kind: str
 
 def test_s02_a_body_above_rocketmqs_limit_is_recovered_by_it(new_stores: MakeStores) -> None:
     stores = new_stores(segment_bytes=16 << 20, queue_file_bytes=2_000)
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     for size in (4 << 20, (4 << 20) + 1, 7 << 20):
         stores.append_ours(store, A0, [Message(b"x" * size), Message(b"behind it")])
     crash(store)
@@ -112,8 +102,7 @@ def test_s02_a_body_above_rocketmqs_limit_is_recovered_by_it(new_stores: MakeSto
 
 
 def test_s11_rocketmq_finds_our_messages_by_time(stores: Stores) -> None:
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     for number in range(30):
         stores.append_ours(store, A0, messages(3, f"a{number}"))
     times = [record.store_timestamp_ms for record in read(store, A0)]

@@ -22,7 +22,7 @@ from tests.broker.filters.generated import EXPRESSIONS, ROWS
 from tests.broker.filters.test_evaluation import results
 from tests.broker.filters.vectors import DEPARTURES, VECTORS, Vector
 from tests.interop.rocketmq import JAVA_OPTIONS, V5, class_path_of
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 Rows = Sequence[Mapping[str, str]]
 # The start of our refusal of a comparison that fails in RocketMQ for each message.
@@ -70,7 +70,7 @@ class RocketMQFilter:
         assert self.process.stdout is not None
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait(PATIENCE_SECONDS)
+        self.process.wait(WAIT_SECONDS_MAX)
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,11 @@ from rocketpy_broker.runtime.clock import ManualClock, SystemClock
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpointFile
 from rocketpy_broker.store.values import QueueKey
-from tests.broker.conftest import RunningBroker, StartBroker, start_broker, until
 from tests.broker.delay.test_levels import advance, bodies, visible
 from tests.broker.delay.test_times import send_at
 from tests.interop.rocketmq import Message, RocketMQStore
 from tests.interop.test_broker_directory import two_free_ports
+from tests.support.broker.running_broker import RunningBroker, StartBroker, start_broker, until
 
 __all__ = ["start_broker"]
 

@@ -8,7 +8,8 @@ import pytest
 
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.rocketmq import V4, V5
-from tests.interop.stores import MakeStores, block_of, crash, messages
+from tests.interop.stores import MakeStores, block_of, messages
+from tests.support.store.stores import crash
 
 A0 = QueueKey("TopicA", 0)
 
@@ -28,8 +29,7 @@ def test_f14_what_rocketmq_wrote_in_place_of_our_torn_tail_is_kept(
     new_stores: MakeStores, left: str
 ) -> None:
     stores = new_stores(segment_bytes=65_536, queue_file_bytes=2_000)
-    store = stores.ours()
-    store.open()
+    store = stores.open_ours()
     stores.append_ours(store, A0, messages(10))
     end = store.append(A0, block_of("TopicA", messages(6, "lost"))).physical_offset
     crash(store)

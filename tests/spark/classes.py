@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pyspark_rocketpy  # noqa: F401 (lets Spark start this Python)
 from rocketpy_broker import LocalBroker
-from tests import jvm
+from tests.support import jvm
+from tests.support.spark.home import spark_home
 
 
 def _collect(frame: DataFrame, _batch_id: int) -> None:
@@ -21,6 +22,7 @@ def main() -> None:
     """Writes and reads a topic, as a batch and as a stream. Takes the path of the archive."""
     archiving = f"-XX:ArchiveClassesAtExit={sys.argv[1]} -Xlog:disable"
     os.environ["JDK_JAVA_OPTIONS"] = f"{jvm.QUICK} {archiving}"
+    os.environ["SPARK_HOME"] = str(spark_home())
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     with LocalBroker() as broker, tempfile.TemporaryDirectory() as folder:
         spark = builder.getOrCreate()

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpy_broker import LocalBroker
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 _numbers = itertools.count()
 
@@ -110,7 +110,7 @@ class Collected:
         writer = frame.writeStream.foreachBatch(self._collect)
         return writer.option("checkpointLocation", self._checkpoint).trigger(**trigger).start()
 
-    def run(self, frame: DataFrame, seconds_max: int = PATIENCE_SECONDS) -> StreamingQuery:
+    def run(self, frame: DataFrame, seconds_max: int = WAIT_SECONDS_MAX) -> StreamingQuery:
         """Reads all available rows, then stops the query."""
         query = self.start(frame, availableNow=True)
         try:

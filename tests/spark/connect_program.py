@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 
 from pyspark_rocketpy.metrics import QueryMetrics
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 SERVER = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -72,7 +72,7 @@ def scraped(spark: SparkSession, source: dict[str, str], folder: str) -> dict[st
         return registry.get_sample_value(f"rocketpy_query_{name}", {"query": "watched", **labels})
 
     def wait_for(rows: float | None) -> None:
-        ends = time.monotonic() + PATIENCE_SECONDS
+        ends = time.monotonic() + WAIT_SECONDS_MAX
         while value("input_rows_total") != rows and time.monotonic() < ends:
             threading.Event().wait(0.05)
 

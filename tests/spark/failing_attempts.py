@@ -1,10 +1,11 @@
 """A Spark program that writes rows through tasks with failing first attempts.
 
-    python failing_attempts.py HOW KIND WHERE TARGET FOLDER
+    python failing_attempts.py WHERE FOLDER HOW:KIND:TARGET...
 
-HOW is `raise` (an attempt fails when the sink has had all its rows) or `kill` (its Python workers
-are killed then, the sink's too). KIND is `batch`, or `stream`, which reads the topic `source`.
-WHERE is JSON: the options that lead to a broker, and for a batch more options of the sink.
+WHERE is JSON: the options that lead to a broker, and for a batch more options of the sink. Each
+further word is a job, which writes to the topic TARGET. Jobs run one after the other. HOW is
+`raise` (an attempt fails when the sink has had all its rows) or `kill` (its Python workers are
+killed then, the sink's too). KIND is `batch`, or `stream`, which reads the topic `source`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 ROWS, PARTITIONS = 20_000, 4
-HOW, KIND, TARGET, FOLDER = *sys.argv[1:3], *sys.argv[4:]
-WHERE = json.loads(sys.argv[3])
-OPTIONS = {**WHERE, "topic": TARGET, "batchBytesMax": "20000"}
+FOLDER, *JOBS = sys.argv[2:]
+WHERE = json.loads(sys.argv[1])
 MASTER = "local[2,20]"
 CONF = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -34,28 +34,35 @@ CONF = {
 
 
 def main() -> None:
-    """Writes the rows and ends with the job's exit code."""
+    """Runs the jobs; the exit code reports whether Spark succeeded."""
     builder = SparkSession.builder.master(MASTER)
     for name, value in CONF.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("OFF")
-    if KIND == "batch":
-        rows = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("cast(id as string) as body")
-        troubled(rows).write.format("rocketpy").options(**OPTIONS).mode("append").save()
-    else:
-        source = {**WHERE, "topic": "source", "startingOffsets": "earliest"}
-        source |= {"columns": "body", "minPartitions": str(PARTITIONS)}
-        rows = spark.readStream.format("rocketpy").options(**source).load()
-        writer = troubled(rows).writeStream.format("rocketpy").options(**OPTIONS)
-        writer = writer.option("checkpointLocation", f"{FOLDER}/checkpoint")
-        assert writer.trigger(availableNow=True).start().awaitTermination(270)
+    for job in JOBS:
+        run(spark, *job.split(":"))
     spark.stop()
 
 
-def troubled(rows: DataFrame) -> DataFrame:
+def run(spark: SparkSession, how: str, kind: str, target: str) -> None:
+    """Writes the rows to a topic."""
+    options = {**WHERE, "topic": target, "batchBytesMax": "20000"}
+    if kind == "batch":
+        rows = spark.range(0, ROWS, 1, PARTITIONS).selectExpr("cast(id as string) as body")
+        troubled(rows, how).write.format("rocketpy").options(**options).mode("append").save()
+        return
+    source = {**WHERE, "topic": "source", "startingOffsets": "earliest"}
+    source |= {"columns": "body", "minPartitions": str(PARTITIONS)}
+    rows = spark.readStream.format("rocketpy").options(**source).load()
+    writer = troubled(rows, how).writeStream.format("rocketpy").options(**options)
+    writer = writer.option("checkpointLocation", f"{FOLDER}/checkpoint")
+    assert writer.trigger(availableNow=True).start().awaitTermination(270)
+
+
+def troubled(rows: DataFrame, how: str) -> DataFrame:
     """Returns the same rows, through tasks with failing first attempts."""
-    return rows.mapInArrow({"raise": failing, "kill": dying}[HOW], rows.schema)
+    return rows.mapInArrow({"raise": failing, "kill": dying}[how], rows.schema)
 
 
 def attempt() -> int:

@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from pyspark_rocketpy import DefaultSource
-from pyspark_rocketpy.sink.writers import RocketpyStreamWriter, RocketpyWriter, RowsWritten
+from pyspark_rocketpy.sink.task_writer import RowsWritten
+from pyspark_rocketpy.sink.writers import RocketpyStreamWriter, RocketpyWriter
 
 MASTER, ENDPOINT, FOLDER, RUNS = sys.argv[1:]
 ROWS, PARTITIONS = 20_000, 3

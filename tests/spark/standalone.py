@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pyspark
 
-from tests.patience import PATIENCE_SECONDS
-from tests.spark.copies import kill_with_children
+from tests.support.spark.copies import kill_with_children
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 MASTER_HOST, WORKER_HOSTS = "127.0.0.1", ("127.0.0.2", "127.0.0.3")
 CORES = 2  # Per worker: one may stand still while the other one works.
 DEPLOY = "org.apache.spark.deploy"
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-START_SECONDS_MAX = PATIENCE_SECONDS
+START_SECONDS_MAX = WAIT_SECONDS_MAX
 LOOK_SECONDS = 0.02
 
 

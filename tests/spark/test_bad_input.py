@@ -11,8 +11,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rocketpy_broker import LocalBroker
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def failure(work: Callable[[], object]) -> str:
@@ -33,18 +33,18 @@ def failure(work: Callable[[], object]) -> str:
         ({"endpoints": "nohost"}, ["endpoints", "'nohost'", "host:port"]),
         ({"endpoints": "host:99999"}, ["endpoints", "'host:99999'"]),
         ({"topic": None}, ["options topic, topics and topicPattern"]),
-        ({"topics": "a,b"}, ["options topic, topics", "only one"]),
+        ({"topics": "a,b"}, ["options topic, topics", "exactly one"]),
         ({"topic": None, "topicPattern": "("}, ["topicPattern", "'('"]),
         ({"startingOffsets": "begin"}, ["startingOffsets", "'begin'", "earliest"]),
         ({"startingOffsets": '{"T":{"0":-3}}'}, ["startingOffsets", "-3 for queue 0"]),
-        ({"startingOffsets": '{"T":'}, ["startingOffsets", "no JSON"]),
+        ({"startingOffsets": '{"T":'}, ["startingOffsets", "not JSON"]),
         ({"startingOffsets": '{"T":{"0":"x"}}'}, ["startingOffsets", "write it as"]),
         ({"endingOffsets": '{"T":{"0":-2}}'}, ["endingOffsets", "-2"]),
         ({"startingOffsetsByTimestamp": "1"}, ["startingOffsetsByTimestamp", "1767225600000"]),
         ({"allocation": "circular"}, ["allocation", "'circular'", "machineRoom"]),
         ({"allocation": "config"}, ["allocation config and allocationConfig go together"]),
         ({"minOffsetsPerTrigger": 2, "maxOffsetsPerTrigger": 1}, ["minOffsetsPerTrigger is 2"]),
-        ({"maxTriggerDelay": "soon"}, ["maxTriggerDelay", "'soon'", "ms, s, m or h"]),
+        ({"maxTriggerDelay": "soon"}, ["maxTriggerDelay", "'soon'", "units ms, s, m, h"]),
         ({"columns": "body,colour"}, ["unknown column 'colour'", "queueOffset"]),
         ({"columns": "body,body"}, ["columns", "'body,body'"]),
     ],
@@ -96,9 +96,12 @@ def test_starting_offsets_name_queues_that_are_there(topic: Topic) -> None:
 def test_an_unreachable_broker_is_named_in_time(topic: Topic, collected: Collected) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    options = {"endpoints": f"127.0.0.1:{port}", "connectTimeoutMs": 500}
+    options: dict[str, object] = {
+        "endpoints": f"127.0.0.1:{port}",
+        "connectTimeout": "500ms",
+    }
     assert f"127.0.0.1:{port}" in failure(lambda: topic.read(**options).collect())
-    # One call with the default patience is enough: some twenty seconds.
+    # One call with the default timeouts is enough: some twenty seconds.
     options["retryTimesMax"] = 2
     assert f"127.0.0.1:{port}" in failure(lambda: collected.run(topic.stream(**options)))
     frame = topic.spark.createDataFrame([("x",)], "body string")
@@ -110,7 +113,10 @@ def test_an_unreachable_broker_is_named_in_time(topic: Topic, collected: Collect
 def test_a_port_on_which_something_else_answers_is_named(topic: Topic) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        options = {"endpoints": f"127.0.0.1:{port}", "connectTimeoutMs": 500}
+        options: dict[str, object] = {
+            "endpoints": f"127.0.0.1:{port}",
+            "connectTimeout": "500ms",
+        }
         assert f"127.0.0.1:{port}" in failure(lambda: topic.read(**options).collect())
 
 
@@ -119,7 +125,7 @@ def test_the_first_endpoint_that_answers_is_used(topic: Topic) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     endpoints = f"127.0.0.1:{port},{topic.broker.endpoint}"
-    assert topic.bodies(endpoints=endpoints, connectTimeoutMs=1_000) == ["x"]
+    assert topic.bodies(endpoints=endpoints, connectTimeout="1000ms") == ["x"]
 
 
 def test_a_broker_that_stops_in_a_query_is_one_clear_error(
@@ -129,14 +135,14 @@ def test_a_broker_that_stops_in_a_query_is_one_clear_error(
         broker.create_topic("T", queues=1)
         topic = Topic("T", spark, broker)
         topic.send("a")
-        impatient = {"connectTimeoutMs": 500, "retryTimesMax": 1}
+        impatient = {"connectTimeout": "500ms", "retryTimesMax": 1}
         frame = topic.stream(startingOffsets="earliest", **impatient)
         query = collected.start(frame, processingTime="0 seconds")
         query.processAllAvailable()
         broker.stop()
-        text = failure(lambda: query.awaitTermination(PATIENCE_SECONDS))
+        text = failure(lambda: query.awaitTermination(WAIT_SECONDS_MAX))
     assert "ROCKETPY_CONNECTION" in text
-    assert "see whether the broker still runs" in text or "check option endpoints" in text
+    assert "check that the broker runs" in text or "check option endpoints" in text
 
 
 @pytest.mark.parametrize(
@@ -181,11 +187,11 @@ def test_an_oversize_message_is_named_and_nothing_of_its_batch_is_stored(topic: 
     ("options", "words"),
     [
         ({"colour": "a"}, ["unknown option colour"]),
-        ({"topics": "a", "topic": None}, ["no topic"]),
+        ({"topics": "a", "topic": None}, ["option topic is missing"]),
         ({"delivery": "twice"}, ["delivery", "exactly-once", "at-least-once"]),
         ({"txnAppId": "job"}, ["txnAppId", "txnVersion"]),
         ({"batchBytesMax": 10}, ["batchBytesMax", "'10'", "1024 to"]),
-        ({"topic": None}, ["no topic"]),
+        ({"topic": None}, ["option topic is missing"]),
     ],
 )
 def test_wrong_sink_options_are_named(

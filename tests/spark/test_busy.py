@@ -7,7 +7,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from rocketpy_broker import LocalBroker
-from tests.spark.holding_proxy import GET_BROKER_INFO, QUERY_OFFSETS, HoldingProxy
+from tests.support.spark.holding_proxy import GET_BROKER_INFO, QUERY_OFFSETS, HoldingProxy
 
 TIMES = 3
 
@@ -17,7 +17,7 @@ def test_a_save_and_a_stream_go_on_when_a_busy_broker_is_no_more(
 ) -> None:
     rocketpy_broker.create_topic("busy", queues=2)
     with HoldingProxy(rocketpy_broker.endpoint) as proxy:
-        options = {"endpoints": proxy.endpoint, "topic": "busy", "retryBackoffMs": "1"}
+        options = {"endpoints": proxy.endpoint, "topic": "busy", "retryBackoff": "1ms"}
         rows = spark.createDataFrame([(f"{number}",) for number in range(4)], "body string")
         proxy.busy[GET_BROKER_INFO] = TIMES
         # The second one is written by the same workers.

@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 from rocketpy_proto.record.properties import NOT_COPIED_NAMES
-from tests.broker.cli.shell import run
 from tests.spark.conftest import Topic
+from tests.support.broker.shell import run
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])

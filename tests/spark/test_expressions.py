@@ -113,8 +113,8 @@ def test_c04_a_bad_expression_fails_at_load_and_its_place_is_shown(
 ) -> None:
     load = getattr(topic, reading)
     text = refusal(lambda: load(filter="amount > 5 garbage", filterType="SQL92"))
-    assert "ROCKETPY_OPTION: option filter is no SQL92 expression: " in text
-    assert "at character 12, behind >>> in: amount > 5 >>>garbage" in text
+    assert "ROCKETPY_OPTION: option filter is not an SQL92 expression: " in text
+    assert "at character 12, after >>> in: amount > 5 >>>garbage" in text
 
 
 def test_c04_a_bad_expression_fails_before_a_job_with_a_schema_of_the_user(topic: Topic) -> None:
@@ -130,5 +130,5 @@ def test_c04_without_a_broker_to_read_the_expression_load_says_so(
 ) -> None:
     with LocalBroker() as broker:
         topic = new_topic(broker=broker)
-    text = refusal(lambda: topic.read(connectTimeoutMs=200, **LARGE))
+    text = refusal(lambda: topic.read(connectTimeout="200ms", **LARGE))
     assert "ROCKETPY_CONNECTION" in text

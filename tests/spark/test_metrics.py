@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from pyspark_rocketpy.metrics import QueryMetrics
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 EARLIEST = {"startingOffsets": "earliest"}
 
@@ -32,7 +32,7 @@ class Watched:
 
     def comes_to(self, expected: float | None, name: str, **labels: str) -> bool:
         """True if a series gets a value in time; Spark delivers its events late."""
-        ends = time.monotonic() + PATIENCE_SECONDS
+        ends = time.monotonic() + WAIT_SECONDS_MAX
         while self.value(name, **labels) != expected and time.monotonic() < ends:
             threading.Event().wait(0.02)
         return self.value(name, **labels) == expected
@@ -117,7 +117,7 @@ def test_a_query_that_fails_is_counted_by_its_error(
     topic.send("a")
     failing = topic.stream(**EARLIEST).selectExpr("raise_error('bad')")
     with pytest.raises(StreamingQueryException):
-        start(failing, "failing").awaitTermination(PATIENCE_SECONDS)
+        start(failing, "failing").awaitTermination(WAIT_SECONDS_MAX)
     assert watched.comes_to(
         1, "query_failures_total", query="failing", error="USER_RAISED_EXCEPTION"
     )
@@ -126,7 +126,7 @@ def test_a_query_that_fails_is_counted_by_its_error(
         failOnDataLoss=True, startingOffsets=f'{{"{topic.name}":{{"0":99,"1":0}}}}'
     )
     with pytest.raises(StreamingQueryException, match="ROCKETPY_"):
-        start(other, "other").awaitTermination(PATIENCE_SECONDS)
+        start(other, "other").awaitTermination(WAIT_SECONDS_MAX)
     assert watched.comes_to(1, "query_failures_total", query="other", error="ROCKETPY_OFFSET")
 
 

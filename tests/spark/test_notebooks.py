@@ -6,28 +6,33 @@ line.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.installation import SYSTEM_PATH, Environment
+from tests.spark import notebook_runner
+from tests.spark.notebook_runner import FAILURE, PRINTED
+from tests.support.installation import SYSTEM_PATH, Environment
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"
 NOTEBOOKS = ("quick_start", "orders", "exactly_once", "clusters", "spark_connect", "flights")
 PNG = b"\x89PNG\r\n"
+TEMPORARY = "temporary"
 
 # The environment that shortens a notebook's run, and the last line that it prints.
 FEWER = {
     "quick_start": ({"ROCKETPY_ORDERS": "1000"}, "1500 orders written, each read once."),
     "exactly_once": ({"ROCKETPY_PAYMENTS": "2000"}, "2000 payments, each booked once."),
     "orders": ({"ROCKETPY_ORDERS": "160"}, "162 orders, each billed once."),
-    "clusters": ({"ROCKETPY_ORDERS": "500"}, "1000 orders written, and read from where they are."),
+    "clusters": ({"ROCKETPY_ORDERS": "500"}, "1000 orders written and read."),
     "spark_connect": ({"ROCKETPY_READINGS": "2000"}, "2000 readings, 42 alarms."),
     "flights": ({"ROCKETPY_FLIGHTS": "30000"}, "Nothing lost, nothing twice."),
 }
@@ -42,39 +47,71 @@ def text_of(notebook: str) -> str:
     return (FOLDER / f"{notebook}.py").read_text(encoding="utf-8")
 
 
+# A process with a session of Spark itself starts no session of Spark Connect.
+PROCESSES = (("quick_start", "orders", "exactly_once", "clusters", "flights"), ("spark_connect",))
+
+
+@pytest.fixture(scope="module")
+def folder_of(
+    environment: Environment, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str], Path]:
+    """Returns a function that returns the folder in which a notebook has run.
+
+    It runs in an environment with nothing but the wheel and its extra `demo`. Notebooks share a
+    process, since most of a short run is the start of a JVM.
+    """
+
+    @cache
+    def run(process: tuple[str, ...]) -> Path:
+        top = tmp_path_factory.mktemp("notebooks")
+        runs = []
+        for notebook in process:
+            folder = top / notebook
+            temporary = folder / TEMPORARY
+            temporary.mkdir(parents=True)
+            names = {**FEWER[notebook][0], "TMPDIR": str(temporary)}
+            path = str(FOLDER / f"{notebook}.py")
+            runs.append({"notebook": path, "folder": str(folder), "environment": names})
+        listed = top / "runs.json"
+        listed.write_text(json.dumps(runs), encoding="utf-8")
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")
+        }
+        done = subprocess.run(
+            [environment("demo") / "python", "-W", "error", notebook_runner.__file__, listed],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**kept, "PATH": SYSTEM_PATH, "MPLBACKEND": "agg"},
+            timeout=1100,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return top
+
+    def folder(notebook: str) -> Path:
+        (process,) = (each for each in PROCESSES if notebook in each)
+        return run(process) / notebook
+
+    return folder
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("notebook", NOTEBOOKS)
 def test_a_notebook_runs_to_its_end_as_a_program(
-    notebook: str, tmp_path: Path, environment: Environment
+    notebook: str, folder_of: Callable[[str], Path]
 ) -> None:
-    """Runs it in an environment with nothing but the wheel and its extra `demo`."""
-    told, last_line = FEWER[notebook]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    done = subprocess.run(
-        [environment("demo") / "python", "-W", "error", FOLDER / f"{notebook}.py"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-        env={
-            **kept,
-            **told,
-            "PATH": SYSTEM_PATH,
-            "TMPDIR": str(temporary),
-            "MPLBACKEND": "agg",
-        },
-        timeout=380,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[-1] == last_line
-    charts = {path.name: path.read_bytes() for path in tmp_path.glob("*.png")}
+    folder = folder_of(notebook)
+    printed = (folder / PRINTED).read_text(encoding="utf-8")
+    failure = folder / FAILURE
+    assert not failure.exists(), printed + failure.read_text(encoding="utf-8")
+    assert printed.splitlines()[-1] == FEWER[notebook][1]
+    charts = {path.name: path.read_bytes() for path in folder.glob("*.png")}
     assert set(charts) == CHARTS.get(notebook, set())
     assert all(chart.startswith(PNG) for chart in charts.values())
     # Spark's JVM leaves folders of its own; a broker's store and a checkpoint are ours.
-    assert not [path for path in temporary.iterdir() if path.name.startswith((notebook, "rocket"))]
+    left = (folder / TEMPORARY).iterdir()
+    assert not [path for path in left if path.name.startswith((notebook, "rocket"))]
 
 
 class Widgets:

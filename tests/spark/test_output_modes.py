@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 BATCHES = (["a", "b", "a"], ["c", "a"])
 
@@ -25,7 +25,7 @@ def run(frame: DataFrame, target: Topic, checkpoint: Path, mode: str) -> None:
     """Writes all available rows."""
     writer = frame.writeStream.format("rocketpy").options(**target.options()).outputMode(mode)
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-    assert writer.start().awaitTermination(PATIENCE_SECONDS)
+    assert writer.start().awaitTermination(WAIT_SECONDS_MAX)
 
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "at-least-once"])
@@ -40,7 +40,7 @@ def test_in_mode_complete_each_row_of_each_batch_is_a_message(
         writer = writer.options(**target.options(delivery=delivery))
         writer = writer.option("checkpointLocation", str(tmp_path / "c"))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_SECONDS)
+        assert query.awaitTermination(WAIT_SECONDS_MAX)
     assert target.bodies() == sorted(["a2", "b1", "a3", "b1", "c1"])
 
 
@@ -72,5 +72,5 @@ def test_mode_update_is_refused_by_spark_and_written_by_foreach_batch(
         writer = totals(source).writeStream.outputMode("update").foreachBatch(save)
         writer = writer.option("checkpointLocation", str(tmp_path / "c"))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_SECONDS)
+        assert query.awaitTermination(WAIT_SECONDS_MAX)
     assert target.bodies() == sorted(["a2", "b1", "a3", "c1"])

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.proxies import environment_with, recording_proxy
-from tests.spark.copying_driver import Copying
+from tests.support.proxies import environment_with, recording_proxy
+from tests.support.spark.copying_driver import Copying
 
 BODIES = [f"{number}" for number in range(5)]
 
@@ -31,7 +31,12 @@ def test_driver_planners_and_tasks_reach_a_broker_of_this_machine(
     pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     with recording_proxy() as proxy:
         ended = subprocess.run(
-            [sys.executable, "-m", "tests.spark.copying_driver", json.dumps([asdict(copying)])],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.spark.copying_driver",
+                json.dumps([asdict(copying)]),
+            ],
             env=environment_with(proxy.url, **pythons),
             capture_output=True,
             text=True,

@@ -65,7 +65,7 @@ def test_k06_odd_rows_are_sent_back_and_read_again_until_they_are_dead_letters(
         frame.unpersist()
 
     frame = topic.stream(
-        consumerGroup="g1", withRetries="true", startingOffsets="earliest", pollTimeout="5s"
+        consumerGroup="g1", includeRetryTopic="true", startingOffsets="earliest", pollTimeout="5s"
     )
     writer = frame.writeStream.foreachBatch(handle)
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
@@ -160,7 +160,7 @@ def test_k06_a_stream_is_refused(topic: Topic) -> None:
     ("change", "said"),
     [
         ({"commitLogOffset": "cast(null as long)"}, "column 'commitLogOffset' is null in row"),
-        ({"level": "77"}, "a delay level is 77; accepted: -1 to 18"),
+        ({"level": "77"}, "delayLevel is 77; accepted: -1 to 18"),
         ({"commitLogOffset": "3"}, "the message at log offset 3 was not sent back"),
         ({"topic": "'other'"}, "not of 'other'"),
     ],
@@ -176,8 +176,10 @@ def test_k06_a_row_that_cannot_be_sent_back_fails_with_its_value(
 
 
 def test_k06_with_retries_needs_the_group(topic: Topic) -> None:
-    with pytest.raises(Exception, match="option withRetries is true, but consumerGroup is not set"):
-        topic.read(withRetries="true")
+    with pytest.raises(
+        Exception, match="option includeRetryTopic is true, but consumerGroup is not set"
+    ):
+        topic.read(includeRetryTopic="true")
 
 
 def test_k06_with_retries_reads_a_retry_topic_that_comes_later(
@@ -186,7 +188,10 @@ def test_k06_with_retries_reads_a_retry_topic_that_comes_later(
     group = f"g-{topic.name}"
     topic.send("a")
     frame = topic.stream(
-        consumerGroup=group, withRetries="true", startingOffsets="earliest", commitOffsets="false"
+        consumerGroup=group,
+        includeRetryTopic="true",
+        startingOffsets="earliest",
+        commitOffsets="false",
     )
     collected.run(frame)
     topic.broker.create_topic(f"%RETRY%{group}", queues=1)
@@ -206,4 +211,7 @@ def test_k06_with_retries_goes_with_a_pattern_and_reads_no_other_groups(
         broker.send(f"%RETRY%{group}", [f"of {group}"])
     topic.send("a")
     options = {"topic": None, "topicPattern": f"{topic.name}|.*RETRY.*"}
-    assert topic.bodies(**options, consumerGroup=mine, withRetries="true") == ["a", f"of {mine}"]
+    assert topic.bodies(**options, consumerGroup=mine, includeRetryTopic="true") == [
+        "a",
+        f"of {mine}",
+    ]

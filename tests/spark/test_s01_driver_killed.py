@@ -2,7 +2,7 @@
 
 A proxy holds the call that marks each point of a micro-batch. The test then kills the driver with
 its workers, and the next driver continues from the checkpoint. Starting a driver costs far more
-than a micro-batch, so the long form's drivers run a query for each point.
+than a micro-batch, so drivers run a query for each point.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
-from tests.spark.copies import (
+from tests.support.spark.copies import (
     Driver,
     check_copied,
     check_each_copied,
@@ -26,16 +25,17 @@ from tests.spark.copies import (
     send_numbered,
     send_numbered_to_each,
 )
-from tests.spark.copying_driver import BATCH_ROWS, Copying
-from tests.spark.holding_proxy import COMMIT_BATCH, PULL, STAGE_BLOCKS, HoldingProxy, Moment
+from tests.support.spark.copying_driver import BATCH_ROWS, Copying
+from tests.support.spark.holding_proxy import COMMIT_BATCH, PULL, STAGE_BLOCKS, HoldingProxy, Moment
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 MESSAGES = 12 * BATCH_ROWS
-# Per query of the long form: one driver commits a batch or two of it; the other drivers, none.
-MESSAGES_EACH = 6 * BATCH_ROWS
+# Per query, for one killed driver and for seven; a driver commits at most two batches of one query.
+MESSAGES_QUICK, MESSAGES_TORTURE = 3 * BATCH_ROWS, 6 * BATCH_ROWS
 # Pieces can be run separately. Each kills seven drivers of seven queries.
 PIECES_TORTURE = 15
 LOOK_SECONDS = 0.002
-DONE_SECONDS_MAX = PATIENCE_SECONDS
+DONE_SECONDS_MAX = WAIT_SECONDS_MAX
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,8 @@ POINTS = {
 def test_s1_a_driver_killed_at_any_point_of_a_batch_loses_and_doubles_nothing(
     new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
 ) -> None:
-    source, target = new_topic(), new_topic()
-    sent = send_numbered(source, MESSAGES)
-    with HoldingProxy(rocketpy_broker.endpoint) as proxy:
-        copying = Copying(proxy.endpoint, source.name, target.name, str(tmp_path / "checkpoint"))
-        for point in POINTS.values():
-            kill_at([point], [proxy], [copying])
-        finish(copying)
-    check_copied(source, target, sent)
+    """Kills one driver whose queries are at all points."""
+    run_and_kill(new_topic, tmp_path, rocketpy_broker, 1, MESSAGES_QUICK)
 
 
 @pytest.mark.torture
@@ -85,20 +79,27 @@ def test_s1_a_driver_killed_at_any_point_of_a_batch_loses_and_doubles_nothing(
 def test_s1_a_driver_killed_with_each_of_its_queries_elsewhere_loses_and_doubles_nothing(
     piece: int, new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
 ) -> None:
-    """Kills each query at each point once, beside six queries at the six different points.
+    """Kills each query at each point once, beside six queries at the six different points."""
+    run_and_kill(new_topic, tmp_path, rocketpy_broker, len(POINTS), MESSAGES_TORTURE)
+
+
+def run_and_kill(
+    new_topic: Callable[..., Topic], folder: Path, broker: LocalBroker, lives: int, messages: int
+) -> None:
+    """Kills drivers with a query at each point; checks the copies after a last driver.
 
     The queries share nothing but the driver and the broker.
     """
     points = list(POINTS.values())
     sources, targets = ([new_topic() for _ in points] for _ in range(2))
-    sent = send_numbered_to_each(sources, MESSAGES_EACH)
+    sent = send_numbered_to_each(sources, messages)
     with ExitStack() as stack:
-        proxies = [stack.enter_context(HoldingProxy(rocketpy_broker.endpoint)) for _ in points]
+        proxies = [stack.enter_context(HoldingProxy(broker.endpoint)) for _ in points]
         copyings = [
-            Copying(proxy.endpoint, source.name, target.name, str(tmp_path / target.name))
+            Copying(proxy.endpoint, source.name, target.name, str(folder / target.name))
             for proxy, source, target in zip(proxies, sources, targets, strict=True)
         ]
-        for life in range(len(points)):
+        for life in range(lives):
             kill_at([*points[life:], *points[:life]], proxies, copyings)
         finish(*copyings)
     check_each_copied(targets, sent)

@@ -19,26 +19,23 @@ import pytest
 
 from pyspark_rocketpy.errors import DataLossError
 from rocketpy_broker import LocalBroker
-from tests.copies import copy_store
 from tests.spark.test_s09_topic_made_again import lenient, read_to, rows
 from tests.spark.test_stream_reader import planned, reader, send
+from tests.support.copies import copy_store
 
 TOPIC = "cut"
 FLUSHED, LOST = [b"flushed"] * 5, [b"lost"] * 10
 
 
 class CutBroker:
-    """A broker with ASYNC_FLUSH that can lose its last messages."""
+    """A broker with ASYNC_FLUSH that can lose its last messages; it starts from a copied store."""
 
-    def __init__(self, folder: Path, *, tells: bool = True) -> None:
+    def __init__(self, folder: Path, flushed: Path, *, tells: bool = True) -> None:
         self._on_disk = folder / "on-disk"
         self.broker = LocalBroker(folder / "store", flush="ASYNC_FLUSH")
-        self.broker.start()
-        self.broker.create_topic(TOPIC, queues=2)
-        send(self.broker, TOPIC, *FLUSHED)
-        self.broker.stop()
+        copy_store(flushed, self.broker.data)
         if not tells:
-            copy_store(self.broker.data, self._on_disk)
+            copy_store(flushed, self._on_disk)
         self.broker.start()
         if tells:
             copy_store(self.broker.data, self._on_disk)
@@ -64,16 +61,25 @@ class CutBroker:
             send(self.broker, TOPIC, *after)
 
 
+@pytest.fixture(scope="module")
+def flushed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the store of a stopped broker, with the messages that are on disk."""
+    with LocalBroker(tmp_path_factory.mktemp("flushed"), flush="ASYNC_FLUSH") as broker:
+        broker.create_topic(TOPIC, queues=2)
+        send(broker, TOPIC, *FLUSHED)
+    return broker.data
+
+
 @pytest.fixture
-def cut(tmp_path: Path) -> Iterator[CutBroker]:
-    made = CutBroker(tmp_path)
+def cut(tmp_path: Path, flushed: Path) -> Iterator[CutBroker]:
+    made = CutBroker(tmp_path, flushed)
     yield made
     made.broker.stop()
 
 
 @pytest.fixture
-def copied(tmp_path: Path) -> Iterator[CutBroker]:
-    made = CutBroker(tmp_path, tells=False)
+def copied(tmp_path: Path, flushed: Path) -> Iterator[CutBroker]:
+    made = CutBroker(tmp_path, flushed, tells=False)
     yield made
     made.broker.stop()
 
@@ -119,11 +125,14 @@ def test_s5_a_batch_that_was_planned_before_a_power_cut_reads_nothing_beyond_it_
 # --- Offsets that were reused ---
 
 NEW = [b"new%d" % number for number in range(20)]
-TOLD = rf"offsets \[5, 15\) of queue 0 of topic '{TOPIC}' were taken back: a power cut took .*"
+TOLD = (
+    rf"offsets \[5, 15\) of queue 0 of topic '{TOPIC}' were taken back: "
+    "in a power cut the broker lost messages .*"
+)
 
 
 def without_recovery(offset: dict[str, Any]) -> dict[str, Any]:
-    """Returns the offset as an older connector has written it."""
+    """Returns the offset as of a broker that names no recovery."""
     return {name: value for name, value in offset.items() if name != "recovery"}
 
 
@@ -143,7 +152,7 @@ def test_s5_a_queue_that_has_grown_again_behind_a_power_cut_is_a_loss_by_name(
             read_to(strict, end)
     with caplog.at_level(logging.WARNING):
         following = read_to(allowed, end)
-    assert re.search(TOLD + "10 messages are gone, and the query goes on at 5", caplog.text)
+    assert re.search(TOLD + "10 messages are gone, and the query continues at 5", caplog.text)
     for _ in range(2):
         assert list(rows(allowed, allowed.partitions(end, following))) == after
     send(cut.broker, TOPIC, b"one more")

@@ -26,7 +26,7 @@ from rocketpy_proto.record import Host
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grpc
 from tests.faults.clients import append_request
 from tests.spark.conftest import Collected
-from tests.store.messages import remove_oldest_segment
+from tests.support.store.messages import remove_oldest_segment
 
 SEEDS_QUICK, SEEDS_TORTURE = 1, 20
 ACTIONS = 50

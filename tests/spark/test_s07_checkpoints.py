@@ -11,9 +11,9 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from tests.spark.conftest import Topic
-from tests.spark.copies import check_copied, driver, numbered, send_numbered
-from tests.spark.copying_driver import BATCH_ROWS, Copying
-from tests.spark.holding_proxy import COMMIT_BATCH, HoldingProxy, Moment
+from tests.support.spark.copies import check_copied, driver, numbered, send_numbered
+from tests.support.spark.copying_driver import BATCH_ROWS, Copying
+from tests.support.spark.holding_proxy import COMMIT_BATCH, HoldingProxy, Moment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 MESSAGES = 4 * BATCH_ROWS

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users know)
 
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def test_p01_every_row_is_stored_once_with_an_id_of_its_own(topic: Topic) -> None:
@@ -111,7 +111,7 @@ def test_a_stream_runs_from_topic_to_topic_and_resumes(
         )
         writer = frame.writeStream.format("rocketpy").options(**target.options())
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        assert writer.trigger(availableNow=True).start().awaitTermination(PATIENCE_SECONDS)
+        assert writer.trigger(availableNow=True).start().awaitTermination(WAIT_SECONDS_MAX)
 
     source.send("a", "b")
     run()
@@ -131,7 +131,7 @@ def test_foreach_batch_can_write_with_the_sink(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(PATIENCE_SECONDS)
+    assert query.awaitTermination(WAIT_SECONDS_MAX)
     assert target.bodies() == ["a", "b"]
 
 

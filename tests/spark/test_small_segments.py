@@ -9,8 +9,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from rocketpy_broker import LocalBroker
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 SEGMENT = 1 << 20
 # Half of a message's record is its topic; a delayed record has the topic twice.
@@ -34,7 +34,7 @@ def test_the_sink_cuts_blocks_to_the_segments_of_the_log(
         writer = writer.options(**target.options(delivery=delivery))
         writer = writer.option("checkpointLocation", str(tmp_path))
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_SECONDS)
+        assert query.awaitTermination(WAIT_SECONDS_MAX)
         while len(target.bodies()) < 20_020:
             pass
         assert len(target.bodies()) == 20_020
@@ -45,6 +45,6 @@ def test_a_row_that_fits_no_segment_is_named(spark: SparkSession) -> None:
         topic = Topic("T", spark, broker)
         broker.create_topic("T")
         rows = spark.range(3).coalesce(1).selectExpr(f"repeat('x', {SEGMENT // 2} * id) as body")
-        with pytest.raises(PySparkException, match=r"row 2 .* send less in a message"):
+        with pytest.raises(PySparkException, match=r"row 2 .* send smaller messages"):
             topic.write(rows)
         assert topic.bodies() == []

@@ -15,8 +15,8 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users 
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.record import COLUMN_TYPES
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 EARLIEST = {"startingOffsets": "earliest"}
 
@@ -26,7 +26,7 @@ def lag(broker: LocalBroker, topic: str, group: str) -> int:
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.QueryOffsetsRequest(topics=[topic], consumer_group=group)
         response = broker_pb2_grpc.BrokerStub(channel).QueryOffsets(
-            request, timeout=PATIENCE_SECONDS
+            request, timeout=WAIT_SECONDS_MAX
         )
     return sum(queue.max_offset - queue.committed_offset for queue in response.topics[0].queues)
 
@@ -39,7 +39,7 @@ def commit(broker: LocalBroker, topic: str, group: str, offsets: dict[int, int])
     ]
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.CommitOffsetsRequest(consumer_group=group, offsets=entries)
-        broker_pb2_grpc.BrokerStub(channel).CommitOffsets(request, timeout=PATIENCE_SECONDS)
+        broker_pb2_grpc.BrokerStub(channel).CommitOffsets(request, timeout=WAIT_SECONDS_MAX)
 
 
 def test_all_columns_come_back_as_they_were_sent(topic: Topic) -> None:
@@ -67,7 +67,7 @@ def test_all_columns_come_back_as_they_were_sent(topic: Topic) -> None:
         0,
     )
     assert len(read.offsetMsgId) == 32
-    assert read.storeHost == topic.broker.endpoint
+    assert read.storeHost == topic.broker.remoting_endpoint
     assert dt.timedelta(0) <= read.storeTimestamp - read.bornTimestamp < dt.timedelta(minutes=1)
 
 
@@ -166,7 +166,7 @@ def test_available_now_ends_at_the_offsets_of_its_start(topic: Topic, collected:
 
     frame = topic.stream(maxOffsetsPerTrigger=1, columns="body", **EARLIEST)
     query = frame.writeStream.foreachBatch(collect_and_send).trigger(availableNow=True).start()
-    assert query.awaitTermination(PATIENCE_SECONDS)
+    assert query.awaitTermination(WAIT_SECONDS_MAX)
     assert collected.bodies() == ["a", "b", "c"]
 
 
@@ -207,7 +207,7 @@ def test_k05_what_arrives_before_the_first_batch_is_committed_is_not_lost(
     writer = frame.writeStream.foreachBatch(fail).option("checkpointLocation", checkpoint)
     query = writer.start()
     with pytest.raises(PySparkException, match="first batch fails"):
-        query.awaitTermination(PATIENCE_SECONDS)
+        query.awaitTermination(WAIT_SECONDS_MAX)
     topic.send("between")
     collected.run(frame)
     topic.send("after")

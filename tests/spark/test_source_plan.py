@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 EARLIEST = {"startingOffsets": "earliest"}
 
@@ -223,10 +223,10 @@ def test_k05_a_message_ends_the_waiting_of_an_idle_query(
     collected._collect = collect_and_tell  # type: ignore[method-assign]
     with running(collected, topic.stream(pollTimeout="1h", **EARLIEST)):
         topic.send("a")
-        assert arrived.wait(PATIENCE_SECONDS)
+        assert arrived.wait(WAIT_SECONDS_MAX)
         arrived.clear()
         topic.send("b")
-        assert arrived.wait(PATIENCE_SECONDS)
+        assert arrived.wait(WAIT_SECONDS_MAX)
     assert collected.bodies() == ["a", "b"]
 
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 EARLIEST = {"startingOffsets": "earliest"}
 
@@ -105,7 +105,7 @@ def test_a_table_is_streamed_from_and_to(
     frame = spark.readStream.options(**given).table(name)
     into = frame.selectExpr("CAST('b' AS BINARY) AS body", "'x' AS tags").writeStream
     into = into.options(**topic.options()).option("checkpointLocation", str(tmp_path / "into"))
-    assert into.trigger(availableNow=True).toTable(name).awaitTermination(PATIENCE_SECONDS)
+    assert into.trigger(availableNow=True).toTable(name).awaitTermination(WAIT_SECONDS_MAX)
     stream = spark.sql(f"SELECT body FROM STREAM({name}) WITH {options(topic, **EARLIEST)}")
     collected.run(stream)
     assert sorted(collected.bodies()) == ["a", "b"]
@@ -140,5 +140,5 @@ def test_a_mistyped_option_is_refused(topic: Topic, name: str, statement: str) -
 def test_insert_overwrite_is_refused(topic: Topic, name: str) -> None:
     sql = topic.spark.sql
     sql(f"CREATE TEMPORARY VIEW {name} (body STRING) USING rocketpy OPTIONS {options(topic)}")
-    with pytest.raises(PySparkException, match='"overwrite" is not accepted'):
+    with pytest.raises(PySparkException, match='"overwrite" is not supported'):
         sql(f"INSERT OVERWRITE {name} VALUES ('a')")

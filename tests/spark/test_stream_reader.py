@@ -23,9 +23,11 @@ from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.blocks import wire_block
-from tests.queues import Q0
+from tests.support.blocks import wire_block
+from tests.support.queues import Q0
 
+# A reserved port: no program listens on it.
+CLOSED = "127.0.0.1:1"
 _numbers = itertools.count()
 
 
@@ -189,7 +191,7 @@ def test_s5_a_removed_topic_leaves_the_offset_at_once_and_is_counted(
     after = source.latestOffset(end, limit)
     assert after["offsetTable"] == {}
     assert f"offsets [1, 3) of queue 0 of topic '{topic}' are gone" in caplog.text
-    assert "2 messages are passed over" in caplog.text
+    assert "2 messages are skipped" in caplog.text
     assert source.latestOffset(after, limit) is after
 
 
@@ -231,7 +233,7 @@ def test_s5_messages_lost_below_the_checkpoint_are_named_or_counted(
         end = source.latestOffset(start, source.getDefaultReadLimit())
         with pytest.raises(DataLossError) as caught:
             source.partitions(start, end)
-        low = int(str(caught.value).partition("begins at ")[2].partition(";")[0])
+        low = int(str(caught.value).partition("starts at ")[2].partition(";")[0])
         assert 0 < low < 4
         for part in (f"offsets [0, {low})", "queue 0", "'T'", "option failOnDataLoss"):
             assert part in str(caught.value)
@@ -239,7 +241,7 @@ def test_s5_messages_lost_below_the_checkpoint_are_named_or_counted(
         end = allowed.latestOffset(start, allowed.getDefaultReadLimit())
         with caplog.at_level(logging.WARNING):
             assert planned(allowed, start, end) == [("T", 0, low, low + 1)]
-        assert f"{low} messages are passed over" in caplog.text
+        assert f"{low} messages are skipped" in caplog.text
 
 
 def test_progress_that_cannot_be_reported_is_no_error_and_is_reported_later(
@@ -248,7 +250,7 @@ def test_progress_that_cannot_be_reported_is_no_error_and_is_reported_later(
     with LocalBroker(tmp_path) as broker:
         broker.create_topic("T", queues=1)
         send(broker, "T", b"a")
-        source = reader(broker, "T", consumerGroup="g", connectTimeoutMs=300, retryTimesMax=2)
+        source = reader(broker, "T", consumerGroup="g", connectTimeout="300ms", retryTimesMax=2)
         end = source.latestOffset(source.initialOffset(), source.getDefaultReadLimit())
         broker.kill()
         source.commit(end)
@@ -284,25 +286,19 @@ def test_k03_a_query_outlives_a_broker_that_is_away_for_a_while(
         assert len(pauses) >= 2
 
 
-def test_k03_another_address_of_the_broker_answers_where_one_does_not(tmp_path: Path) -> None:
-    with LocalBroker(tmp_path / "b") as other:
-        dead = other.endpoint
-    with LocalBroker(tmp_path / "a") as broker:
-        broker.create_topic("T", queues=1)
-        send(broker, "T", b"x")
-        config = ClientConfig((dead, broker.endpoint), 2_000)
-        queries = GrpcOffsetQueries(config, RetryPolicy(16, 1))
-        assert queries.bounds(Subscription(("T",), None, ""))["T"][Q0].max_offset == 1
-
-
-def test_a_broker_that_never_answered_is_told_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_k03_another_address_of_the_broker_answers_where_one_does_not(
+    rocketpy_broker: LocalBroker, topic: str
 ) -> None:
-    with LocalBroker(tmp_path) as broker:
-        endpoint = broker.endpoint
+    send(rocketpy_broker, topic, b"x")
+    config = ClientConfig((CLOSED, rocketpy_broker.endpoint), 2_000)
+    queries = GrpcOffsetQueries(config, RetryPolicy(16, 1))
+    assert queries.bounds(Subscription((topic,), None, ""))[topic][Q0].max_offset == 1
+
+
+def test_a_broker_that_never_answered_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[int] = []
     monkeypatch.setattr(clock, "sleep_ms", pauses.append)
-    queries = GrpcOffsetQueries(ClientConfig((endpoint,), 300), RetryPolicy(16, 1))
-    with pytest.raises(ConnectionFailedError, match=endpoint):
+    queries = GrpcOffsetQueries(ClientConfig((CLOSED,), 300), RetryPolicy(16, 1))
+    with pytest.raises(ConnectionFailedError, match=CLOSED):
         queries.bounds(Subscription(("T",), None, ""))
     assert pauses == []

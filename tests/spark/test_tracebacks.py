@@ -11,8 +11,8 @@ from pyspark.sql.datasource import DataSource
 
 from pyspark_rocketpy.tracebacks import hide_tracebacks
 from rocketpy_broker import LocalBroker
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Collected, Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 EARLIEST = {"startingOffsets": "earliest"}
 
@@ -47,7 +47,7 @@ def test_an_error_of_a_reading_task_is_one_sentence(spark: SparkSession) -> None
         broker.create_topic("T", queues=1)
         gone = Topic("T", spark, broker)
         gone.send("a")
-        frame = gone.read(connectTimeoutMs=300, pullTimeoutMs=300, retryTimesMax=0)
+        frame = gone.read(connectTimeout="300ms", pullTimeout="300ms", retryTimesMax=0)
         assert frame.count() == 1
     text = shown(frame.count)
     assert "ROCKETPY_CONNECTION: no broker answers" in text.splitlines()[1]
@@ -76,9 +76,9 @@ def test_a_checkpoint_of_another_topic_is_told_but_one_of_another_group_goes_on(
 
 def test_a_checkpoint_of_another_source_is_told(topic: Topic, collected: Collected) -> None:
     rate = topic.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
-    collected.start(rate, once=True).awaitTermination(PATIENCE_SECONDS)
+    collected.start(rate, once=True).awaitTermination(WAIT_SECONDS_MAX)
     text = shown(lambda: collected.run(topic.stream()))
-    assert "another source than rocketpy has written; start with a new" in text
+    assert "was not written by rocketpy; start with a new" in text
 
 
 def test_a_mistake_of_a_program_keeps_its_traceback(spark: SparkSession) -> None:

@@ -9,10 +9,10 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from tests.patience import PATIENCE_SECONDS
 from tests.spark.conftest import Topic
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
-DUE_SECONDS_MAX = PATIENCE_SECONDS
+DUE_SECONDS_MAX = WAIT_SECONDS_MAX
 
 
 def until_there(topic: Topic, count: int) -> list[str]:

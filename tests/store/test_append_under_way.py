@@ -15,9 +15,7 @@ from rocketpy_broker.store.log.segment_queue import SegmentQueue
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.images import block_of
-from tests.patience import PATIENCE_SECONDS
-from tests.store.conftest import OpenStore, crash
-from tests.store.messages import (
+from tests.support.store.messages import (
     OTHER,
     QUEUE,
     delete_topic,
@@ -27,13 +25,8 @@ from tests.store.messages import (
     put_all,
     read_all,
 )
-
-
-@pytest.fixture
-def store(new_store: OpenStore) -> MessageStore:
-    opened = new_store()
-    opened.open()
-    return opened
+from tests.support.store.stores import OpenStore, crash
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def test_b09_an_append_is_part_of_the_log_once_it_is_finished(store: MessageStore) -> None:
@@ -70,7 +63,7 @@ def test_b09_whoever_appends_waits_for_the_thread_that_writes(
     def slow(segment: Segment, position: int, data: memoryview) -> None:
         if threading.current_thread() is thread:
             entered.set()
-            released.wait(PATIENCE_SECONDS)
+            released.wait(WAIT_SECONDS_MAX)
         writers.append(threading.current_thread().name)
         real(segment, position, data)
 
@@ -78,7 +71,7 @@ def test_b09_whoever_appends_waits_for_the_thread_that_writes(
     under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"first"]))
     thread = threading.Thread(target=under_way.write, name="writer")
     thread.start()
-    entered.wait(PATIENCE_SECONDS)
+    entered.wait(WAIT_SECONDS_MAX)
     released.set()
     put(store, [b"second"])
     thread.join()
@@ -131,9 +124,8 @@ def test_b09_a_stop_takes_along_what_is_under_way(new_store: OpenStore) -> None:
     assert read_all(again) == [b"a"]
 
 
-def test_b09_a_flush_meanwhile_vouches_for_nothing_that_is_under_way(new_store: OpenStore) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+def test_b09_a_flush_meanwhile_vouches_for_nothing_that_is_under_way(open_store: OpenStore) -> None:
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     put(store, [b"a"])
     under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"b"]))
     flush_log(store)
@@ -144,15 +136,13 @@ def test_b09_a_flush_meanwhile_vouches_for_nothing_that_is_under_way(new_store: 
     assert read_all(store) == [b"a", b"b"]
 
 
-def test_b09_a_crash_meanwhile_leaves_nothing_or_all_of_it(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_b09_a_crash_meanwhile_leaves_nothing_or_all_of_it(open_store: OpenStore) -> None:
+    store = open_store()
     put(store, [b"a"])
     under_way = store.begin_append(QUEUE, block_of(QUEUE.topic, [b"b", b"c"]))
     under_way.write()
     crash(store)
-    again = new_store()
-    again.open()
+    again = open_store()
     put(again, [b"d"])
     assert read_all(again) in ([b"a", b"d"], [b"a", b"b", b"c", b"d"])
 

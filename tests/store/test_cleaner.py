@@ -19,9 +19,8 @@ from rocketpy_broker.store.cleaner import (
     used_ratio,
 )
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
-from tests.store.conftest import OpenStore, crash
-from tests.store.messages import (
+from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, QueueKey, ReadLimits
+from tests.support.store.messages import (
     NO_END,
     OTHER,
     QUEUE,
@@ -33,6 +32,7 @@ from tests.store.messages import (
     read_all,
     remove_oldest_segment,
 )
+from tests.support.store.stores import OpenStore, crash
 
 DAY_MS = 24 * HOUR_MS
 POLICY = CleanPolicy()
@@ -204,10 +204,8 @@ def clean(store: MessageStore, clock: ManualClock) -> int:
 
 
 def test_s10_log_queues_and_index_lose_what_has_expired(
-    new_store: OpenStore, clock: ManualClock, tmp_path: Path
+    clock: ManualClock, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, [b"old"], OTHER)
     put_all(store, numbered(300))
     store.dispatch()
@@ -223,17 +221,15 @@ def test_s10_log_queues_and_index_lose_what_has_expired(
     missed = store.get_message(QUEUE, 0, NO_END, ReadLimits())
     assert (missed.status, missed.next_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, begin)
     # The queue's messages are all removed; its next offset is kept.
-    assert store.range_of(OTHER) == QueueRange(1, 1)
+    assert store.range_of(OTHER) == QueueBounds(1, 1)
     assert len(list((tmp_path / "consumequeue" / "TopicA" / "2").iterdir())) < queue_files
     assert len(list((tmp_path / "rocketpy" / "checksums").iterdir())) == len(segments) - 4
 
 
 @pytest.mark.parametrize("crashed", [False, True])
 def test_s10_a_cleaned_store_starts_again_as_it_was(
-    new_store: OpenStore, clock: ManualClock, crashed: bool
+    new_store: OpenStore, clock: ManualClock, crashed: bool, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, [b"old"], OTHER)
     put_all(store, numbered(300))
     flush_log(store)
@@ -249,23 +245,19 @@ def test_s10_a_cleaned_store_starts_again_as_it_was(
     assert read_all(again) == left
     put(again, [b"next"], OTHER)
     assert read_all(again, OTHER) == [b"next"]
-    assert again.range_of(OTHER) == QueueRange(1, 2)
+    assert again.range_of(OTHER) == QueueBounds(1, 2)
 
 
-def test_s10_what_is_not_on_disk_yet_stays(new_store: OpenStore, clock: ManualClock) -> None:
-    store = new_store()
-    store.open()
+def test_s10_what_is_not_on_disk_yet_stays(clock: ManualClock, store: MessageStore) -> None:
     put_all(store, numbered(300))
     aged(store, clock, 4)
     assert clean(store, clock) == 0
 
 
 def test_n12_s10_marks_of_deleted_topics_go_with_the_last_of_their_records(
-    new_store: OpenStore, tmp_path: Path
+    tmp_path: Path, store: MessageStore
 ) -> None:
     """Asserts that topics deleted again and again leave no tombstones without records."""
-    store = new_store()
-    store.open()
     for number in range(3):
         put(store, [b"1"], QueueKey(f"gone{number}", 0))
         delete_topic(store, f"gone{number}")

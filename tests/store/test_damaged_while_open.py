@@ -10,8 +10,9 @@ import pytest
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.units import BLANK_SIZE
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
-from tests.blocks import bodies_of
-from tests.store.check.planted_faults import (
+from tests.support.blocks import bodies_of
+from tests.support.store.messages import NO_END, QUEUE, numbered, put, read_all
+from tests.support.store.planted_faults import (
     CHECKSUM_BYTES,
     FIRST,
     UNIT_BYTES,
@@ -19,20 +20,16 @@ from tests.store.check.planted_faults import (
     unit_of,
     write_at,
 )
-from tests.store.conftest import OpenStore
-from tests.store.messages import NO_END, QUEUE, numbered, put, read_all
+from tests.support.store.stores import OpenStore
 
 
 @pytest.fixture
-def store(new_store: OpenStore) -> MessageStore:
+def store(open_store: OpenStore) -> MessageStore:
     """Returns a store after a clean restart; it has not read its ten records yet."""
-    first = new_store()
-    first.open()
+    first = open_store()
     put(first, numbered(10))
     first.close()
-    store = new_store()
-    store.open()
-    return store
+    return open_store()
 
 
 def write_unit(folder: Path, number: int, place: int, value: bytes) -> None:
@@ -122,15 +119,14 @@ def test_f05_the_first_of_two_damaged_records_ends_a_read_whichever_has_a_checks
 @pytest.mark.parametrize("number", range(10))
 @pytest.mark.parametrize(("place", "difference"), [(0, 4), (0, -4), (8, 4), (8, -4)])
 def test_f16_a_wrong_unit_of_a_record_that_this_process_wrote_costs_its_record_only(
-    new_store: OpenStore,
+    open_store: OpenStore,
     tmp_path: Path,
     neighbours: list[QueueKey],
     number: int,
     place: int,
     difference: int,
 ) -> None:
-    store = new_store()
-    store.open()
+    store = open_store()
     right = numbered(10)
     for body in right:
         for queue in neighbours:
@@ -144,10 +140,9 @@ def test_f16_a_wrong_unit_of_a_record_that_this_process_wrote_costs_its_record_o
 @pytest.mark.parametrize("number", [0, 4, 9])
 @pytest.mark.parametrize("unit", [(0, ">q", (1 << 63) - 1), (8, ">i", -(1 << 31))])
 def test_f16_a_unit_that_no_number_is_too_large_for_costs_its_record_only(
-    new_store: OpenStore, tmp_path: Path, number: int, unit: tuple[int, str, int]
+    open_store: OpenStore, tmp_path: Path, number: int, unit: tuple[int, str, int]
 ) -> None:
-    store = new_store()
-    store.open()
+    store = open_store()
     right = numbered(10)
     put(store, right)
     place, form, value = unit

@@ -8,8 +8,8 @@ from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DELAY, SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.values import QueueKey
-from tests.blocks import wire_block
-from tests.store.conftest import OpenStore, clock, crash, new_store
+from tests.support.blocks import wire_block
+from tests.support.store.stores import OpenStore, clock, crash, new_store
 
 __all__ = ["clock", "new_store"]
 LEVEL_2 = QueueKey(SCHEDULE_TOPIC, 1)
@@ -38,10 +38,9 @@ def test_d01_a_level_above_the_highest_is_the_highest() -> None:
 
 
 def test_d02_the_tags_code_of_a_waiting_message_is_when_it_is_due_also_after_a_rebuild(
-    new_store: OpenStore,
+    open_store: OpenStore,
 ) -> None:
-    store = new_store(FlushDiskType.ASYNC_FLUSH)
-    store.open()
+    store = open_store(FlushDiskType.ASYNC_FLUSH)
     block = wire_block(SCHEDULE_TOPIC, [b"x"], tags="A", properties={DELAY: ["2"]}).parsed()
     stored_ms = store.append(LEVEL_2, block).store_timestamp_ms
     for _ in range(2):
@@ -49,5 +48,4 @@ def test_d02_the_tags_code_of_a_waiting_message_is_when_it_is_due_also_after_a_r
         assert stretch is not None
         assert stretch.tags_codes.tolist() == [stored_ms + 5_000]
         crash(store)
-        store = new_store(FlushDiskType.ASYNC_FLUSH)
-        store.open()
+        store = open_store(FlushDiskType.ASYNC_FLUSH)

@@ -7,21 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.errors import StoreReadError
-from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
-from tests.store.messages import QUEUE, flush_log, numbered, put
 from tests.store.test_failing_calls import broken, found_by, put_keyed
+from tests.support.store.messages import QUEUE, flush_log, numbered, put
+from tests.support.store.stores import OpenStore, crash
 
 
 def test_f08_behind_a_failed_flush_of_the_index_nobody_asks_it(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
     """Covers lost index pages: lookups would miss the messages in them."""
-    store = new_store()
-    store.open()
     put_keyed(store, "order")
     store.index.drain()
     with monkeypatch.context() as patch:
@@ -36,19 +32,15 @@ def test_f08_behind_a_failed_flush_of_the_index_nobody_asks_it(
         found_by(store, "order")
     assert store.messages.offsets_by_key(QUEUE.topic, "order", 64) is None
     crash(store)
-    again = new_store()
-    again.open()
+    again = open_store()
     assert found_by(again, "order") == 1
 
 
 def test_f08_an_index_file_whose_flush_failed_is_not_flushed_again(
-    tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Covers a full file before the next one is created."""
-    flush = FlushDiskType.ASYNC_FLUSH
-    config = StoreConfig(tmp_path, SEGMENT_BYTES, 200, flush, index_entry_count_max=4)
-    store = MessageStore(config, clock, STORE_HOST)
-    store.open()
+    store = open_store(index_entry_count_max=4)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", broken)
         for number in range(5):
@@ -65,18 +57,14 @@ def test_f08_an_index_file_whose_flush_failed_is_not_flushed_again(
     assert store.index._waiting_count == waiting
     store.close()
     assert (tmp_path / "abort").exists()
-    again = MessageStore(config, clock, STORE_HOST)
-    again.open()
+    again = open_store(index_entry_count_max=4)
     assert [found_by(again, f"k{number}") for number in range(7)] == [1] * 7
-    again.close()
 
 
 def test_f08_a_mark_whose_flush_failed_is_written_again_before_the_next_one(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
     """Covers an older mark on the disk: a damaged record after it would count as a torn tail."""
-    store = new_store()
-    store.open()
     put(store, numbered(5))
     flush_log(store)
     mark = str(tmp_path / "rocketpy" / "flushed")

@@ -11,7 +11,7 @@ import pytest
 
 from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreDirectoryError
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.index.service import IndexService
 from rocketpy_broker.store.log.checksums import SegmentChecksums
@@ -19,11 +19,11 @@ from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.errors import StoreReadError
 from rocketpy_broker.store.queues.files import QueueFiles
-from tests.blocks import wire_block
-from tests.descriptors import open_below
-from tests.store.check.planted_faults import FIRST
-from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
-from tests.store.messages import QUEUE, flush_log, numbered, put, read_all, save_manifest
+from tests.support.blocks import wire_block
+from tests.support.descriptors import open_below
+from tests.support.store.messages import QUEUE, flush_log, numbered, put, read_all, save_manifest
+from tests.support.store.planted_faults import FIRST
+from tests.support.store.stores import SEGMENT_BYTES, OpenStore, crash, store_in
 
 
 def no_space(*_: object) -> NoReturn:
@@ -43,10 +43,8 @@ def found_by(store: MessageStore, key: str) -> int:
 
 
 def test_f07_a_record_whose_checksum_has_no_room_leaves_nothing_behind(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(2))
     end = store.positions().log_end
     with monkeypatch.context() as patch:
@@ -96,10 +94,8 @@ def test_f08_a_disk_that_cannot_be_read_is_not_taken_for_an_empty_one(
 
 
 def test_f08_after_a_failed_flush_of_derived_files_none_is_flushed_again(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(5))
     checkpoint = tmp_path / "checkpoint"
     with monkeypatch.context() as patch:
@@ -116,10 +112,8 @@ def test_f08_after_a_failed_flush_of_derived_files_none_is_flushed_again(
 
 
 def test_f08_a_manifest_vouches_only_for_what_was_flushed(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     path = tmp_path / "rocketpy" / "manifest.json"
     before = path.read_bytes()
     put(store, numbered(5))
@@ -136,11 +130,9 @@ def test_f08_a_manifest_vouches_only_for_what_was_flushed(
 
 
 def test_f08_a_start_writes_again_what_looks_right_but_may_not_be_on_the_disk(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
     """Covers a start without a manifest."""
-    store = new_store()
-    store.open()
     put(store, numbered(5))
     crash(store)
     (tmp_path / "rocketpy" / "manifest.json").unlink()
@@ -158,10 +150,8 @@ def test_f08_a_start_writes_again_what_looks_right_but_may_not_be_on_the_disk(
 
 
 def test_f08_a_unit_that_never_got_to_the_disk_is_an_error_and_passes_no_message_over(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(5))
     with monkeypatch.context() as patch:
         patch.setattr(os, "fdatasync", broken)
@@ -174,16 +164,13 @@ def test_f08_a_unit_that_never_got_to_the_disk_is_an_error_and_passes_no_message
     with pytest.raises(StoreReadError, match="Input/output"):
         read_all(store)
     crash(store)
-    again = new_store()
-    again.open()
+    again = open_store()
     assert read_all(again) == numbered(5)
 
 
 def test_f08_a_start_that_cannot_flush_what_a_killed_broker_left_ends_with_the_error(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(5))
     crash(store)
     with monkeypatch.context() as patch:
@@ -196,10 +183,8 @@ def test_f08_a_start_that_cannot_flush_what_a_killed_broker_left_ends_with_the_e
 
 
 def test_s15_a_stop_with_messages_that_have_no_unit_yet_counts_as_a_crash(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     with monkeypatch.context() as patch:
         patch.setattr(QueueFiles, "write", no_space)
         put(store, numbered(3))
@@ -211,10 +196,8 @@ def test_s15_a_stop_with_messages_that_have_no_unit_yet_counts_as_a_crash(
 
 
 def test_s05_keys_wait_while_the_index_cannot_grow(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put_keyed(store, "order")
     with monkeypatch.context() as patch:
         patch.setattr(IndexService, "put", no_space)
@@ -224,11 +207,10 @@ def test_s05_keys_wait_while_the_index_cannot_grow(
 
 
 def test_s05_many_keys_are_entered_without_being_asked_for(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rocketpy_broker.store.index.dispatch.WAITING_KEYS_MAX", 3)
-    store = new_store()
-    store.open()
+    store = open_store()
     behind = []
     for number in range(4):
         put_keyed(store, f"k{number}")
@@ -238,89 +220,75 @@ def test_s05_many_keys_are_entered_without_being_asked_for(
 
 @pytest.mark.parametrize(("before", "after"), [(100, 1000), (1000, 100)])
 def test_s05_an_index_of_other_sizes_is_made_anew(
-    tmp_path: Path, clock: ManualClock, before: int, after: int
+    new_store: OpenStore, clock: ManualClock, before: int, after: int
 ) -> None:
-    def store_with(slots: int) -> MessageStore:
-        config = StoreConfig(tmp_path, SEGMENT_BYTES, 200, index_slot_count=slots)
-        return MessageStore(config, clock, STORE_HOST)
-
-    store = store_with(before)
+    store = new_store(FlushDiskType.SYNC_FLUSH, index_slot_count=before)
     store.open()
     put_keyed(store, "order")
     store.close()
     clock.advance(60_000)
-    again = store_with(after)
+    again = new_store(FlushDiskType.SYNC_FLUSH, index_slot_count=after)
     result = again.open()
     assert any("index" in doubt for doubt in result.in_doubt)
     assert found_by(again, "order") == 1
     again.close()
-    third = store_with(after)
+    third = new_store(FlushDiskType.SYNC_FLUSH, index_slot_count=after)
     assert third.open().in_doubt == []
     assert found_by(third, "order") == 1
-    third.close()
 
 
 def test_f09_a_store_with_too_much_on_its_way_to_the_disk_says_that_it_is_busy(
-    tmp_path: Path, clock: ManualClock
+    open_store: OpenStore,
 ) -> None:
-    sync = FlushDiskType.SYNC_FLUSH
-    config = StoreConfig(tmp_path, SEGMENT_BYTES, 200, sync, unflushed_bytes_max=500)
-    store = MessageStore(config, clock, STORE_HOST)
-    store.open()
+    store = open_store(FlushDiskType.SYNC_FLUSH, unflushed_bytes_max=500)
     put(store, [bytes(600)])
     with pytest.raises(StoreBusyError):
         put(store, numbered(1))
     assert store.statistics.put_failed_count == 1
     flush_log(store)
     put(store, numbered(1))
-    store.close()
 
 
 def test_b04_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     place = tmp_path / "file"
     place.write_bytes(b"")
-    store = MessageStore(StoreConfig(place), ManualClock(), STORE_HOST)
+    store = store_in(place)
     with pytest.raises(StoreDirectoryError, match="choose a directory you may write"):
         store.open()
 
 
 def test_b04_a_store_of_a_newer_version_is_refused_and_left_as_it_is(
-    new_store: OpenStore, tmp_path: Path
+    new_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(1))
     store.close()
     path = tmp_path / "rocketpy" / "manifest.json"
     newer = path.read_text().replace('"version": 1', '"version": 2')
     path.write_text(newer)
-    with pytest.raises(StoreDirectoryError, match="use the version that wrote it"):
+    with pytest.raises(StoreDirectoryError, match="use the version of rocketpy that wrote it"):
         new_store().open()
     assert path.read_text() == newer
 
 
 def test_a_gap_between_segments_stops_the_start_and_both_sides_stay(
-    new_store: OpenStore, tmp_path: Path
+    new_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     for _ in range(3):
         put(store, [bytes(3000)])
     store.close()
     names = sorted((tmp_path / "commitlog").iterdir())
     names[1].unlink()
-    with pytest.raises(StoreDirectoryError, match=f"should begin at {SEGMENT_BYTES}"):
+    with pytest.raises(StoreDirectoryError, match=f"should start at {SEGMENT_BYTES}"):
         new_store().open()
     assert sorted((tmp_path / "commitlog").iterdir()) == [names[0], names[2]]
 
 
 def test_s10_a_segment_made_ahead_is_used_dropped_or_found_again(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
     """Asserts that its checksums are preallocated, too: the event loop waits for neither file."""
     folder, checksums = tmp_path / "commitlog", tmp_path / "rocketpy" / "checksums"
-    store = new_store()
-    store.open()
+    store = open_store()
     store.preallocate()
     assert list(folder.iterdir()) == list(checksums.iterdir()) == []
     put(store, [bytes(3000)])
@@ -336,23 +304,19 @@ def test_s10_a_segment_made_ahead_is_used_dropped_or_found_again(
     store.close()
     assert len(list(folder.iterdir())) == len(list(checksums.iterdir())) == 2
     assert open_below(tmp_path) < before
-    crashed = new_store()
-    crashed.open()
+    crashed = open_store()
     open_count = open_below(tmp_path)
     crashed.preallocate()
     crash(crashed)
     assert open_below(tmp_path) < open_count
     assert len(list(folder.iterdir())) == 3
-    again = new_store()
-    again.open()
+    again = open_store()
     assert len(read_all(again)) == 2
 
 
 def test_s07_a_flush_that_comes_after_the_stop_does_nothing(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(2))
     plan = store.plan_flush()
     store.close()
@@ -361,33 +325,27 @@ def test_s07_a_flush_that_comes_after_the_stop_does_nothing(
 
 
 def test_strangers_among_the_checksums_are_left_alone(
-    new_store: OpenStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    new_store: OpenStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(2))
     store.close()
     stranger = tmp_path / "rocketpy" / "checksums" / "notes.txt"
     stranger.write_text("mine")
     again = new_store()
     assert again.open().in_doubt == []
-    assert "is none of the store's files and is left alone" in caplog.text
+    assert "is none of the store's files and is ignored" in caplog.text
     assert stranger.read_text() == "mine"
 
 
 def test_s05_the_time_of_what_is_no_record_counts_as_none(
-    new_store: OpenStore, clock: ManualClock
+    clock: ManualClock, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     place = put(store, [b"x"])
     assert store._log.store_timestamp_ms_at(place) == clock.now_ms()
     assert store._log.store_timestamp_ms_at(place + 1) == 0
     assert store._log.store_timestamp_ms_at(90 * SEGMENT_BYTES) == 0
 
 
-def test_s05_keys_of_one_hash_are_told_apart(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_s05_keys_of_one_hash_are_told_apart(store: MessageStore) -> None:
     put_keyed(store, "Aa")
     assert [found_by(store, key) for key in ("Aa", "BB")] == [1, 0]

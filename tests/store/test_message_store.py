@@ -18,12 +18,12 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.files import QueueFiles
-from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
+from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, ReadLimits
 from rocketpy_proto.record import BLANK_BYTES, decode_record
-from tests.blocks import bodies_of, wire_block
-from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
-from tests.store.messages import (
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.store.messages import (
     NO_END,
     OTHER,
     QUEUE,
@@ -33,13 +33,12 @@ from tests.store.messages import (
     put,
     read_all,
 )
+from tests.support.store.stores import SEGMENT_BYTES, OpenStore, crash
 
 
 def test_s01_records_lie_back_to_back_with_the_fields_the_broker_assigns(
-    new_store: OpenStore, tmp_path: Path, clock: ManualClock
+    tmp_path: Path, clock: ManualClock, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     clock.advance(5)
     put(store, [b"a", b"bb"])
     put(store, [b"ccc"])
@@ -58,10 +57,8 @@ def test_s01_records_lie_back_to_back_with_the_fields_the_broker_assigns(
 
 
 def test_s01_a_block_that_does_not_fit_goes_to_the_next_segment_behind_a_blank_record(
-    new_store: OpenStore, tmp_path: Path
+    tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     first = put(store, [bytes(3000)])
     second = put(store, [bytes(2000), b"x"])
     assert (first, second) == (0, SEGMENT_BYTES)
@@ -74,47 +71,38 @@ def test_s01_a_block_that_does_not_fit_goes_to_the_next_segment_behind_a_blank_r
 
 @pytest.mark.parametrize("left", [BLANK_BYTES, BLANK_BYTES - 1])
 def test_s01_what_is_left_of_a_segment_holds_a_blank_record_at_least(
-    new_store: OpenStore, left: int
+    open_store: OpenStore, left: int, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, [b"x"])
     least = len(wire_block(QUEUE.topic, [b"x"]).records)
     filler = bytes(SEGMENT_BYTES - left - 2 * least + 1)
     assert put(store, [filler]) == (least if left == BLANK_BYTES else SEGMENT_BYTES)
     put(store, [b"next"])
     crash(store)
-    again = new_store()
-    again.open()
+    again = open_store()
     assert read_all(again) == [b"x", filler, b"next"]
 
 
 def test_s02_a_block_larger_than_a_segment_is_refused_and_nothing_is_stored(
-    new_store: OpenStore,
+    store: MessageStore,
 ) -> None:
-    store = new_store()
-    store.open()
     with pytest.raises(RecordIllegalError, match="4096"):
         put(store, [bytes(4000)])
-    assert store.range_of(QUEUE) == QueueRange(0, 0)
+    assert store.range_of(QUEUE) == QueueBounds(0, 0)
     assert put(store, [b"next"]) == 0
 
 
-def test_s03_each_queue_counts_its_own_offsets(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_s03_each_queue_counts_its_own_offsets(store: MessageStore) -> None:
     put(store, numbered(3))
     put(store, numbered(2), OTHER)
     put(store, numbered(1, 3))
-    assert store.range_of(QUEUE) == QueueRange(0, 4)
-    assert store.range_of(OTHER) == QueueRange(0, 2)
+    assert store.range_of(QUEUE) == QueueBounds(0, 4)
+    assert store.range_of(OTHER) == QueueBounds(0, 2)
 
 
 def test_s04_units_hold_physical_offset_size_and_tags_code(
-    new_store: OpenStore, tmp_path: Path
+    tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     offset = put(store, [b"first"])
     block = wire_block("TopicA", [b"tagged"], tags="TagA").parsed()
     result = store.append(QUEUE, block)
@@ -127,19 +115,16 @@ def test_s04_units_hold_physical_offset_size_and_tags_code(
 
 @pytest.mark.parametrize("bytes_max", [1, 300, 1 << 20])
 def test_s11_reads_cross_queue_files_and_segments_and_keep_the_order(
-    new_store: OpenStore, bytes_max: int
+    bytes_max: int, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     for start in range(0, 120, 6):
         put(store, numbered(6, start))
         put(store, numbered(1, start), OTHER)
     assert read_all(store, QUEUE, bytes_max) == numbered(120)
 
 
-def test_s11_interleaved_queues_are_gathered_record_by_record(new_store: OpenStore) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+def test_s11_interleaved_queues_are_gathered_record_by_record(open_store: OpenStore) -> None:
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     for number in range(90):
         put(store, numbered(1, number))
         put(store, [b"between"], OTHER)
@@ -158,39 +143,33 @@ def test_s11_interleaved_queues_are_gathered_record_by_record(new_store: OpenSto
     ],
 )
 def test_s11_an_offset_outside_the_queue_is_answered_with_where_to_go(
-    new_store: OpenStore, offset: int, status: GetMessageStatus, next_offset: int
+    offset: int, status: GetMessageStatus, next_offset: int, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(5))
     result = store.get_message(QUEUE, offset, NO_END, ReadLimits.of_bytes(1 << 20))
     assert (result.status, result.next_offset) == (status, next_offset)
     assert (result.min_offset, result.max_offset) == (0, 5)
 
 
-def test_s11_a_queue_without_messages_is_no_queue(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_s11_a_queue_without_messages_is_no_queue(store: MessageStore) -> None:
     result = store.get_message(QUEUE, 0, NO_END, ReadLimits.of_bytes(1 << 20))
     assert result.status is GetMessageStatus.NO_MATCHED_LOGIC_QUEUE
 
 
 def test_s07_with_sync_flush_a_record_is_visible_only_after_its_flush(
-    new_store: OpenStore,
+    open_store: OpenStore,
 ) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     result = store.append(QUEUE, wire_block("TopicA", numbered(2)).parsed())
-    assert store.range_of(QUEUE) == QueueRange(0, 0)
+    assert store.range_of(QUEUE) == QueueBounds(0, 0)
     assert store.flushed_end < result.end_offset
     flush_log(store)
     assert store.flushed_end == result.end_offset
     assert read_all(store) == numbered(2)
 
 
-def test_s07_what_is_appended_during_a_flush_waits_for_the_next(new_store: OpenStore) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+def test_s07_what_is_appended_during_a_flush_waits_for_the_next(open_store: OpenStore) -> None:
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     put(store, numbered(2))
     plan = store.plan_flush()
     during = put(store, [b"during"])
@@ -200,9 +179,8 @@ def test_s07_what_is_appended_during_a_flush_waits_for_the_next(new_store: OpenS
     assert read_all(store) == numbered(2)
 
 
-def test_s07_after_a_failed_flush_the_store_takes_no_more_writes(new_store: OpenStore) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+def test_s07_after_a_failed_flush_the_store_takes_no_more_writes(open_store: OpenStore) -> None:
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     put(store, numbered(1))
     store.flush_failed(OSError(5, "Input/output error"))
     with pytest.raises(StoreClosedError, match="read-only"):
@@ -210,10 +188,9 @@ def test_s07_after_a_failed_flush_the_store_takes_no_more_writes(new_store: Open
 
 
 def test_b04_a_stop_after_a_failed_flush_flushes_nothing_and_leaves_the_abort_marker(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     put(store, numbered(1))
     store.flush_failed(OSError(errno.EIO, "Input/output error"))
     flushed: list[Path] = []
@@ -224,10 +201,8 @@ def test_b04_a_stop_after_a_failed_flush_flushes_nothing_and_leaves_the_abort_ma
 
 
 def test_b04_a_stop_that_cannot_save_its_manifest_leaves_the_abort_marker(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(1))
 
     def full(_manifest: Manifest, _path: Path) -> None:
@@ -240,10 +215,8 @@ def test_b04_a_stop_that_cannot_save_its_manifest_leaves_the_abort_marker(
 
 
 def test_f8_derived_files_are_never_flushed_again_after_a_failure(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(1))
     flushed: list[str] = []
 
@@ -263,10 +236,8 @@ def test_f8_derived_files_are_never_flushed_again_after_a_failure(
 
 
 def test_a_topic_that_cannot_be_marked_as_deleted_keeps_its_messages(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(3))
 
     def full(_deleted: DeletedTopics, _topic: str, _log_end: int, _over: object) -> None:
@@ -291,9 +262,7 @@ def test_a_closed_store_takes_nothing(new_store: OpenStore) -> None:
         put(store, numbered(1))
 
 
-def test_views_of_records_outlive_the_store(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_views_of_records_outlive_the_store(store: MessageStore) -> None:
     put(store, numbered(4))
     result = store.get_message(QUEUE, 0, NO_END, ReadLimits.of_bytes(1 << 20))
     store.close()
@@ -301,9 +270,7 @@ def test_views_of_records_outlive_the_store(new_store: OpenStore) -> None:
     assert bodies_of(data, np.asarray(result.sizes)) == numbered(4)
 
 
-def test_a_topic_takes_no_message_while_it_is_deleted(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_a_topic_takes_no_message_while_it_is_deleted(store: MessageStore) -> None:
     with store.deletions.refusing(QUEUE.topic):
         with pytest.raises(StoreClosedError, match="is being deleted; try again later"):
             put(store, [b"too early"])

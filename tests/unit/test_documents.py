@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from pyspark_rocketpy.options.specs import option_table
 from pyspark_rocketpy.options.values import ON_CLUSTERS, cluster_table
 from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
-from tests.api_tables import api_table
-from tests.cases import commands_of, where
-from tests.documents import DOCUMENTS, NOTES, TOP, blocks, blocks_of, runnable
+from tests.support.documents import DOCUMENTS, NOTES, TOP, blocks, blocks_of, runnable
+from tests.support.plugins.cases import commands_of, where
+from tests.unit.api_tables import api_table
 
 SHOWN = {
     "broker_emulator/rocketpy_broker/services": r"services/: ((?:[a-z_]+, )+[a-z_]+)",
@@ -47,58 +48,68 @@ def read(path: str) -> str:
     return (TOP / path).read_text(encoding="utf-8")
 
 
+def assert_table(page: str, name: str, table: str) -> None:
+    """Fails unless a page has the table between its marks."""
+    text = read(f"docs/{page}.md")
+    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+    found = text[text.index(begin) + len(begin) : text.index(end)].strip()
+    assert found == table, f"put this between the marks of {name}:\n{table}"
+
+
 @pytest.mark.parametrize(
     ("path", "name", "table"),
     [
         ("performance", "figures", markdown(json.loads(read("benchmarks/results.json")))),
-        ("source", "source options", option_table(SOURCE_OPTIONS)),
-        ("source", "retry options", option_table(RETRY_OPTIONS)),
-        ("sink", "sink options", option_table(SINK_OPTIONS)),
+        ("reference/source", "source options", option_table(SOURCE_OPTIONS)),
+        ("reference/source", "retry options", option_table(RETRY_OPTIONS)),
+        ("reference/sink", "sink options", option_table(SINK_OPTIONS)),
         ("clusters", "cluster options", cluster_table()),
-        ("source", "source columns", column_table()),
-        ("sink", "sink columns", sink_column_table()),
+        ("reference/source", "source columns", column_table()),
+        ("reference/sink", "sink columns", sink_column_table()),
         ("troubleshooting", "codes of errors", error_table()),
-        ("api/broker", "names", api_table("broker")),
-        ("api/connector", "names", api_table("connector")),
+        ("reference/broker_api", "names", api_table("broker_api")),
+        ("reference/connector_api", "names", api_table("connector_api")),
     ],
 )
 def test_a_table_of_a_document_is_the_codes(path: str, name: str, table: str) -> None:
-    text = read(f"docs/{path}.md")
-    begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    found = text[text.index(begin) + len(begin) : text.index(end)].strip()
-    assert found == table, f"put this between the marks of {name}:\n{table}"
+    assert_table(path, name, table)
 
 
 def test_what_is_said_of_options_on_clusters_is_of_options_that_exist() -> None:
     assert ON_CLUSTERS.keys() <= {spec.name for spec in (*SOURCE_OPTIONS, *SINK_OPTIONS)}
 
 
-def promises() -> list[list[str]]:
-    """Returns the rows of the table of promises: promise, tests, and the commands that run them."""
-    text = read("docs/guarantees.md")
-    table = text[text.index("<!-- promises -->") : text.index("<!-- end of promises -->")]
-    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    return rows[1:]
+PROMISES = json.loads(read("tests/promises.json"))
+
+
+def promise_table(commands: Mapping[str, Sequence[str]], *, has_tests: bool) -> str:
+    """Returns the table of promises, with their tests or without."""
+    columns = ["promise", "tests", "run by"] if has_tests else ["promise", "run by"]
+    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
+    for promise in PROMISES:
+        tests = promise["tests"]
+        quoted = [", ".join(f"`{test}`" for test in tests)] if has_tests else []
+        run_by = where(tests, commands, has_names=has_tests)
+        lines.append(f"| {' | '.join([promise['promise'], *quoted, run_by])} |")
+    return "\n".join(lines)
 
 
 def test_every_promise_names_tests_that_are_there_and_says_what_runs_them() -> None:
-    rows = promises()
-    assert len(rows) > 8
-    named = [re.findall(r"`(test_\w+)`", row[1]) for row in rows]
+    assert len(PROMISES) > 8
+    assert all(promise["tests"] for promise in PROMISES)
     paths: dict[str, set[Path]] = defaultdict(set)
     for path in (TOP / "tests").rglob("test_*.py"):
         for test in re.findall(r"def (test_\w+)\(", path.read_text("utf-8")):
             paths[test].add(path)
-    found = {test: sorted(paths[test]) for tests in named for test in tests}
+    found = {test: sorted(paths[test]) for promise in PROMISES for test in promise["tests"]}
     # A test that does not exist, or a name with two tests, of which a reader finds the wrong one.
     assert {test: there for test, there in found.items() if len(there) != 1} == {}
     commands = commands_of(sorted({path for [path] in found.values()}))
     # `make interop` reads only its folder; the other commands read all folders.
     interop = {test for test in found if "interop" in commands[test]}
     assert [test for test in interop if not found[test][0].is_relative_to(INTEROP)] == []
-    for row, tests in zip(rows, named, strict=True):
-        assert tests, row
-        assert row[2:] == [where(tests, commands)], f"say so in the last column of {row[0]!r}"
+    for page, has_tests in (("guarantees", False), ("reference/guarantee_tests", True)):
+        assert_table(page, "promises", promise_table(commands, has_tests=has_tests))
 
 
 def test_what_a_table_says_of_tests_names_those_that_make_test_leaves_out() -> None:
@@ -107,6 +118,7 @@ def test_what_a_table_says_of_tests_names_those_that_make_test_leaves_out() -> N
     assert where(["a", "b"], commands) == "`make test`; more of it in `make torture`"
     assert where(["a", "c"], commands) == "`make test`; `make torture` alone: `c`"
     assert where(["d"], commands) == "`make interop` alone: `d`"
+    assert where(["a", "c"], commands, has_names=False) == "`make test`; `make torture`"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -130,8 +142,9 @@ def test_every_program_in_a_document_is_run_or_says_why_not() -> None:
     silent = [
         block.name
         for block in blocks()
-        if block.language not in {"python", "sh", *DATA}
-        or (block.language in {"python", "sh"} and block.reason and len(block.reason) < 15)
+        if block.language not in DATA
+        and (block.language not in {"python", "sh"} or block.reason)
+        and len(block.reason) < 15
     ]
     assert silent == [], "name the language, and after `notest:` why nobody runs it"
 

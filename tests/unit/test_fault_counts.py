@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.cases import counts_of
-from tests.documents import TOP
 from tests.faults import (
     known_faults,
     test_f01_kill,
@@ -24,6 +22,8 @@ from tests.faults import (
     test_t01_transactions,
 )
 from tests.faults import test_f15_reader_beside_cleaner as test_f15_reader_while_cleaning
+from tests.support.documents import TOP
+from tests.support.plugins.cases import counts_of
 
 GUARANTEES = TOP / "docs" / "guarantees.md"
 KILLS = test_f01_kill.KILLS_QUICK + test_f01_kill.BROKER_KILLS_QUICK

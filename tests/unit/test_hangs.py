@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.plugins import hangs
+
 TOP = Path(__file__).parents[2]
 CASES = {
     # Like a loop that cancels its tasks and waits for one that does not end.
@@ -42,7 +44,8 @@ def test_that_hangs(waiting):
 def test_a_test_that_hangs_is_named_and_others_run(name: str, tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(CASES[name])
     (tmp_path / "test_other.py").write_text("def test_another(): pass\n")
-    options = ["-p", "tests.hangs", "-p", "no:cacheprovider", "-p", "no:randomly", "--timeout", "1"]
+    plugins = ["-p", hangs.__name__, "-p", "no:cacheprovider", "-p", "no:randomly"]
+    options = [*plugins, "--timeout", "1"]
     command = [sys.executable, "-m", "pytest", "-c", os.devnull, *options, str(tmp_path)]
     # pytest options of the outer run do not apply to the inner one.
     environment = {**os.environ, "PYTHONPATH": str(TOP), "PYTEST_ADDOPTS": ""}

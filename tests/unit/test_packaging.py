@@ -10,8 +10,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from tests.documents import TOP, runnable
-from tests.installation import Environment, metadata_of, requirements, run
+from tests.support.documents import TOP, runnable
+from tests.support.installation import Environment, metadata_of, requirements, run
 
 PACKAGES = ("pyspark_rocketpy", "rocketpy_broker", "rocketpy_proto")
 BROKER_EXTRA = ("typer", "rich", "isal", "lark", "grpc_health", "grpc_reflection")

@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from rocketpy_proto.proxies import Proxy, channel_options, is_local, proxy_of, way_to
-from tests.proxies import USER, recording_proxy
+from tests.support.proxies import USER, recording_proxy
 
 PROXY = f"http://{USER}@proxy.corp:3128"
 

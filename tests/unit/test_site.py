@@ -17,7 +17,7 @@ import pytest
 
 import pyspark_rocketpy
 import rocketpy_broker
-from tests.documents import DOCUMENTS, TOP, blocks
+from tests.support.documents import DOCUMENTS, TOP, blocks
 
 # All tests of one build run in one process.
 pytestmark = pytest.mark.xdist_group("site")
@@ -148,7 +148,7 @@ def test_every_block_is_shown_in_its_language_without_what_is_for_tests(site: Pa
         fences[block.path].append(block.language)
     for path, languages in fences.items():
         html = (site / address(path) / "index.html").read_text("utf-8")
-        if path.parent.name != "api":
+        if not path.stem.endswith("_api"):
             assert re.findall(r'<div class="language-(\w+) highlight">', html) == languages, path
         shown = re.sub(r"<code>.*?</code>", "", html, flags=re.DOTALL)
         assert "notest" not in shown, path
@@ -157,7 +157,7 @@ def test_every_block_is_shown_in_its_language_without_what_is_for_tests(site: Pa
 
 def test_names_of_the_packages_are_in_the_reference(pages: dict[str, Html]) -> None:
     for page, module in (("connector", pyspark_rocketpy), ("broker", rocketpy_broker)):
-        anchors = {anchor.rpartition(".")[2] for anchor in pages[f"api/{page}/"].anchors}
+        anchors = {anchor.rpartition(".")[2] for anchor in pages[f"reference/{page}_api/"].anchors}
         assert set(module.__all__) - anchors == set()
 
 
@@ -188,7 +188,7 @@ def test_each_fault_of_a_document_fails_the_build_by_name(copied: Path, tmp_path
 
 
 def test_a_name_of_the_reference_that_is_gone_fails_the_build(copied: Path, tmp_path: Path) -> None:
-    with (copied / "docs/api/broker.md").open("a", encoding="utf-8") as page:
+    with (copied / "docs/reference/broker_api.md").open("a", encoding="utf-8") as page:
         page.write("\n::: rocketpy_broker.client.topics.Nothing\n")
     done = build(copied, tmp_path / "site")
     assert done.returncode != 0

@@ -14,7 +14,6 @@ from rocketpy_broker.cli.exits import EXIT_REFUSED, leave_at_once
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.client.errors import UnreachableError
 from rocketpy_broker.errors import BrokerError
-from rocketpy_proto.rocketpy.v1 import common_pb2
 
 TIMEOUT_SECONDS = REQUEST_SECONDS_MAX
 DEFAULT_ENDPOINT = "127.0.0.1:8081"
@@ -56,9 +55,3 @@ def leave_pipe() -> NoReturn:
     """Ends the command after its reader closed the pipe; drops buffered output."""
     output.drop()
     raise typer.Exit(0)
-
-
-def check(status: common_pb2.Status) -> None:
-    """Ends the command with the broker's remark if the broker refused the call."""
-    if status.code:
-        refuse(f"{status.remark} (code {status.code})")

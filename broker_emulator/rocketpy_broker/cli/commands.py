@@ -1,30 +1,33 @@
-"""All commands of `rocketpy`, in their groups."""
+"""All commands of `rocketpy`, in their groups.
+
+A function here is the entry of a command or of a group in the help. It imports what it returns, so
+that a command imports no module of another one.
+"""
 
 from __future__ import annotations
 
-from importlib.metadata import version
-from typing import Annotated
+from functools import cache
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_group
 
-from rocketpy_broker.cli.broker import (
-    backup_command,
-    health_command,
-    operations_commands,
-    statistics_commands,
-    store_commands,
-)
-from rocketpy_broker.cli.broker import command_group as broker_group
-from rocketpy_broker.cli.groups import client_commands, dlq_commands, lag_command
-from rocketpy_broker.cli.groups import commands as group_commands
-from rocketpy_broker.cli.messages import commands as message_commands
-from rocketpy_broker.cli.messages import lookup_commands, transaction_commands
+from rocketpy_broker.cli.exits import interrupts_end_at_once
 from rocketpy_broker.cli.mqadmin.aliases import WithMqadminNames
-from rocketpy_broker.cli.topics import commands as topic_commands
+
+
+class Commands(WithMqadminNames):
+    """The commands by name; each is imported when it runs or completes a word."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns a command's name, the command, and its arguments."""
+        name, entry, left = super().resolve_command(ctx, args)
+        return name, entry and get_group(imported(entry.name)).commands[entry.name], left
+
 
 app = typer.Typer(
     name="rocketpy",
-    cls=WithMqadminNames,
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -33,8 +36,24 @@ app = typer.Typer(
 )
 
 
+def imported(*names: str) -> typer.Typer:
+    """Returns the commands and groups of these names, or all."""
+    found = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode=None)
+    for each in app.registered_commands:
+        if each.callback is not None and (not names or each.name in names):
+            with interrupts_end_at_once():
+                command = each.callback()
+            if isinstance(command, typer.Typer):
+                found.add_typer(command, name=each.name)
+            else:
+                found.command(each.name)(command)
+    return found
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version
+
         typer.echo(f"rocketpy {version('pyspark-rocketpy')}")
         raise typer.Exit
 
@@ -48,27 +67,123 @@ def main(
         ),
     ] = False,
 ) -> None:
-    """A RocketMQ-compatible broker for laptops, tests and notebooks."""
+    """Run a broker with RocketMQ's files, for laptops, tests and notebooks."""
 
 
-app.add_typer(broker_group.broker_app, name="broker")
-app.command("health")(health_command.health)
-app.command("lag")(lag_command.lag)
-app.command("stats")(statistics_commands.stats)
-app.command("clean")(operations_commands.clean)
-for _command in (
-    lookup_commands.query,
-    lookup_commands.view,
-    lookup_commands.resend,
-    lookup_commands.recall,
-):
-    message_commands.message_app.command()(_command)
-topic_commands.topic_app.command("stats")(statistics_commands.topic_stats)
-store_commands.store_app.command("backup")(backup_command.backup)
-app.add_typer(client_commands.client_app, name="client")
-app.add_typer(dlq_commands.dlq_app, name="dlq")
-app.add_typer(group_commands.group_app, name="group")
-app.add_typer(message_commands.message_app, name="message")
-app.add_typer(topic_commands.topic_app, name="topic")
-app.add_typer(transaction_commands.transaction_app, name="transaction")
-app.add_typer(store_commands.store_app, name="store")
+@app.command("health")
+def _health() -> Any:
+    """Say whether a broker serves: exit code 0 if it does, else 1 and a line that says why."""
+    from rocketpy_broker.cli.broker.health_command import health
+
+    return health
+
+
+@app.command("nameserver")
+def _nameserver() -> Any:
+    """Run a name server for brokers and clients of RocketMQ."""
+    from rocketpy_broker.cli.broker.nameserver_command import nameserver
+
+    return nameserver
+
+
+@app.command("lag")
+def _lag() -> Any:
+    """Show the lag of consumer groups in topics."""
+    from rocketpy_broker.cli.groups.lag_command import lag
+
+    return lag
+
+
+@app.command("stats")
+def _stats() -> Any:
+    """Show what the broker's store has counted since its start."""
+    from rocketpy_broker.cli.broker.statistics_commands import stats
+
+    return stats
+
+
+@app.command("clean")
+def _clean() -> Any:
+    """Remove expired log segments now, whatever the hour."""
+    from rocketpy_broker.cli.broker.operations_commands import clean
+
+    return clean
+
+
+@app.command("broker")
+def _broker() -> Any:
+    """Start a broker, or show its status."""
+    from rocketpy_broker.cli.broker.command_group import broker_app
+
+    return broker_app
+
+
+@app.command("client")
+def _client() -> Any:
+    """Show clients."""
+    from rocketpy_broker.cli.groups.client_commands import client_app
+
+    return client_app
+
+
+@app.command("dlq")
+def _dlq() -> Any:
+    """Show dead letters of groups, and send them again."""
+    from rocketpy_broker.cli.groups.dlq_commands import dlq_app
+
+    return dlq_app
+
+
+@app.command("group")
+def _group() -> Any:
+    """Show, change, reset and delete consumer groups."""
+    from rocketpy_broker.cli.groups.commands import group_app
+
+    return group_app
+
+
+@app.command("message")
+@cache
+def _message() -> Any:
+    """Send, follow and look up messages."""
+    from rocketpy_broker.cli.messages import lookup_commands
+    from rocketpy_broker.cli.messages.commands import message_app
+
+    for command in (
+        lookup_commands.query,
+        lookup_commands.view,
+        lookup_commands.resend,
+        lookup_commands.recall,
+    ):
+        message_app.command()(command)
+    return message_app
+
+
+@app.command("topic")
+@cache
+def _topic() -> Any:
+    """Create, change, list and delete topics."""
+    from rocketpy_broker.cli.broker.statistics_commands import topic_stats
+    from rocketpy_broker.cli.topics.commands import topic_app
+
+    topic_app.command("stats")(topic_stats)
+    return topic_app
+
+
+@app.command("transaction")
+def _transaction() -> Any:
+    """Send messages in transactions, and end them."""
+    from rocketpy_broker.cli.messages.transaction_commands import transaction_app
+
+    return transaction_app
+
+
+@app.command("store")
+@cache
+def _store() -> Any:
+    """Back up a store; check or export the store of a stopped broker."""
+    from rocketpy_broker.cli.broker.backup_command import backup
+    from rocketpy_broker.cli.broker.store_commands import store_app
+
+    store_app.command("backup")(backup)
+    return store_app

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from typing import NoReturn
 
 EXIT_REFUSED = 1
@@ -21,3 +24,20 @@ def leave_at_once() -> NoReturn:
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(EXIT_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def interrupts_end_at_once() -> Iterator[None]:
+    """Ends the process at once on an interrupt in its block, without a trace.
+
+    Imports take most of a command's time.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    is_usual = is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_usual:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if is_usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -5,28 +5,23 @@ It also works without the package's extra: it prints what to install.
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import sys
-from collections.abc import Iterator
 from io import TextIOWrapper
 
-from rocketpy_broker.cli.exits import EXIT_INTERRUPTED, leave_at_once
+from rocketpy_broker.cli.exits import (
+    EXIT_INTERRUPTED,
+    interrupts_end_at_once,
+    leave_at_once,
+)
 
 
 def main() -> None:
     """Runs the command line, or prints what to install."""
-    try:
-        with _interrupts_end_at_once():
-            from rocketpy_broker.cli.commands import app
-    except ModuleNotFoundError as error:
-        sys.exit(
-            f"rocketpy: the module {error.name!r} is missing; "
-            "install the broker with: pip install 'pyspark-rocketpy[broker]'"
-        )
     _prepare_streams()
     try:
+        with interrupts_end_at_once():
+            from rocketpy_broker.cli.commands import app
         app()
     except SystemExit as end:
         if end.code == EXIT_INTERRUPTED:
@@ -35,27 +30,16 @@ def main() -> None:
     except KeyboardInterrupt:
         # The interrupt came before a command started.
         leave_at_once()
+    except ModuleNotFoundError as error:
+        sys.exit(
+            f"rocketpy: the module {error.name!r} is missing; "
+            "install the broker with: pip install 'pyspark-rocketpy[broker]'"
+        )
     except UnicodeEncodeError:
         sys.exit("rocketpy: an argument is no valid UTF-8")
     except OSError as error:
         # The prefix names the program, which the system's error text does not.
         sys.exit(f"rocketpy: {error.strerror or error}")
-
-
-@contextlib.contextmanager
-def _interrupts_end_at_once() -> Iterator[None]:
-    """Ends the process at once on an interrupt in its block, without a trace.
-
-    Imports take most of a command's time.
-    """
-    is_usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_usual:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        if is_usual:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _prepare_streams() -> None:

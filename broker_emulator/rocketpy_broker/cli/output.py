@@ -9,15 +9,16 @@ import json
 import os
 import select
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 Cell = str | int
 ABSENT = "-"
@@ -37,7 +38,7 @@ def print_table(
     if sys.stdout.isatty():
         with working("Reading"):
             all_rows = list(rows)
-        Console().print(table_of(columns, all_rows, groups_digits=groups_digits))
+        _print_on_terminal(table_of(columns, all_rows, groups_digits=groups_digits))
         return
     left = iter(rows)
     # If the broker refuses, the pipe gets no headings.
@@ -47,10 +48,71 @@ def print_table(
         print_columns(row)
 
 
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a list: its key in JSON, its heading in the table, and its value of an entry.
+
+    An empty key or heading leaves it out there. `value` is an attribute's name or a function.
+    `cell` turns the value into a cell of the table.
+    """
+
+    key: str
+    heading: str
+    value: str | Callable[[Any], Any]
+    cell: Callable[[Any], Cell] = lambda value: ABSENT if value is None else value
+
+    def of(self, entry: Any) -> Any:
+        """Returns the value of an entry."""
+        return getattr(entry, self.value) if isinstance(self.value, str) else self.value(entry)
+
+
+Columns = Sequence[Column]
+
+
+def headings(columns: Columns) -> list[str]:
+    """Returns the headings of the table."""
+    return [column.heading for column in columns if column.heading]
+
+
+def row_of(columns: Columns, entry: Any) -> list[Cell]:
+    """Returns the row of an entry in the table."""
+    return [column.cell(column.of(entry)) for column in columns if column.heading]
+
+
+def json_of(columns: Columns, entry: Any) -> dict[str, object]:
+    """Returns an entry as JSON."""
+    return {column.key: column.of(entry) for column in columns if column.key}
+
+
+def print_entries(
+    columns: Columns,
+    entries: Iterable[Any],
+    *,
+    as_json: bool = False,
+    groups_digits: bool = False,
+) -> int:
+    """Prints entries as a table, or as a JSON object a line; returns their number."""
+    count = 0
+
+    def counted() -> Iterator[Any]:
+        nonlocal count
+        for entry in entries:
+            count += 1
+            yield entry
+
+    if as_json:
+        for entry in counted():
+            print_json(json_of(columns, entry))
+    else:
+        rows = (row_of(columns, entry) for entry in counted())
+        print_table(headings(columns), rows, groups_digits=groups_digits)
+    return count
+
+
 def print_fields(fields: Mapping[str, Cell]) -> None:
     """Prints names and values: a table on a terminal, `name : value` lines in a pipe."""
     if sys.stdout.isatty():
-        Console().print(table_of(("field", "value"), [[*field] for field in fields.items()]))
+        _print_on_terminal(table_of(("field", "value"), [[*field] for field in fields.items()]))
         return
     for name, value in fields.items():
         typer.echo(f"{name} : {_cell(value, groups_digits=False)}")
@@ -60,6 +122,9 @@ def table_of(
     columns: Sequence[str], rows: Sequence[Sequence[Cell]], *, groups_digits: bool = False
 ) -> Table:
     """Returns the table of rows for a terminal."""
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table()
     for index, column in enumerate(columns):
         is_number = any(isinstance(row[index], int) for row in rows)
@@ -69,8 +134,16 @@ def table_of(
     return table
 
 
+def _print_on_terminal(table: Table) -> None:
+    from rich.console import Console
+
+    Console().print(table)
+
+
 def working(what: str) -> AbstractContextManager[object]:
     """Returns a context that shows a spinner on standard error if that is a terminal."""
+    from rich.console import Console
+
     console = Console(stderr=True)
     return console.status(f"{what} …") if console.is_terminal else nullcontext()
 
@@ -99,6 +172,14 @@ def flush() -> None:
 def drop() -> None:
     """Redirects standard output to /dev/null, after its reader has closed the pipe."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def say(line: str) -> None:
+    """Prints a line of a server, which keeps running after the reader closed the pipe."""
+    try:
+        typer.echo(line)
+    except BrokenPipeError:
+        drop()
 
 
 def is_abandoned(wait_ms_max: float = 0) -> bool:

@@ -1,6 +1,6 @@
-"""Generator of the lists of commands in docs/commands.md.
+"""Generator of the lists of commands in docs/reference/commands.md.
 
-    python -m rocketpy_broker.cli.reference docs/commands.md
+    python -m rocketpy_broker.cli.reference docs/reference/commands.md
 
 It rewrites the lists of commands and of mqadmin's aliases between their marks. A test fails if the
 document is out of date.
@@ -20,7 +20,7 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.models import ArgumentInfo
 
-from rocketpy_broker.cli.commands import app
+from rocketpy_broker.cli.commands import imported
 from rocketpy_broker.cli.mqadmin.aliases import VERBS
 
 PROGRAM = "rocketpy"
@@ -56,8 +56,11 @@ def renewed(document: str) -> str:
     return document
 
 
-def leaves(group: typer.Typer = app, words: tuple[str, ...] = (PROGRAM,)) -> Iterator[Command]:
+def leaves(
+    group: typer.Typer | None = None, words: tuple[str, ...] = (PROGRAM,)
+) -> Iterator[Command]:
     """Yields every command that is neither hidden nor a group."""
+    group = group or imported()
     for each in group.registered_commands:
         if each.callback is not None and not each.hidden:
             name = each.name or each.callback.__name__.replace("_", "-")

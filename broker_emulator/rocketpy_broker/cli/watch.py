@@ -30,7 +30,7 @@ Interval = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class QueryView:
     """The result of one query: a table, the same as JSON objects, and notes."""
 
     columns: Sequence[str]
@@ -39,7 +39,7 @@ class Frame:
     notes: Sequence[str] = ()
 
 
-def show(frame: Frame, *, as_json: bool) -> None:
+def show(frame: QueryView, *, as_json: bool) -> None:
     """Prints a frame once."""
     if as_json:
         for each in frame.objects:
@@ -50,7 +50,7 @@ def show(frame: Frame, *, as_json: bool) -> None:
         typer.echo(f"rocketpy: {note}", err=True)
 
 
-def watch(look: Callable[[], Frame], seconds: float, *, as_json: bool) -> None:
+def watch(look: Callable[[], QueryView], seconds: float, *, as_json: bool) -> None:
     """Shows frames until interrupted. Raises the errors of `look` and KeyboardInterrupt."""
     if sys.stdout.isatty() and not as_json:
         _watch_in_place(look, seconds)
@@ -69,7 +69,7 @@ def watch(look: Callable[[], Frame], seconds: float, *, as_json: bool) -> None:
             leave_pipe()
 
 
-def _watch_in_place(look: Callable[[], Frame], seconds: float) -> None:
+def _watch_in_place(look: Callable[[], QueryView], seconds: float) -> None:
     with Live(console=Console(), auto_refresh=False) as live:
         while True:
             frame = look()

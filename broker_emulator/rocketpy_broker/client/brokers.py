@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
+from rocketpy_broker.client.connection import BrokerConnection, check
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 
 def broker_info(connection: BrokerConnection) -> admin_pb2.GetBrokerInfoResponse:
     """Returns version, names and limits. Raises UnreachableError, RefusedError."""
-    request = admin_pb2.GetBrokerInfoRequest()
-    response: admin_pb2.GetBrokerInfoResponse = connection.ask(
-        lambda: connection.admin.GetBrokerInfo(request, timeout=REQUEST_SECONDS_MAX)
+    answer: admin_pb2.GetBrokerInfoResponse = connection.ask(
+        connection.admin.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest()
     )
-    return response
+    return answer
 
 
 def backup_store(connection: BrokerConnection) -> Iterator[admin_pb2.BackupStoreResponse]:
@@ -37,8 +36,7 @@ def broker_status(connection: BrokerConnection) -> admin_pb2.GetBrokerStatusResp
 
     Raises UnreachableError, RefusedError.
     """
-    request = admin_pb2.GetBrokerStatusRequest()
-    response: admin_pb2.GetBrokerStatusResponse = connection.ask(
-        lambda: connection.admin.GetBrokerStatus(request, timeout=REQUEST_SECONDS_MAX)
+    answer: admin_pb2.GetBrokerStatusResponse = connection.ask(
+        connection.admin.GetBrokerStatus, admin_pb2.GetBrokerStatusRequest()
     )
-    return response
+    return answer

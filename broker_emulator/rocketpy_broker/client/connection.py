@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rocketpy_broker.client.errors import (
@@ -49,26 +49,7 @@ _CHANNEL_OPTIONS = [
 ]
 
 
-class Answer(Protocol):
-    """A response with a status."""
-
-    @property
-    def status(self) -> common_pb2.Status:
-        """The outcome."""
-
-
-AnswerT = TypeVar("AnswerT", bound=Answer)
 T = TypeVar("T")
-PlaceT = TypeVar("PlaceT", int, str)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """A broker's limits in bytes. No block exceeds `segment_bytes` of its log; 0: unknown."""
-
-    body_bytes_max: int
-    request_bytes_max: int
-    segment_bytes: int = 0
 
 
 class BrokerConnection:
@@ -112,12 +93,64 @@ class BrokerConnection:
     ) -> None:
         self.close()
 
-    def ask(self, call: Callable[[], AnswerT]) -> AnswerT:
-        """Returns the broker's answer to `call`. Raises UnreachableError, RefusedError."""
+    def ask(
+        self,
+        method: Callable[..., Any],
+        request: Message,
+        seconds_max: float = REQUEST_SECONDS_MAX,
+    ) -> Any:
+        """Returns the broker's answer to a request. Raises UnreachableError, RefusedError."""
         with self.faults():
-            answer = call()
+            answer = method(request, timeout=seconds_max)
         check(answer.status)
         return answer
+
+    def pages(
+        self,
+        method: Callable[..., Any],
+        request: Any,
+        next_place: Callable[[Any], object],
+        place: str = "after",
+        seconds_max: float = REQUEST_SECONDS_MAX,
+    ) -> Iterator[Any]:
+        """Yields the pages of a list; `place` is the request's field for the start of a page.
+
+        `next_place` returns the start of the page after a page, or None after the last.
+        Raises UnreachableError, RefusedError, UnreadableError for a page that makes no progress.
+        """
+        while True:
+            page = self.ask(method, request, seconds_max)
+            yield page
+            following: Any = next_place(page)
+            if following is None:
+                return
+            begin = getattr(request, place)
+            if following <= begin:
+                raise UnreadableError(
+                    f"the broker's listing does not end: {following!r:.200} follows "
+                    f"{begin!r:.200}. List it again"
+                )
+            setattr(request, place, following)
+
+    def entries(
+        self,
+        method: Callable[..., Any],
+        request: Any,
+        entries: str,
+        name: str,
+        seconds_max: float = REQUEST_SECONDS_MAX,
+    ) -> Iterator[Any]:
+        """Yields the entries of a list by name; each page starts after the last name before it.
+
+        `entries` is the field of a page, `name` the field of an entry. Raises as `pages`.
+        """
+
+        def next_place(page: Any) -> str | None:
+            names = [getattr(each, name) for each in getattr(page, entries)]
+            return last_name(names, has_more=page.has_more)
+
+        for page in self.pages(method, request, next_place, seconds_max=seconds_max):
+            yield from getattr(page, entries)
 
     @contextmanager
     def faults(self) -> Iterator[None]:
@@ -131,18 +164,17 @@ class BrokerConnection:
             raise CallFailedError(self.endpoint, name, error.details() or "") from error
 
     @cached_property
-    def limits(self) -> Limits:
-        """The broker's limits, requested once.
+    def limits(self) -> admin_pb2.GetBrokerInfoResponse:
+        """The broker's limits in bytes, requested once.
 
         Raises UnreachableError, RefusedError, UnreadableError.
         """
-        request = admin_pb2.GetBrokerInfoRequest()
         info: admin_pb2.GetBrokerInfoResponse = self.ask(
-            lambda: self.admin.GetBrokerInfo(request, timeout=REQUEST_SECONDS_MAX)
+            self.admin.GetBrokerInfo, admin_pb2.GetBrokerInfoRequest()
         )
         if info.body_bytes_max <= 0 or info.request_bytes_max <= 0:
             raise UnreadableError("the broker's answer to GetBrokerInfo has no limits")
-        return Limits(info.body_bytes_max, info.request_bytes_max, info.commit_log_segment_bytes)
+        return info
 
     def health(self, seconds_max: float) -> health_pb2.HealthCheckResponse.ServingStatus:
         """Returns the status of the broker's health service.
@@ -165,28 +197,6 @@ class BrokerConnection:
             call.cancel()
 
 
-def pages(
-    page_after: Callable[[PlaceT], T], begin: PlaceT, next_place: Callable[[T], PlaceT | None]
-) -> Iterator[T]:
-    """Yields the pages of a list; `next_place` is the start of the next page, None after the last.
-
-    Raises UnreadableError for a page that makes no progress.
-    """
-    place = begin
-    while True:
-        page = page_after(place)
-        yield page
-        following = next_place(page)
-        if following is None:
-            return
-        if following <= place:
-            raise UnreadableError(
-                f"the broker's listing does not end: {following!r:.200} follows {place!r:.200}; "
-                "list it again"
-            )
-        place = following
-
-
 def last_name(names: Sequence[str], *, has_more: bool) -> str | None:
     """Returns the name after which the next page starts; None if there is no next page."""
     if not has_more:
@@ -197,7 +207,7 @@ def last_name(names: Sequence[str], *, has_more: bool) -> str | None:
 def only(answers: Sequence[T], of: str) -> T:
     """Returns the only answer to a request about `of`. Raises UnreadableError."""
     if len(answers) != 1:
-        raise UnreadableError(f"the broker has {len(answers)} answers about {of!r}, 1 is wanted")
+        raise UnreadableError(f"the broker has {len(answers)} answers about {of!r}, accepted is 1")
     return answers[0]
 
 

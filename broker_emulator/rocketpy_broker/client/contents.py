@@ -29,7 +29,7 @@ def contents(connection: BrokerConnection) -> Contents:
     """Returns the broker's contents. Raises UnreachableError, RefusedError."""
     return Contents(
         frozenset(_topics(connection)),
-        frozenset(each.group for each in group_admin.list_groups(connection)),
+        frozenset(each.consumer_group for each in group_admin.list_groups(connection)),
         frozenset(each.transaction.transaction_id for each in transactions.list_open(connection)),
     )
 
@@ -37,7 +37,7 @@ def contents(connection: BrokerConnection) -> Contents:
 def clear(connection: BrokerConnection, kept: Contents) -> None:
     """Removes all but `kept`. Raises UnreachableError, RefusedError."""
     _roll_back(connection, kept.transactions)
-    for group in [each.group for each in group_admin.list_groups(connection)]:
+    for group in [each.consumer_group for each in group_admin.list_groups(connection)]:
         if group not in kept.groups:
             group_admin.delete_group(connection, group, force=True)
     for topic in _topics(connection):

@@ -13,8 +13,8 @@ BrokerError
 from __future__ import annotations
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_proto import proxies
+from rocketpy_proto.model.codes import ResponseCode
 
 
 class ClientError(BrokerError):

@@ -12,21 +12,11 @@ from rocketpy_broker.client.connection import (
     check,
     last_name,
     only,
-    pages,
 )
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_proto.call_limits import ENTRIES_MAX as SEARCHES_MAX
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-
-
-@dataclass(frozen=True, slots=True)
-class QueueBounds:
-    """The range [min_offset, max_offset) of a queue's messages."""
-
-    queue_id: int
-    min_offset: int
-    max_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +61,7 @@ def query_bounds(
     *,
     known: Mapping[int, int] | None = None,
     wait_ms_max: int = 0,
-) -> list[QueueBounds]:
+) -> Sequence[broker_pb2.QueueOffsets]:
     """Returns the bounds of a topic's queues, by queue id.
 
     With `known` maximum offsets by queue id, the broker holds the call until one of them changes.
@@ -85,10 +75,7 @@ def query_bounds(
             for queue_id, offset in (known or {}).items()
         ],
     )
-    return [
-        QueueBounds(queue.queue_id, queue.min_offset, queue.max_offset)
-        for queue in _queues(_query(connection, request))
-    ]
+    return _queues(_query(connection, request))
 
 
 def query_lag(connection: BrokerConnection, topic: str, group: str) -> GroupLag:
@@ -126,21 +113,11 @@ def offsets_at(
                 for queue_id in asked
             ]
         )
-        answers = _searched(connection, request)
+        answers = connection.ask(connection.broker.SearchOffsets, request).offsets
+        if not answers:
+            raise UnreadableError(f"the search for offsets of topic {topic!r} failed")
         found |= {queue_id: each.offset for queue_id, each in zip(asked, answers, strict=False)}
     return found
-
-
-def _searched(
-    connection: BrokerConnection, request: broker_pb2.SearchOffsetsRequest
-) -> Sequence[broker_pb2.FoundOffset]:
-    """Returns the answers to the first searches. Raises UnreadableError if there are none."""
-    response: broker_pb2.SearchOffsetsResponse = connection.ask(
-        lambda: connection.broker.SearchOffsets(request, timeout=REQUEST_SECONDS_MAX)
-    )
-    if not response.offsets:
-        raise UnreadableError(f"the search for offsets of topic {request.queues[0].topic!r} failed")
-    return response.offsets
 
 
 def topic_groups(connection: BrokerConnection, topic: str) -> Iterator[str]:
@@ -149,23 +126,12 @@ def topic_groups(connection: BrokerConnection, topic: str) -> Iterator[str]:
     Raises UnreachableError, RefusedError.
     """
 
-    def page_after(after: str) -> admin_pb2.ListTopicGroupsResponse:
-        return _page(connection, admin_pb2.ListTopicGroupsRequest(topic=topic, after=after))
-
     def next_place(page: admin_pb2.ListTopicGroupsResponse) -> str | None:
         return last_name(page.groups, has_more=page.has_more)
 
-    for page in pages(page_after, "", next_place):
+    request = admin_pb2.ListTopicGroupsRequest(topic=topic)
+    for page in connection.pages(connection.admin.ListTopicGroups, request, next_place):
         yield from page.groups
-
-
-def _page(
-    connection: BrokerConnection, request: admin_pb2.ListTopicGroupsRequest
-) -> admin_pb2.ListTopicGroupsResponse:
-    response: admin_pb2.ListTopicGroupsResponse = connection.ask(
-        lambda: connection.admin.ListTopicGroups(request, timeout=REQUEST_SECONDS_MAX)
-    )
-    return response
 
 
 def _query(
@@ -173,7 +139,7 @@ def _query(
 ) -> broker_pb2.QueryOffsetsResponse:
     seconds_max = REQUEST_SECONDS_MAX + request.wait_ms_max / 1000
     response: broker_pb2.QueryOffsetsResponse = connection.ask(
-        lambda: connection.broker.QueryOffsets(request, timeout=seconds_max)
+        connection.broker.QueryOffsets, request, seconds_max
     )
     return response
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rocketpy_broker.client.connection import (
-    REQUEST_SECONDS_MAX,
-    BrokerConnection,
-    last_name,
-    pages,
-)
+from rocketpy_broker.client.connection import BrokerConnection, last_name
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 
@@ -57,19 +52,13 @@ def list_statistics(
 
     Raises UnreachableError, RefusedError.
     """
-
-    def page_after(cursor: int) -> admin_pb2.GetStatisticsResponse:
-        request = admin_pb2.GetStatisticsRequest(
-            names=names,
-            topic=topic,
-            consumer_group=group,
-            include_system=include_system,
-            cursor=cursor,
-        )
-        return _page(connection, request)
-
-    listed = pages(page_after, 0, lambda page: page.next_cursor or None)
-    found = [_statistic(item) for page in listed for item in page.items]
+    request = admin_pb2.GetStatisticsRequest(
+        names=names, topic=topic, consumer_group=group, include_system=include_system
+    )
+    pages = connection.pages(
+        connection.admin.GetStatistics, request, lambda page: page.next_cursor or None, "cursor"
+    )
+    found = [_statistic(item) for page in pages for item in page.items]
     return sorted(found, key=lambda item: (item.key, item.name))
 
 
@@ -78,13 +67,13 @@ def store_statistics(
 ) -> admin_pb2.GetStoreStatisticsResponse:
     """Returns the store's counters with all topics. Raises UnreachableError, RefusedError."""
 
-    def page_after(after: str) -> admin_pb2.GetStoreStatisticsResponse:
-        return _store_page(connection, after, include_system=include_system)
-
     def next_place(page: admin_pb2.GetStoreStatisticsResponse) -> str | None:
         return last_name([each.topic for each in page.topics], has_more=page.has_more_topics)
 
-    answer, *others = pages(page_after, "", next_place)
+    request = admin_pb2.GetStoreStatisticsRequest(include_system=include_system)
+    listing = connection.admin.GetStoreStatistics
+    answer: admin_pb2.GetStoreStatisticsResponse
+    answer, *others = connection.pages(listing, request, next_place, "topics_after")
     for page in others:
         answer.topics.extend(page.topics)
     return answer
@@ -95,26 +84,10 @@ def store_counters(connection: BrokerConnection) -> admin_pb2.GetStoreStatistics
 
     Raises UnreachableError, RefusedError.
     """
-    return _store_page(connection, "", include_system=False)
-
-
-def _page(
-    connection: BrokerConnection, request: admin_pb2.GetStatisticsRequest
-) -> admin_pb2.GetStatisticsResponse:
-    response: admin_pb2.GetStatisticsResponse = connection.ask(
-        lambda: connection.admin.GetStatistics(request, timeout=REQUEST_SECONDS_MAX)
+    answer: admin_pb2.GetStoreStatisticsResponse = connection.ask(
+        connection.admin.GetStoreStatistics, admin_pb2.GetStoreStatisticsRequest()
     )
-    return response
-
-
-def _store_page(
-    connection: BrokerConnection, after: str, *, include_system: bool
-) -> admin_pb2.GetStoreStatisticsResponse:
-    request = admin_pb2.GetStoreStatisticsRequest(topics_after=after, include_system=include_system)
-    response: admin_pb2.GetStoreStatisticsResponse = connection.ask(
-        lambda: connection.admin.GetStoreStatistics(request, timeout=REQUEST_SECONDS_MAX)
-    )
-    return response
+    return answer
 
 
 def _statistic(item: admin_pb2.StatisticsItem) -> Statistic:

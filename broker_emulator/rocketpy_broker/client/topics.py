@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import Any
 
-from rocketpy_broker.client.connection import (
-    REQUEST_SECONDS_MAX,
-    BrokerConnection,
-    last_name,
-    only,
-    pages,
-)
+from rocketpy_broker.client.connection import BrokerConnection, only
 from rocketpy_broker.client.errors import RefusedError
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -42,97 +37,33 @@ class Topic:
         return self.attributes.get(MESSAGE_TYPE)
 
 
-@dataclass(frozen=True, slots=True)
-class TopicSettings:
-    """Settings of a topic; None keeps a value, or is the default of a new topic.
-
-    `attributes` are set and `removed_attributes` are removed; all other attributes stay.
-    """
-
-    read_queue_nums: int | None = None
-    write_queue_nums: int | None = None
-    perm: int | None = None
-    order: bool | None = None
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    removed_attributes: Sequence[str] = ()
-
-
-def list_topics(
-    connection: BrokerConnection, names: Sequence[str] = (), *, include_system: bool = False
-) -> list[Topic]:
+def list_topics(connection: BrokerConnection, names: Sequence[str] = ()) -> list[Topic]:
     """Returns the named topics, or all, by name. Raises UnreachableError, RefusedError."""
-    if names:
-        page = _page(connection, admin_pb2.ListTopicsRequest(topics=names))
-        return [_topic(config) for config in page.configs]
-    return list(each_topic(connection, include_system=include_system))
+    if not names:
+        return list(each_topic(connection))
+    answer = connection.ask(connection.admin.ListTopics, admin_pb2.ListTopicsRequest(topics=names))
+    return [_topic(config) for config in answer.configs]
 
 
 def each_topic(connection: BrokerConnection, *, include_system: bool = False) -> Iterator[Topic]:
     """Yields all topics by name, a page at a time. Raises UnreachableError, RefusedError."""
-
-    def page_after(after: str) -> admin_pb2.ListTopicsResponse:
-        request = admin_pb2.ListTopicsRequest(
-            include_system=include_system, after=after, count_max=PAGE_COUNT
-        )
-        return _page(connection, request)
-
-    def next_place(page: admin_pb2.ListTopicsResponse) -> str | None:
-        return last_name([config.topic for config in page.configs], has_more=page.has_more)
-
-    for page in pages(page_after, "", next_place):
-        yield from map(_topic, page.configs)
+    request = admin_pb2.ListTopicsRequest(include_system=include_system, count_max=PAGE_COUNT)
+    entries = connection.entries(connection.admin.ListTopics, request, "configs", "topic")
+    return map(_topic, entries)
 
 
-def _page(
-    connection: BrokerConnection, request: admin_pb2.ListTopicsRequest
-) -> admin_pb2.ListTopicsResponse:
-    response: admin_pb2.ListTopicsResponse = connection.ask(
-        lambda: connection.admin.ListTopics(request, timeout=REQUEST_SECONDS_MAX)
-    )
-    return response
-
-
-@dataclass(frozen=True, slots=True)
-class TopicQueue:
-    """A queue with the store time of its last message in ms since 1970, or None."""
-
-    queue_id: int
-    min_offset: int
-    max_offset: int
-    last_store_ms: int | None
-
-    @property
-    def message_count(self) -> int:
-        """The number of messages between the offsets."""
-        return self.max_offset - self.min_offset
-
-
-def topic_queues(connection: BrokerConnection, topic: str) -> list[TopicQueue]:
-    """Returns the read queues of a topic. Raises UnreachableError, RefusedError."""
-    found: list[TopicQueue] = []
-
-    def page_after(first: int) -> admin_pb2.ListTopicQueuesResponse:
-        request = admin_pb2.ListTopicQueuesRequest(topic=topic, queue_id=first)
-        return _queue_page(connection, request)
+def topic_queues(connection: BrokerConnection, topic: str) -> Iterator[admin_pb2.TopicQueueStatus]:
+    """Yields the read queues of a topic. Raises UnreachableError, RefusedError."""
 
     def next_place(page: admin_pb2.ListTopicQueuesResponse) -> int | None:
-        return len(found) if page.has_more else None
+        if not page.has_more:
+            return None
+        return page.queues[-1].queue_id + 1 if page.queues else 0
 
-    for page in pages(page_after, 0, next_place):
-        for queue in page.queues:
-            stored_ms = queue.last_store_timestamp_ms
-            last_ms = None if stored_ms < 0 else stored_ms
-            found.append(TopicQueue(queue.queue_id, queue.min_offset, queue.max_offset, last_ms))
-    return found
-
-
-def _queue_page(
-    connection: BrokerConnection, request: admin_pb2.ListTopicQueuesRequest
-) -> admin_pb2.ListTopicQueuesResponse:
-    response: admin_pb2.ListTopicQueuesResponse = connection.ask(
-        lambda: connection.admin.ListTopicQueues(request, timeout=REQUEST_SECONDS_MAX)
-    )
-    return response
+    request = admin_pb2.ListTopicQueuesRequest(topic=topic)
+    listing = connection.admin.ListTopicQueues
+    for page in connection.pages(listing, request, next_place, "queue_id"):
+        yield from page.queues
 
 
 def get_topic(connection: BrokerConnection, topic: str) -> Topic:
@@ -164,52 +95,53 @@ def topic_exists(connection: BrokerConnection, topic: str) -> bool:
     return True
 
 
+def settings(
+    topic: str,
+    attributes: Mapping[str, str] | None = None,
+    removed_attributes: Sequence[str] = (),
+    **given: Any,
+) -> admin_pb2.TopicConfig:
+    """Returns settings of a topic; None keeps a value, or is the default of a new topic.
+
+    `attributes` are set and `removed_attributes` are removed; all other attributes stay. `given`
+    are other fields of TopicConfig.
+    """
+    changes = {f"+{name}": value for name, value in (attributes or {}).items()}
+    changes |= {f"-{name}": "" for name in removed_attributes}
+    return admin_pb2.TopicConfig(topic=topic, attributes=changes, **given)
+
+
 def create_topic(
-    connection: BrokerConnection, topic: str, queues: int, settings: TopicSettings | None = None
+    connection: BrokerConnection, topic: str, queues: int = QUEUES_DEFAULT, **given: Any
 ) -> None:
-    """Creates `topic` with `queues` to read and write, unless `settings` has other numbers.
+    """Creates `topic` with `queues` to read and write; `given` are arguments of `settings`.
 
     Raises UnreachableError, RefusedError, also for an existing topic.
     """
-    settings = settings or TopicSettings()
-    if settings.read_queue_nums is None:
-        settings = replace(settings, read_queue_nums=queues)
-    if settings.write_queue_nums is None:
-        settings = replace(settings, write_queue_nums=queues)
-    _update(connection, topic, settings, create_only=True)
+    config = settings(topic, read_queue_nums=queues, write_queue_nums=queues, **given)
+    _update(connection, config, create_only=True)
 
 
-def update_topic(connection: BrokerConnection, topic: str, settings: TopicSettings) -> Topic:
-    """Changes `topic` and returns it.
+def update_topic(connection: BrokerConnection, config: admin_pb2.TopicConfig) -> Topic:
+    """Changes a topic and returns it.
 
     Raises UnreachableError, RefusedError, also for a missing topic.
     """
-    get_topic(connection, topic)
-    _update(connection, topic, settings, create_only=False)
-    return get_topic(connection, topic)
+    get_topic(connection, config.topic)
+    return set_topic(connection, config)
 
 
-def set_topic(connection: BrokerConnection, topic: str, settings: TopicSettings) -> Topic:
-    """Changes or creates `topic` and returns it. Raises UnreachableError, RefusedError."""
-    _update(connection, topic, settings, create_only=False)
-    return get_topic(connection, topic)
+def set_topic(connection: BrokerConnection, config: admin_pb2.TopicConfig) -> Topic:
+    """Changes or creates a topic and returns it. Raises UnreachableError, RefusedError."""
+    _update(connection, config, create_only=False)
+    return get_topic(connection, config.topic)
 
 
 def _update(
-    connection: BrokerConnection, topic: str, settings: TopicSettings, *, create_only: bool
+    connection: BrokerConnection, config: admin_pb2.TopicConfig, *, create_only: bool
 ) -> None:
-    changes = {f"+{name}": value for name, value in settings.attributes.items()}
-    config = admin_pb2.TopicConfig(
-        topic=topic,
-        read_queue_nums=settings.read_queue_nums,
-        write_queue_nums=settings.write_queue_nums,
-        perm=settings.perm,
-        attributes=changes | {f"-{name}": "" for name in settings.removed_attributes},
-    )
-    if settings.order is not None:
-        config.order = settings.order
     request = admin_pb2.UpdateTopicRequest(config=config, create_only=create_only)
-    connection.ask(lambda: connection.admin.UpdateTopic(request, timeout=REQUEST_SECONDS_MAX))
+    connection.ask(connection.admin.UpdateTopic, request)
 
 
 def delete_topic(connection: BrokerConnection, topic: str) -> None:
@@ -217,5 +149,4 @@ def delete_topic(connection: BrokerConnection, topic: str) -> None:
 
     Raises UnreachableError, RefusedError.
     """
-    request = admin_pb2.DeleteTopicRequest(topic=topic)
-    connection.ask(lambda: connection.admin.DeleteTopic(request, timeout=REQUEST_SECONDS_MAX))
+    connection.ask(connection.admin.DeleteTopic, admin_pb2.DeleteTopicRequest(topic=topic))

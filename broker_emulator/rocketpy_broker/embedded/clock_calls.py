@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from rocketpy_broker.client import test_calls
-from rocketpy_broker.client.test_calls import BrokerTime
 from rocketpy_broker.embedded.calls import BrokerCalls, call
 from rocketpy_broker.embedded.process import LocalBrokerError
+from rocketpy_broker.runtime.time_format import EPOCH
 
 
 class ClockCalls(BrokerCalls):
@@ -20,7 +20,7 @@ class ClockCalls(BrokerCalls):
 
     def now(self) -> datetime:
         """Returns the broker's time in UTC: the machine's, plus all calls of `advance_clock`."""
-        return self._moved(0).now
+        return self._moved(0)[0]
 
     def advance_clock(self, seconds: float | timedelta) -> datetime:
         """Moves the broker's clock forward by `seconds` and returns its new time.
@@ -29,14 +29,15 @@ class ClockCalls(BrokerCalls):
         Open transactions are checked or given up. Expired data is removed. The clock jumps once,
         so periodic work runs once. Timeouts of calls do not change.
         """
-        moved = self._moved(_milliseconds(seconds))
-        self._clock_ahead_ms = moved.ahead_ms
-        return moved.now
+        now, self._clock_ahead_ms = self._moved(_milliseconds(seconds))
+        return now
 
     @call
-    def _moved(self, advance_ms: int) -> BrokerTime:
+    def _moved(self, advance_ms: int) -> tuple[datetime, int]:
+        """Returns the broker's time, and its lead over the machine's clock in ms."""
         with self._connection() as connection:
-            return test_calls.advance_clock(connection, advance_ms)
+            moved = test_calls.advance_clock(connection, advance_ms)
+            return EPOCH + timedelta(milliseconds=moved.now_ms), moved.ahead_ms
 
 
 def _milliseconds(seconds: float | timedelta) -> int:

@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from rocketpy_broker.client import group_admin
-from rocketpy_broker.client.group_admin import (
-    FIELDS,
-    GroupDetails,
-    GroupSettings,
-    Reset,
-    ResetQueue,
-    ResetTarget,
-    ResetTo,
-)
+from rocketpy_broker.client.group_admin import FIELDS, NAMED_TARGETS, GroupDetails, ResetQueue
 from rocketpy_broker.embedded.calls import BrokerCalls, call
 from rocketpy_broker.embedded.process import LocalBrokerError
 
@@ -31,13 +23,13 @@ class GroupCalls(BrokerCalls):
         `consume_enable=False`.
         """
         with self._connection() as connection:
-            return group_admin.create_group(connection, group, _settings(settings))
+            return group_admin.create_group(connection, group, _checked(settings))
 
     @call
     def update_group(self, group: str, **settings: bool | int) -> GroupDetails:
         """Changes the named settings of a group. `settings` are as in `create_group`."""
         with self._connection() as connection:
-            return group_admin.update_group(connection, group, _settings(settings))
+            return group_admin.update_group(connection, group, _checked(settings))
 
     @call
     def group(self, group: str) -> GroupDetails:
@@ -49,7 +41,7 @@ class GroupCalls(BrokerCalls):
     def groups(self) -> list[str]:
         """Returns the names of all groups with settings or progress, but the broker's own."""
         with self._connection() as connection:
-            return [found.group for found in group_admin.list_groups(connection)]
+            return [found.consumer_group for found in group_admin.list_groups(connection)]
 
     @call
     def delete_group(self, group: str) -> None:
@@ -66,12 +58,14 @@ class GroupCalls(BrokerCalls):
         `to` is `earliest`, `latest`, an offset, or a time with a time zone. A time means the first
         message that was stored then or later. Without `queue_id` all queues are reset.
         """
-        reset = Reset(group, topic, _target(to), queue_id, force=True)
+        _check_target(to)
         with self._connection() as connection:
-            return group_admin.reset_offsets(connection, reset)
+            return group_admin.reset_offsets(
+                connection, group, topic, to, queue_id=queue_id, force=True
+            )
 
 
-def _settings(settings: Mapping[str, bool | int]) -> GroupSettings:
+def _checked(settings: Mapping[str, bool | int]) -> Mapping[str, bool | int]:
     for name, value in settings.items():
         if name not in FIELDS:
             raise LocalBrokerError(
@@ -79,17 +73,13 @@ def _settings(settings: Mapping[str, bool | int]) -> GroupSettings:
             )
         if not isinstance(value, int):
             raise LocalBrokerError(f"{name} is {value!r}, accepted is a bool or an int")
-    return GroupSettings(settings)
+    return settings
 
 
-def _target(to: str | datetime | int) -> ResetTarget:
+def _check_target(to: str | datetime | int) -> None:
     if isinstance(to, datetime) and to.tzinfo is None:
         raise LocalBrokerError(f"the time {to.isoformat()} has no time zone; give one")
-    if not isinstance(to, str):
-        return to
-    try:
-        return ResetTo(to)
-    except ValueError as error:
+    if isinstance(to, str) and to not in NAMED_TARGETS:
         raise LocalBrokerError(
             f"to is {to!r}, accepted is 'earliest', 'latest', an offset or a datetime"
-        ) from error
+        )

@@ -30,6 +30,7 @@ from rocketpy_broker.embedded.process import (
     START_SECONDS_MAX,
     BrokerProcess,
     LocalBrokerError,
+    ReservedPort,
     StartTimes,
     broker_command,
 )
@@ -45,6 +46,8 @@ from rocketpy_broker.store.files.durable import FOLDER_MODE
 __all__ = ["LocalBroker", "LocalBrokerError"]
 TEST_SEGMENT_BYTES = 64 << 20
 LOG_NAME = "broker.log"
+# The limit of a client's call, too; RocketMQ's default is 5 s.
+SYNC_FLUSH_TIMEOUT_MS = 60_000
 
 
 class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCalls):
@@ -58,7 +61,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
 
     - `data`: the directory of the store, which is kept. Without it the store is temporary. A
       relative path is resolved at once, against the current directory.
-    - `port`: the gRPC port; 0 takes a free one.
+    - `port`: the gRPC port; 0 takes a free one, which stays this broker's between its starts.
     - `flush`: the meaning of an acknowledgement. `SYNC_FLUSH` (on disk) is the default with `data`,
       `ASYNC_FLUSH` (in the page cache) without.
     - `commit_log_segment_bytes`: the size of the log's files. The default is the existing store's
@@ -68,6 +71,9 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
       HTTP.
     - `message_delay_level`: RocketMQ's messageDelayLevel, such as `1s 5s 1m`: the delays of levels
       1, 2 and so on. The default is RocketMQ's 18 levels.
+
+    RocketMQ's own clients and tools use `name_server`, on another free port. It also gives the
+    routes of other brokers that register there. `remoting_endpoint` is the broker's port for them.
 
     `advance_clock` moves the broker's clock, so that tests of delays need not wait.
 
@@ -96,8 +102,10 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         self._flush = default if flush is None else _flush_disk_type(flush)
         self._port = port
         self._http_port = http_port
+        self._remoting_port = self._name_server_port = 0
         self._commit_log_segment_bytes = commit_log_segment_bytes
         self._start_times = StartTimes(start_seconds_max)
+        self._reserved_ports: list[ReservedPort] = []
         self._process: BrokerProcess | None = None
         self._has_served = False
         self._pid = 0
@@ -118,9 +126,28 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     @property
     def endpoint(self) -> str:
         """The address for clients, host:port; a restart keeps it."""
+        return self._address(self._port)
+
+    @property
+    def name_server(self) -> str:
+        """The broker's name server, host:port, for RocketMQ's clients; a restart keeps it.
+
+        It is `nameServer` of the connector, `setNamesrvAddr` of Java clients, `-n` of `mqadmin`.
+        """
+        return self._address(self._name_server_port)
+
+    @property
+    def remoting_endpoint(self) -> str:
+        """The address of RocketMQ's remoting protocol, host:port, such as `mqadmin`'s `-b`.
+
+        A restart keeps it. Clients get it from the name server.
+        """
+        return self._address(self._remoting_port)
+
+    def _address(self, port: int) -> str:
         if not self._has_served:
             raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
-        return f"127.0.0.1:{self._port}"
+        return f"127.0.0.1:{port}"
 
     @property
     def http_endpoint(self) -> str:
@@ -130,9 +157,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         """
         if self._http_port is None:
             raise LocalBrokerError("the broker has no HTTP; give LocalBroker an http_port")
-        if not self._has_served:
-            raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
-        return f"127.0.0.1:{self._http_port}"
+        return self._address(self._http_port)
 
     @property
     def pid(self) -> int:
@@ -156,7 +181,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             raise LocalBrokerError(f"the broker is not running; {_START_FIRST}")
         if process.exit_code is not None:
             raise LocalBrokerError(
-                f"the broker has ended with exit code {process.exit_code}; its last words: "
+                f"the broker has ended with exit code {process.exit_code}; the end of its log: "
                 f"{process.last_words()}"
             )
 
@@ -174,7 +199,12 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
 
     def __getstate__(self) -> dict[str, object]:
         """Returns the state of a copy: a handle on the started broker, or a broker to start."""
-        state = self.__dict__ | {"_process": None, "_temporary": None, "_helper": None}
+        state = self.__dict__ | {
+            "_process": None,
+            "_temporary": None,
+            "_helper": None,
+            "_reserved_ports": [],
+        }
         if self._has_served:
             state["_is_handle"] = True
             if self._temporary is not None:
@@ -198,10 +228,15 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             self.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         except OSError as error:
             where = self._given_data or "a temporary directory"
-            raise LocalBrokerError(f"the store cannot be made in {where}: {error}") from error
+            raise LocalBrokerError(f"the store cannot be created in {where}: {error}") from error
         self._owner_pid = os.getpid()
         atexit.register(self._end)
         try:
+            self._port = self._port or self._reserve_port()
+            self._remoting_port = self._remoting_port or self._reserve_port()
+            self._name_server_port = self._name_server_port or self._reserve_port()
+            if self._http_port == 0:
+                self._http_port = self._reserve_port()
             self._process = BrokerProcess(self._command(), self.data / LOG_NAME, self._start_times)
         except BaseException:
             # The store of an earlier start is kept, for another start.
@@ -209,18 +244,28 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
                 self._end()
             raise
         self._pid = self._process.pid
-        self._port, self._http_port = self._process.port, self._process.http_port
         self._has_served = True
         return self
 
+    def _reserve_port(self) -> int:
+        port = ReservedPort()
+        self._reserved_ports.append(port)
+        return port.number
+
     def _command(self) -> list[str]:
         options = ["--data", str(self.data), "--port", str(self._port)]
+        options += ["--remoting-port", str(self._remoting_port)]
+        options += ["--name-server-port", str(self._name_server_port)]
+        # Given here, so that the program's environment changes none of them.
+        options += ["--advertise-host", "127.0.0.1", "--advertise-port", str(self._remoting_port)]
+        options += ["--name-server", ""]
         options += ["--flush", self._flush.value]
         options += ["--new-segment-bytes", str(TEST_SEGMENT_BYTES)]
         if self._commit_log_segment_bytes is not None:
             options += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
-        # A test or notebook may run on a machine with a full disk.
+        # A test or notebook may run on a machine with a full or a slow disk.
         options += ["--disk-full-ratio", "1"]
+        options += ["--sync-flush-timeout-ms", str(SYNC_FLUSH_TIMEOUT_MS)]
         options += ["--clock-ahead-ms", str(self._clock_ahead_ms)]
         if self._message_delay_level is not None:
             options += ["--message-delay-level", self._message_delay_level]
@@ -276,6 +321,8 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         temporary, self._temporary = self._temporary, None
         if temporary is not None:
             temporary.remove()
+        while self._reserved_ports:
+            self._reserved_ports.pop().close()
         atexit.unregister(self._end)
 
     # --- Messages ---
@@ -328,7 +375,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         """
         offset_msg_id = message if isinstance(message, str) else message.offset_msg_id
         with self._connection() as connection:
-            return retries.send_back(connection, group, offset_msg_id, delay_level).value
+            return retries.send_back(connection, group, offset_msg_id, delay_level)
 
     @call
     def messages(self, topic: str, *, since: datetime | None = None) -> list[Message]:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import selectors
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -29,8 +29,6 @@ STOP_SECONDS_MAX = 15.0
 STANDSTILL_SECONDS = 15.0
 # Even with progress, a process is given up after STRETCH_MAX times its time limit.
 STRETCH_MAX = 10
-_PORT = re.compile(r":([0-9]+) ")
-_HTTP = re.compile(r" http=\S*:([0-9]+)$")
 QUOTED_LINES_MAX = 20
 QUOTED_BYTES_MAX = 8 << 10
 
@@ -40,14 +38,14 @@ class LocalBrokerError(BrokerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProcessProgress:
     """Measures of a process's progress: its processor time and the bytes that it has logged."""
 
     processor_seconds: float = 0.0
     logged_bytes: int = 0
 
 
-class Patience:
+class ProgressTimeout:
     """The time limit for a process, which is extended while the process makes progress.
 
     A busy machine gives a process little processor time. So a process has `seconds_max` of wall
@@ -57,12 +55,12 @@ class Patience:
     - STRETCH_MAX times `seconds_max` is over.
     """
 
-    def __init__(self, seconds_max: float, begin: Progress) -> None:
+    def __init__(self, seconds_max: float, begin: ProcessProgress) -> None:
         self._seconds_max = seconds_max
         self._begin = self._last = begin
         self._moved_seconds = 0.0
 
-    def is_over(self, waited_seconds: float, progress: Progress) -> bool:
+    def is_over(self, waited_seconds: float, progress: ProcessProgress) -> bool:
         """True if the process's time is over, `waited_seconds` after the wait began."""
         if progress != self._last:
             self._last, self._moved_seconds = progress, waited_seconds
@@ -90,8 +88,30 @@ class StartTimes:
         return min(self.still_starting_seconds, left if left > 0 else self.seconds_max)
 
 
+class ReservedPort:
+    """A free port of 127.0.0.1 that no other program is given until `close`.
+
+    The port is bound without a listener. A broker, which sets SO_REUSEADDR, can listen there
+    again and again; to other programs the system gives other ports.
+    """
+
+    def __init__(self) -> None:
+        """Raises LocalBrokerError if the system has no free port or descriptor."""
+        try:
+            self._socket = socket.socket()
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind(("127.0.0.1", 0))
+        except OSError as error:
+            raise LocalBrokerError(f"the broker gets no free port: {error}") from error
+        self.number: int = self._socket.getsockname()[1]
+
+    def close(self) -> None:
+        """Gives the port back."""
+        self._socket.close()
+
+
 class BrokerProcess:
-    """A running broker with its gRPC `port`, and its `http_port` or None."""
+    """A running broker."""
 
     def __init__(self, command: Sequence[str], log_path: Path, times: StartTimes) -> None:
         """Starts the process and waits until it serves.
@@ -115,7 +135,7 @@ class BrokerProcess:
         except OSError as error:
             raise LocalBrokerError(f"the broker cannot be started: {error}") from error
         try:
-            self.port, self.http_port = self._wait_ready(times)
+            self._wait_ready(times)
         except BaseException:
             self.kill()
             raise
@@ -141,31 +161,28 @@ class BrokerProcess:
             return f"its log cannot be read: {error}"
         return "\n".join(lines[-QUOTED_LINES_MAX:]) or "it has logged nothing"
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> ProcessProgress:
         """Returns the progress of the process. A missing log counts as empty."""
         try:
             logged_bytes = self._log_path.stat().st_size - self._log_begin
         except OSError:
             logged_bytes = 0
-        return Progress(processor_seconds(self.pid), logged_bytes)
+        return ProcessProgress(processor_seconds(self.pid), logged_bytes)
 
-    def _wait_ready(self, times: StartTimes) -> tuple[int, int | None]:
-        """Waits for the line that says the broker is ready; returns the gRPC and the HTTP port.
-
-        Raises LocalBrokerError.
-        """
+    def _wait_ready(self, times: StartTimes) -> None:
+        """Waits for the line that says the broker is ready. Raises LocalBrokerError."""
         assert self._process.stdout is not None
         clock = SystemClock()
         begin_ms = clock.monotonic_ms()
-        waited, patience = 0.0, Patience(times.seconds_max, Progress())
+        waited, timeout = 0.0, ProgressTimeout(times.seconds_max, ProcessProgress())
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while not selector.select(times.next_pause(waited)):
                 waited = (clock.monotonic_ms() - begin_ms) / 1000
-                if patience.is_over(waited, self._progress()):
+                if timeout.is_over(waited, self._progress()):
                     raise LocalBrokerError(
-                        f"the broker did not start within {waited:.0f} s and was killed; "
-                        f"its last words: {self.last_words()}"
+                        f"the broker did not start within {waited:.0f} s and was killed; the end "
+                        f"of its log: {self.last_words()}"
                     )
                 logger.warning(
                     "the broker is still starting after %.1f s: %s", waited, self.last_words()
@@ -174,8 +191,6 @@ class BrokerProcess:
         if not line.startswith(READY_PREFIX):
             self.kill()
             raise LocalBrokerError(f"the broker did not start: {self.last_words()}")
-        http = _HTTP.search(line)
-        return int(_PORT.findall(line)[0]), None if http is None else int(http[1])
 
     def stop(self) -> None:
         """Stops the process cleanly with SIGTERM. Raises LocalBrokerError if that takes too long.
@@ -191,14 +206,14 @@ class BrokerProcess:
     def _wait_end(self) -> None:
         clock = SystemClock()
         begin_ms = clock.monotonic_ms()
-        patience = Patience(STOP_SECONDS_MAX, self._progress())
+        timeout = ProgressTimeout(STOP_SECONDS_MAX, self._progress())
         while True:
             try:
                 self._process.wait(STILL_STARTING_SECONDS)
                 return
             except subprocess.TimeoutExpired as error:
                 waited = (clock.monotonic_ms() - begin_ms) / 1000
-                if patience.is_over(waited, self._progress()):
+                if timeout.is_over(waited, self._progress()):
                     raise LocalBrokerError(
                         f"the broker did not stop within {waited:.0f} s and was killed"
                     ) from error
@@ -236,12 +251,12 @@ def processor_seconds(pid: int) -> float:
 _running: WeakSet[BrokerProcess] = WeakSet()
 
 
-def _let_all_go() -> None:
+def _wake_all() -> None:
     for process in list(_running):
         process.release()
 
 
-os.register_at_fork(after_in_child=_let_all_go)
+os.register_at_fork(after_in_child=_wake_all)
 
 
 def broker_command(*options: str) -> list[str]:

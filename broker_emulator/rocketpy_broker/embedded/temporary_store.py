@@ -25,7 +25,9 @@ class TemporaryStoreError(BrokerError):
     """Error for a directory without this token; it was not removed."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__(f"{path} is not the temporary store of this broker; it was left alone")
+        super().__init__(
+            f"{path} is not the temporary store of this broker; the broker did not remove it"
+        )
         self.path = path
 
 

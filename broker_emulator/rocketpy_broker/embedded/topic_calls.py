@@ -26,10 +26,9 @@ class TopicCalls(BrokerCalls):
         Raises LocalBrokerError if it exists; with `exist_ok` the existing topic stays as it is.
         `attributes` are RocketMQ's, such as `{"message.type": "FIFO"}`.
         """
-        settings = topics.TopicSettings(attributes=attributes or {})
         with self._connection() as connection:
             if not (exist_ok and topics.topic_exists(connection, topic)):
-                topics.create_topic(connection, topic, queues, settings)
+                topics.create_topic(connection, topic, queues, attributes=attributes)
 
     @call
     def update_topic(
@@ -46,11 +45,17 @@ class TopicCalls(BrokerCalls):
 
         `perm`: 4 is reading, 2 writing, 6 both. `attributes` are set, `removed_attributes` removed.
         """
-        settings = topics.TopicSettings(
-            queues, queues, perm, order, attributes or {}, removed_attributes
-        )
         with self._connection() as connection:
-            return topics.update_topic(connection, topic, settings)
+            settings = topics.settings(
+                topic,
+                attributes,
+                removed_attributes,
+                read_queue_nums=queues,
+                write_queue_nums=queues,
+                perm=perm,
+                order=order,
+            )
+            return topics.update_topic(connection, settings)
 
     @call
     def topic(self, topic: str) -> Topic:

@@ -10,7 +10,6 @@ from rocketpy_broker.client.messages.model import OutgoingMessage
 from rocketpy_broker.client.messages.transactions import OpenTransaction, Transaction
 from rocketpy_broker.embedded.calls import BrokerCalls, call
 from rocketpy_broker.embedded.messages import Body, outgoing
-from rocketpy_broker.runtime.time_format import ms_of_time
 
 
 class TransactionCalls(BrokerCalls):
@@ -38,7 +37,7 @@ class TransactionCalls(BrokerCalls):
     def _send_transaction(self, topic: str, group: str, message: OutgoingMessage) -> Transaction:
         with self._connection() as connection:
             # The broker's clock may be ahead, and it counts a transaction's age from this time.
-            born_ms = ms_of_time(test_calls.advance_clock(connection, 0).now)
+            born_ms = test_calls.advance_clock(connection, 0).now_ms
             return transactions.prepare(connection, topic, group, message, born_ms)
 
     @call

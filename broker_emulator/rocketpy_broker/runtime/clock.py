@@ -9,8 +9,12 @@ import asyncio
 import heapq
 import itertools
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Coroutine
+from typing import Protocol, TypeVar
+
+from rocketpy_broker.runtime.tasks import run_until
+
+T = TypeVar("T")
 
 
 class Timer(Protocol):
@@ -45,6 +49,16 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
     timer = clock.call_later(delay_ms, lambda: resolve(done))
     try:
         await done
+    finally:
+        timer.cancel()
+
+
+async def within(clock: Clock, limit_ms: float, work: Coroutine[object, object, T]) -> T:
+    """Returns the result of `work`; cancels it after `limit_ms` and raises TimeoutError."""
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = clock.call_later(limit_ms, lambda: resolve(over))
+    try:
+        return await run_until(over, work)
     finally:
         timer.cancel()
 

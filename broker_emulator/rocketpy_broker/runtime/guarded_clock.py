@@ -51,7 +51,7 @@ class GuardedClock:
         self._clock = clock
         self._step_ms: float | None = None
         self._ahead = StabilityTimer()
-        self._seldom = LogThrottle(clock)
+        self._log_throttle = LogThrottle(clock)
 
     def now_ms(self) -> int:
         """Returns the accepted wall time in milliseconds since 1970."""
@@ -63,16 +63,16 @@ class GuardedClock:
             if self._ahead.read(now_ms, monotonic_ms) < CONFIRM_MS:
                 self._tell(now_ms, ahead_ms)
                 return round(believed_ms + monotonic_ms)
-            logger.warning("the clock is believed: it is %d, %d ms later", now_ms, ahead_ms)
+            logger.warning("the broker accepts a clock reading: %d, %d ms later", now_ms, ahead_ms)
         self._ahead.forget()
         self._step_ms = step_ms
         return now_ms
 
     def _tell(self, now_ms: int, ahead_ms: float) -> None:
-        if self._seldom.may_say():
+        if self._log_throttle.may_say():
             logger.warning(
-                "the clock says %d, %d ms ahead of its readings before; that is believed when it "
-                "has said so for %d ms",
+                "the clock reads %d, %d ms ahead of its earlier readings; the broker accepts "
+                "this after %d ms",
                 now_ms,
                 ahead_ms,
                 CONFIRM_MS,

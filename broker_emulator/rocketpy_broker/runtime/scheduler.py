@@ -82,13 +82,13 @@ class Scheduler:
     def _pass(self) -> None:
         self._passes -= 1
         if self._passes <= 0:
-            self._let_one_go()
+            self._wake_one()
             self._passes = PASSES
         self._is_running = bool(self._waiting)
         if self._is_running:
             asyncio.get_running_loop().call_soon(self._pass)
 
-    def _let_one_go(self) -> None:
+    def _wake_one(self) -> None:
         if self._waiting and self._threads_at_work:
             release_gil_briefly(HANDOVER_SECONDS)
         while self._waiting:

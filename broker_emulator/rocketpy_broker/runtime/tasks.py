@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Coroutine
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -23,6 +23,32 @@ async def run_shielded(work: Awaitable[T]) -> T:
         while not running.done():
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
+
+
+async def run_until(over: asyncio.Future[None], work: Coroutine[object, object, T]) -> T:
+    """Returns the result of `work`. Cancels it when `over` is done, and raises TimeoutError."""
+    task = asyncio.get_running_loop().create_task(work)
+    either: list[asyncio.Future[Any]] = [task, over]
+    try:
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise TimeoutError
+        return task.result()
+    finally:
+        await _cancelled(task)
+
+
+async def _cancelled(task: asyncio.Task[T]) -> None:
+    """Cancels a task and waits for its end; delivers the caller's cancellation afterwards."""
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        task.cancel()
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
 
 
 class TaskScope:

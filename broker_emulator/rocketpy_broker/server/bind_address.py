@@ -11,11 +11,25 @@ import ipaddress
 import logging
 import os
 import socket
+from dataclasses import dataclass
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """An address to listen on; `option` is the name of the port's option.
+
+    A free port takes the place of a port that `is_preferred` and in use.
+    """
+
+    host: str
+    port: int
+    option: str
+    is_preferred: bool = False
 
 
 class PublicBindError(BrokerError):
@@ -24,9 +38,9 @@ class PublicBindError(BrokerError):
     def __init__(self, host: str) -> None:
         super().__init__(
             f"--host {host!r} may be reached from other machines, and the broker has no "
-            "credentials and no encryption: whoever reaches its port can read, write and delete "
-            "everything; listen on 127.0.0.1, or say --insecure where only those you trust can "
-            "reach it"
+            "credentials and no encryption. A client that reaches its port can read, write and "
+            "delete everything. Listen on 127.0.0.1, or give --insecure if you trust all such "
+            "clients"
         )
         self.host = host
 
@@ -41,36 +55,47 @@ class PortInUseError(BrokerError):
             errno.EADDRINUSE: (
                 f"another program has the port: choose another {option}, or 0 for a free one"
             ),
-            errno.EACCES: f"this user may not: choose another {option}, or 0 for a free one",
+            errno.EACCES: (
+                f"this user lacks the permission: choose another {option}, or 0 for a free one"
+            ),
         }
         reason, way = "", ways[errno.EADDRINUSE]
         if error is not None:
-            reason = f" ({_reason(error)})"
+            reason = f" ({system_text(error)})"
             way = ways.get(error.errno or 0, "--host names another address of this machine")
         super().__init__(f"cannot listen on {host}:{port}{reason}; {way}")
 
 
-def check_host(config: BrokerConfig) -> None:
+def check_host(host: str, *, insecure: bool) -> None:
     """Raises PublicBindError for an address beyond loopback without `insecure`."""
-    if _is_loopback(config.host):
+    if _is_loopback(host):
         return
-    if not config.insecure:
-        raise PublicBindError(config.host)
+    if not insecure:
+        raise PublicBindError(host)
     logger.warning(
-        "anybody who reaches %s can read, write and delete everything: the broker has no "
+        "each client that reaches %s can read, write and delete everything: the broker has no "
         "credentials and no encryption",
-        config.host,
+        host,
     )
 
 
-def check_port(config: BrokerConfig) -> None:
-    """Raises PortInUseError where the address cannot be bound now.
+def check_ports(config: BrokerConfig) -> None:
+    """Raises PortInUseError where an address cannot be bound now.
 
     The broker calls it before it opens the store, which may take long. gRPC would bind the port
     last, and log a failure itself.
     """
-    host, port = config.host, config.port
-    if port == 0:
+    _check_port(config.host, config.port, "--port")
+    for port, option in (
+        (config.remoting_port, "--remoting-port"),
+        (config.name_server_port, "--name-server-port"),
+    ):
+        if port not in config.preferred_ports:
+            _check_port(config.host, port, option)
+
+
+def _check_port(host: str, port: int | None, option: str) -> None:
+    if not port:
         return
     try:
         found = socket.getaddrinfo(
@@ -81,10 +106,10 @@ def check_port(config: BrokerConfig) -> None:
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             trial.bind(address)
     except OSError as error:
-        raise PortInUseError(host, port, error=error) from error
+        raise PortInUseError(host, port, option, error) from error
 
 
-def _reason(error: OSError) -> str:
+def system_text(error: OSError) -> str:
     """Returns the system's text of an error; asyncio replaces it with a longer one."""
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.shares import Shares
+from rocketpy_proto.model.codes import ResponseCode
 
 MIB = 1 << 20
 CONNECTION_BYTES_MAX, TOTAL_BYTES_MAX = 64 * MIB, 256 * MIB

@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.store.message_store import MessageStore
 
@@ -64,3 +65,5 @@ class BrokerContext:
     store: MessageStore
     tasks: TaskScope = field(default_factory=TaskScope)
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
+    # Called with the configuration after each change by an operator.
+    config_changed: Listeners[[BrokerConfig]] = field(default_factory=Listeners[[BrokerConfig]])

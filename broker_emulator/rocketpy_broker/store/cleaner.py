@@ -90,17 +90,17 @@ class Cleaner:
     def __init__(
         self, policy: CleanPolicy, clock: Clock, disk_used_ratio: Callable[[], float]
     ) -> None:
-        self._policy = policy
+        self.policy = policy
         self._clock = clock
         self._disk_used_ratio = disk_used_ratio
-        self._agreement = StabilityTimer()
+        self._stability = StabilityTimer()
 
     def decide(self, changed_ms: Sequence[float], *, manual: bool) -> CleanDecision:
         """Returns the decision for segments, oldest first, last written at `changed_ms`.
 
         The last segment always stays. `manual` deletes expired segments at any hour.
         """
-        policy = self._policy
+        policy = self.policy
         ratio = self._disk_used_ratio()
         disk_full = ratio > policy.warning_level_ratio
         candidates = changed_ms[:-1][: policy.files_per_pass_max]
@@ -109,7 +109,7 @@ class Cleaner:
         if policy.clean_file_forcibly_enable and ratio > policy.clean_forcibly_ratio:
             if candidates:
                 logger.warning(
-                    "the disk is used to %.0f %%: removing %d log segments before their time",
+                    "disk usage is %.0f %%: removing %d log segments before their time",
                     100 * ratio,
                     len(candidates),
                 )
@@ -124,7 +124,7 @@ class Cleaner:
 
     def _expired_count(self, changed_ms: Sequence[float], now_ms: int) -> int:
         """Returns the number of oldest segments that have reached the required age."""
-        expired = [now_ms - changed >= self._policy.reserved_ms for changed in changed_ms]
+        expired = [now_ms - changed >= self.policy.reserved_ms for changed in changed_ms]
         return expired.index(False) if False in expired else len(expired)
 
     def waits(
@@ -135,9 +135,9 @@ class Cleaner:
         The last segment is not included. `safe_count` is the number of oldest segments that are no
         longer needed.
         """
-        policy, now_ms = self._policy, self._clock.now_ms()
+        policy, now_ms = self.policy, self._clock.now_ms()
         candidates = changed_ms[:-1]
-        agreed_ms = self._agreement.read(now_ms, self._clock.monotonic_ms())
+        agreed_ms = self._stability.read(now_ms, self._clock.monotonic_ms())
         ratio = self._disk_used_ratio()
         is_forced = policy.clean_file_forcibly_enable and ratio > policy.clean_forcibly_ratio
         expired = len(candidates) if is_forced else self._expired_count(candidates, now_ms)
@@ -159,16 +159,16 @@ class Cleaner:
 
     def _reading_agrees(self, now_ms: int) -> bool:
         """True if this reading agrees with one made at least `confirm_ms` ago."""
-        before_ms = self._agreement.step_ms
-        agreed_ms = self._agreement.read(now_ms, self._clock.monotonic_ms())
-        step_ms = self._agreement.step_ms
+        before_ms = self._stability.step_ms
+        agreed_ms = self._stability.read(now_ms, self._clock.monotonic_ms())
+        step_ms = self._stability.step_ms
         if before_ms is not None and step_ms is not None and step_ms != before_ms:
             logger.warning("the clock jumped by %d ms", step_ms - before_ms)
-        return agreed_ms >= self._policy.confirm_ms
+        return agreed_ms >= self.policy.confirm_ms
 
     def _is_hour(self, now_ms: int) -> bool:
         hour = datetime.fromtimestamp(now_ms / 1000).astimezone().hour
-        return hour in self._policy.delete_when_hours
+        return hour in self.policy.delete_when_hours
 
     def _next_hour_ms(self, now_ms: int) -> int | None:
         """Returns the start of the next cleaning hour, by local time; None if there is none."""
@@ -179,6 +179,6 @@ class Cleaner:
         )
         for step in range(1, 25):
             begin = (hour + timedelta(hours=step)).astimezone()
-            if begin.hour in self._policy.delete_when_hours:
+            if begin.hour in self.policy.delete_when_hours:
                 return round(begin.timestamp() * 1000)
         return None

@@ -43,6 +43,9 @@ class DelayLevels:
             )
         return cls(tuple(int(item[1]) * _UNIT_MS[item[2]] for item in items if item is not None))
 
+    def __str__(self) -> str:
+        return " ".join(map(_item, self.delays_ms))
+
     @property
     def level_max(self) -> int:
         """The highest level; a higher one counts as this one."""
@@ -74,6 +77,14 @@ class DelayLevels:
         due = due + self._delays(levels)
         codes: NDArray[np.int64] = np.where(levels > 0, due, tags_codes)
         return codes
+
+
+def _item(delay_ms: int) -> str:
+    """Returns a delay in the largest unit of which it is a whole number."""
+    name, unit_ms = next(
+        (name, unit_ms) for name, unit_ms in reversed(_UNIT_MS.items()) if not delay_ms % unit_ms
+    )
+    return f"{delay_ms // unit_ms}{name}"
 
 
 def _level(text: str) -> int:

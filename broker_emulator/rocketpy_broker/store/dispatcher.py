@@ -20,7 +20,7 @@ from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.values import QueueKey
 
 
-class Progress(NamedTuple):
+class DispatchProgress(NamedTuple):
     """Positions of dispatch: `end` is the physical offset up to which all records are visible.
 
     `timestamp_ms` is the store timestamp at `end`. `whole_end` is the end of the last append that
@@ -37,7 +37,7 @@ class _Held:
     """A part of an append that waits for its queue, and the progress before it."""
 
     written: Written
-    before: Progress
+    before: DispatchProgress
 
 
 class Dispatcher:
@@ -55,12 +55,12 @@ class Dispatcher:
         self._waiting: deque[Written] = deque()
         self._held: dict[QueueKey, deque[_Held]] = {}
         # The progress of all queues that hold nothing back.
-        self._passed = self.progress = Progress(0, 0, 0)
+        self._passed = self.progress = DispatchProgress(0, 0, 0)
         self.listener: Callable[[QueueKey], None] = lambda _queue: None
 
     def started(self, end: int, timestamp_ms: int) -> None:
         """Starts with everything up to `end` dispatched."""
-        self._passed = self.progress = Progress(end, end, timestamp_ms)
+        self._passed = self.progress = DispatchProgress(end, end, timestamp_ms)
 
     @property
     def end(self) -> int:
@@ -92,7 +92,7 @@ class Dispatcher:
             request = written.request
             self._index.put_later(request.keys, request.key_offsets, written.store_timestamp_ms)
             whole_end = written.end if written.ends_append else before.whole_end
-            self._passed = Progress(written.end, whole_end, written.store_timestamp_ms)
+            self._passed = DispatchProgress(written.end, whole_end, written.store_timestamp_ms)
             if request.queue in self._held or not self._append(written):
                 held = self._held.setdefault(request.queue, deque())
                 held.append(_Held(written, before))

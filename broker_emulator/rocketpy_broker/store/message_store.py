@@ -22,7 +22,6 @@ from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.store.append.appender import Appending, AppendUnderWay
 from rocketpy_broker.store.append.batch_marks import BatchMarks
-from rocketpy_broker.store.append.prepared import PreparedRecords
 from rocketpy_broker.store.cleaner import Cleaner, SegmentWait, used_ratio
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.derived import DerivedFiles
@@ -50,8 +49,8 @@ from rocketpy_broker.store.values import (
     GetMessageResult,
     GetMessageStatus,
     LogPositions,
+    QueueBounds,
     QueueKey,
-    QueueRange,
     ReadLimits,
 )
 from rocketpy_proto.record import BLANK_BYTES, Host, RecordBlock
@@ -87,12 +86,11 @@ class MessageStore:
         self.save_manifest = self._derived.save_manifest
         self.flush_derived = self._derived.flush
         self.deleted_below = self._queues.deleted_below
-        self._cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
+        self.cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, config.hot_bytes, self._keep_apart)
         self.messages = MessageLookup(self._log, self.index, self._queues.deleted_below)
         self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
-        self.scattered = RandomReader(self._log, self._queues, self._keep_apart)
-        self.prepared = PreparedRecords(self._log, self._queues)
+        self.random_reader = RandomReader(self._log, self._queues, self._keep_apart)
         self.numbered = BatchMarks(self._log)
         self.staging = StagingArea(
             config.folder / "rocketpy" / "staging",
@@ -128,8 +126,8 @@ class MessageStore:
             self._dispatcher.started(result.end, result.last_store_timestamp_ms)
             self._checkpoint.recovered(result.end)
             manifest = self.plan_manifest().make()
-            told = None if manifest == known else manifest
-            self._directory.started(result.end, told, abnormal=result.abnormal)
+            changed = None if manifest == known else manifest
+            self._directory.started(result.end, changed, abnormal=result.abnormal)
         except BaseException:
             self._release()
             raise
@@ -191,8 +189,8 @@ class MessageStore:
     def refusal(self) -> str | None:
         """The reason for which the store refuses writes; None while it accepts them."""
         if self._refusal is None and self._disk_full:
-            ratio = self.config.clean_policy.warning_level_ratio
-            return f"the disk is used to more than {ratio:.0%}; free space, or raise that ratio"
+            ratio = self.cleaner.policy.warning_level_ratio
+            return f"disk usage is over the limit {ratio:.0%}; free space, or raise that ratio"
         return self._refusal
 
     def append(
@@ -260,8 +258,8 @@ class MessageStore:
     def flush_failed(self, error: OSError) -> None:
         """Seals the store after a failed flush: the data may be partly on disk."""
         self._refusal = (
-            f"flushing the commit log failed ({error.strerror}): the broker is read-only; "
-            "see to the disk and restart it"
+            f"flushing the commit log failed ({error.strerror}): the broker is read-only; check "
+            "the disk and restart it"
         )
         if isinstance(error, DirectoryLostError):
             self._refusal = f"the broker is read-only: {error.strerror}"
@@ -344,7 +342,7 @@ class MessageStore:
         """The number of queues that have had a message."""
         return len(self._queues.keys())
 
-    def range_of(self, queue: QueueKey) -> QueueRange:
+    def range_of(self, queue: QueueKey) -> QueueBounds:
         """Returns the minimum and maximum offset that readers can see."""
         return self._queues.range_of(queue)
 
@@ -376,13 +374,13 @@ class MessageStore:
 
     def expired_segment_count(self, *, manual: bool) -> int:
         """Returns the number of log segments to remove now; see `Cleaner`. Raises OSError."""
-        decision = self._cleaner.decide(self._changed_ms(), manual=manual)
+        decision = self.cleaner.decide(self._changed_ms(), manual=manual)
         self._disk_full = decision.disk_full
         return min(decision.segment_count, self._safe_segment_count())
 
     def segment_waits(self, *, manual: bool) -> list[SegmentWait]:
         """Returns the reasons for which log segments stay; see `Cleaner`. Raises OSError."""
-        return self._cleaner.waits(self._changed_ms(), self._safe_segment_count(), manual=manual)
+        return self.cleaner.waits(self._changed_ms(), self._safe_segment_count(), manual=manual)
 
     def _changed_ms(self) -> list[float]:
         return [part.changed_ms() for part in self._log.files.segments]

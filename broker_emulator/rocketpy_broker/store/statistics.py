@@ -61,6 +61,7 @@ class StoreStatistics:
     puts: dict[str, PutTotal] = field(default_factory=dict)
     put_step_counts: list[int] = field(default_factory=lambda: [0] * (len(STEP_BOUNDS_MS) + 1))
     put_message_count: int = 0
+    put_bytes: int = 0
     put_latency_max_ms: float = 0.0
     put_failed_count: int = 0
     get_found_count: int = 0
@@ -77,6 +78,7 @@ class StoreStatistics:
         self.puts[topic] = PutTotal(known.count + put.count, known.bytes + put.bytes)
         self.put_step_counts[bisect_left(STEP_BOUNDS_MS, int(put.latency_ms))] += 1
         self.put_message_count += put.count
+        self.put_bytes += put.bytes
         self.put_latency_max_ms = max(self.put_latency_max_ms, put.latency_ms)
         self.block_put(put)
 

@@ -40,8 +40,8 @@ class StoreTimes:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._agreement = StabilityTimer()
-        self._seldom = LogThrottle(clock)
+        self._stability = StabilityTimer()
+        self._log_throttle = LogThrottle(clock)
         self.last_ms = 0
         # Physical offsets of records with a lower timestamp than their predecessor, ascending.
         self.falls: list[int] = []
@@ -56,14 +56,14 @@ class StoreTimes:
         now_ms = self._clock.now_ms()
         ahead_ms = self.last_ms - now_ms
         if ahead_ms <= AHEAD_MS_MAX:
-            self._agreement.forget()
+            self._stability.forget()
             return max(now_ms, self.last_ms)
-        if self._agreement.read(now_ms, self._clock.monotonic_ms()) >= CONFIRM_MS:
+        if self._stability.read(now_ms, self._clock.monotonic_ms()) >= CONFIRM_MS:
             return now_ms
-        if self._seldom.may_say():
+        if self._log_throttle.may_say():
             logger.warning(
-                "the last message was stored %d ms ahead of the clock; others get its time until "
-                "the clock has gone on evenly for %d ms",
+                "the last message was stored %d ms ahead of the clock. New messages get its time "
+                "until the clock has run evenly for %d ms",
                 ahead_ms,
                 CONFIRM_MS,
             )

@@ -139,7 +139,7 @@ class FilePrefix(NamedTuple):
     crc: int
 
 
-class QueueRange(NamedTuple):
+class QueueBounds(NamedTuple):
     """The minimum and maximum offset of a queue; the maximum is the next record's offset."""
 
     min_offset: int

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import RocketpyError
-from pyspark_rocketpy.metrics.progress import Progress, printable
+from pyspark_rocketpy.metrics.progress import BatchProgress, printable
 from pyspark_rocketpy.metrics.series import OTHERS, Series
 
 if TYPE_CHECKING:
@@ -56,13 +56,14 @@ class QueryMetrics(StreamingQueryListener):
         super().__init__()
         if queries_max < 1 or topics_max < 1:
             raise ValueError(
-                f"queries_max is {queries_max} and topics_max {topics_max}; each is 1 or more"
+                f"queries_max is {queries_max} and topics_max {topics_max}; set each to 1 or more"
             )
         try:
             self._series = Series(registry, topics_max)
         except ValueError as error:
             raise ValueError(
-                f"{error}; where that is of another QueryMetrics, use it, or close() it first"
+                f"{error}; if the series belong to another QueryMetrics, use it, or close() "
+                "it first"
             ) from error
         self._queries_max = queries_max
         self._now_ms = now_ms
@@ -86,10 +87,10 @@ class QueryMetrics(StreamingQueryListener):
         """Adds a batch to the series of its query."""
         with self._lock:
             try:
-                progress = Progress.parse(event.progress.json)
+                progress = BatchProgress.parse(event.progress.json)
             except (TypeError, ValueError, RocketpyError) as error:
                 self._series.refused.inc()
-                _log.warning("a query's progress is left out of its metrics: %s", error)
+                _log.warning("a query's progress report is not counted in its metrics: %s", error)
                 return
             # The listener may have been added after the query's start.
             label = self._label(progress.run_id, progress.query_id, progress.name)

@@ -16,7 +16,7 @@ from pyspark_rocketpy.offsets import lag_in
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchProgress:
     """Results of one batch. Rates are rows per second, of all sources of the query together.
 
     `lag` is by topic, of the sources with format rocketpy; None if none of them reports it.
@@ -33,14 +33,14 @@ class Progress:
     lag: Mapping[str, int] | None
 
     @classmethod
-    def parse(cls, text: str) -> Progress:
+    def parse(cls, text: str) -> BatchProgress:
         """Reads Spark's JSON. Raises ValueError, TypeError, OffsetError."""
         try:
             content = json.loads(text)
         except RecursionError as error:
-            raise ValueError("the progress is nested too deep") from error
+            raise ValueError("the progress is nested too deeply") from error
         if not isinstance(content, Mapping):
-            raise TypeError(f"a progress is a JSON object, not {type(content).__name__}")
+            raise TypeError(f"the progress is {type(content).__name__}, not a JSON object")
         milliseconds = _measured(content, "batchDuration")
         return cls(
             query_id=_word(content, "id"),

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.registry import Collector
 
-from pyspark_rocketpy.metrics.progress import Progress
+from pyspark_rocketpy.metrics.progress import BatchProgress
 
 # No topic and no query label of Spark's has this name: topics have no parentheses.
 OTHERS = "(others)"
@@ -22,9 +22,9 @@ _QUERY = ("query",)
 _GAUGES: Mapping[str, str] = MappingProxyType(
     {
         "last_batch_id": "Number of the query's last batch",
-        "input_rows_per_second": "Rows that came in a second, of the last batch",
-        "processed_rows_per_second": "Rows that were processed in a second, of the last batch",
-        "last_progress_timestamp_seconds": "When the query last ended a batch or found none to do",
+        "input_rows_per_second": "Rows per second that arrived, of the last batch",
+        "processed_rows_per_second": "Rows per second that were processed, of the last batch",
+        "last_progress_timestamp_seconds": "Time at which the query last ended a batch or was idle",
     }
 )
 
@@ -68,12 +68,12 @@ class Series:
         }
         self.failures = _counter(
             "query_failures",
-            "Queries that ended with an error; it stays when the query is gone",
+            "Queries that ended with an error; the series stays after the query's end",
             ("query", "error"),
         )
         self.active = _gauge("queries_active", "Queries that run")
-        self.left_out = _gauge("queries_left_out", "Queries that run without series of their own")
-        self.refused = _counter("progress_refused", "Reports of progress that cannot be read")
+        self.left_out = _gauge("queries_left_out", "Running queries without their own series")
+        self.refused = _counter("progress_refused", "Progress reports that cannot be read")
         self._registered = ExitStack()
         with ExitStack() as registered:
             for metric in self._all():
@@ -96,7 +96,7 @@ class Series:
         """Sets the time of a query's last event, in seconds since 1970."""
         self._set(query, "last_progress_timestamp_seconds", now_seconds)
 
-    def advance(self, query: str, progress: Progress) -> None:
+    def advance(self, query: str, progress: BatchProgress) -> None:
         """Adds a batch."""
         self._rows.labels(query).inc(progress.input_rows)
         if progress.batch_seconds is not None:

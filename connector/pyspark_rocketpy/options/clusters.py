@@ -9,28 +9,32 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.specs import OptionSpec, endpoints, switch_spec, text
+from pyspark_rocketpy.options.specs import OptionSpec, endpoints, switch_spec
 
-_FILE = "a path, the same on every machine of Spark"
+_FILE = "a path, the same on every Spark machine"
 NAME_SERVER = OptionSpec(
     "nameServer",
     None,
-    "host:port, or several with semicolons or commas",
+    "host:port, several separated by semicolons or commas",
     "name servers of an Apache RocketMQ cluster, in place of endpoints",
     endpoints,
 )
 ACCESS_OPTIONS = (
-    OptionSpec("accessKey", None, "a name", "the cluster's user, with secretKey", text),
-    OptionSpec("secretKey", None, "a secret", "what proves the user; signs every request", text),
-    OptionSpec("securityToken", None, "a secret", "a token that goes with them", text),
-    switch_spec("tls", "false", "whether name servers and brokers are spoken to in TLS"),
+    OptionSpec("accessKey", None, "a name", "the user at the cluster; needs secretKey"),
+    OptionSpec("secretKey", None, "a secret", "the user's secret; signs every request"),
+    OptionSpec("securityToken", None, "a secret", "a session token for accessKey and secretKey"),
+    switch_spec("tls", "false", "whether connections to name servers and brokers use TLS"),
     OptionSpec(
-        "tlsCaFile", None, _FILE, "authorities that servers are verified by, in PEM form", text
+        "tlsCaFile", None, _FILE, "certificate authorities that verify the servers, in PEM form"
     ),
-    OptionSpec("tlsCertFile", None, _FILE, "the certificate of this client, in PEM form", text),
-    OptionSpec("tlsKeyFile", None, _FILE, "its key, without a password, in PEM form", text),
+    OptionSpec("tlsCertFile", None, _FILE, "the client's certificate, in PEM form"),
+    OptionSpec(
+        "tlsKeyFile", None, _FILE, "the key of tlsCertFile, without a password, in PEM form"
+    ),
     switch_spec(
-        "tlsVerify", "true", "whether servers must prove who they are; false trusts anybody"
+        "tlsVerify",
+        "true",
+        "whether the servers' certificates are verified; false trusts every server",
     ),
 )
 CLUSTER_OPTIONS = (NAME_SERVER, *ACCESS_OPTIONS)
@@ -75,8 +79,8 @@ def cluster_of(
         for name in (*(spec.name for spec in CLUSTER_OPTIONS), *only_clusters):
             if name.lower() in given:
                 raise OptionError(
-                    f"option {name} is for clusters of Apache RocketMQ, which option "
-                    f"{NAME_SERVER.name} leads to; leave it out with endpoints"
+                    f"option {name} is only for clusters of Apache RocketMQ (option "
+                    f"{NAME_SERVER.name}); leave it out with endpoints"
                 )
         return None
     values["endpoints"] = ()
@@ -92,9 +96,9 @@ def _check(cluster: ClusterOptions, given: Mapping[str, str]) -> None:
         raise OptionError("option securityToken needs options accessKey and secretKey; set them")
     if (cluster.tls_cert_file is None) != (cluster.tls_key_file is None):
         raise OptionError("options tlsCertFile and tlsKeyFile go together; set both, or none")
-    told = [spec.name for spec in CLUSTER_OPTIONS if spec.name.startswith("tls")]
-    for name in told[1:]:
+    names = [spec.name for spec in CLUSTER_OPTIONS if spec.name.startswith("tls")]
+    for name in names[1:]:
         if not cluster.is_tls and name.lower() in given:
             raise OptionError(f"option {name} is set, but tls is not true; set tls to true")
     if not cluster.is_tls_verified and cluster.tls_ca_file is not None:
-        raise OptionError("option tlsVerify is false, so tlsCaFile has no use; leave one out")
+        raise OptionError("option tlsVerify is false, so tlsCaFile has no effect; leave one out")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.foreign_names import SOURCE_HABITS
+from pyspark_rocketpy.options.foreign_names import SOURCE_FOREIGN_NAMES
 from pyspark_rocketpy.options.shared import (
     CONNECT_TIMEOUT,
     CONSUMER_GROUP,
@@ -15,7 +15,7 @@ from pyspark_rocketpy.options.shared import (
     RETRY_TIMES_MAX,
     SEND_TIMEOUT,
 )
-from pyspark_rocketpy.options.specs import OptionSpec, OptionTable, number_spec, parse, text
+from pyspark_rocketpy.options.specs import OptionSpec, OptionTable, number_spec, parse
 
 LEVEL_MIN, LEVEL_MAX = -1, 18
 RETRY_OPTIONS = (
@@ -25,24 +25,23 @@ RETRY_OPTIONS = (
         "delayLevel",
         "0",
         f"{LEVEL_MIN} to {LEVEL_MAX}, or the name of a column of whole numbers",
-        "when a message comes again: 0 by its failures, 1 to 18 after that level; -1: it is given "
-        "up at once",
-        text,
+        "delay before redelivery: 0 depends on the number of failures, 1 to 18 is a delay level, "
+        "-1 gives the message up at once",
     ),
     number_spec(
         "maxReconsumeTimes",
         None,
         0,
         (1 << 31) - 1,
-        "how often a message comes again before it is given up (default: the group's own, 16)",
+        "maximum redeliveries before a message is given up (default: the group's own, 16)",
     ),
     SEND_TIMEOUT,
     CONNECT_TIMEOUT,
     RETRY_TIMES_MAX,
     RETRY_BACKOFF,
 )
-_NO_CLUSTER = "use endpoints; messages are sent back to a broker of rocketpy alone"
-_TABLE = OptionTable(RETRY_OPTIONS, {**SOURCE_HABITS, "nameserver": _NO_CLUSTER}, (), "")
+_NO_CLUSTER = "use endpoints; only a broker of rocketpy takes messages back"
+_TABLE = OptionTable(RETRY_OPTIONS, {**SOURCE_FOREIGN_NAMES, "nameserver": _NO_CLUSTER}, (), "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pyspark_rocketpy.options.specs import (
     WRITER_CHARACTERS_MAX,
     OptionSpec,
     choice_spec,
+    duration_spec,
     number_spec,
     switch_spec,
     topic_name,
@@ -28,29 +29,29 @@ SINK_OPTIONS = (
     ENDPOINTS,
     NAME_SERVER,
     OptionSpec(
-        "topic", None, TOPIC_ACCEPTED, "topic of rows that name none in a column", topic_name
+        "topic", None, TOPIC_ACCEPTED, "topic of rows without a value in column topic", topic_name
     ),
     choice_spec(
         "delivery",
         Delivery,
         None,
-        "what a batch that is written again does: nothing, or its messages come again (default: "
-        "exactly-once with endpoints, at-least-once with nameServer)",
+        "delivery guarantee: whether a batch that is written again stores its messages again "
+        "(default: exactly-once with endpoints, at-least-once with nameServer)",
     ),
     OptionSpec(
         CONTROL_TOPIC,
         CONTROL_TOPIC_DEFAULT,
         TOPIC_ACCEPTED,
-        "topic of markers that tasks leave for delivery effectively-once; at one broker, of which "
-        "its queue 0 is used",
+        "topic of the markers that tasks write for delivery effectively-once; exactly "
+        "one broker must have it; only its queue 0 is used",
         topic_name,
     ),
     OptionSpec(
         "txnAppId",
         None,
         f"a name of up to {WRITER_CHARACTERS_MAX} characters",
-        "who writes, for a batch that is to be written once although it is saved again; "
-        "with txnVersion, as in foreachBatch",
+        "name of the writer, for a batch that may be saved again but is written once; with "
+        "txnVersion, as in foreachBatch",
         writer_name,
     ),
     number_spec(
@@ -58,32 +59,28 @@ SINK_OPTIONS = (
         None,
         0,
         1 << 62,
-        "number of that batch; one saved again is left out, a lower one is an error",
-    ),
-    switch_spec(
-        "idempotenceProperties",
-        "false",
-        "whether each message tells query, batch, partition and sequence in its properties",
+        "number of that batch; a repeated number is skipped, a lower one is an error",
     ),
     number_spec(
         "batchBytesMax",
         2 << 20,
         1_024,
         16 << 20,
-        "bytes of one block; less where a segment of the broker's log is smaller",
+        "maximum bytes of one block; less if a segment of the broker's log is smaller",
     ),
     SEND_TIMEOUT,
-    number_spec(
-        "commitTimeoutMs",
-        600_000,
+    duration_spec(
+        "commitTimeout",
+        "10m",
         100,
         86_400_000,
-        "how long a commit may stand still; one that gets on is waited for",
+        "longest time without progress before a commit fails; a commit that makes progress has no "
+        "limit",
     ),
     switch_spec(
         "failOnDataLoss",
         "true",
-        "whether a batch fails when the broker has lost a part of it after its commit",
+        "whether a batch fails if the broker lost a part of it after its commit",
     ),
     CONNECT_TIMEOUT,
     RETRY_TIMES_MAX,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.foreign_names import option_hint
+from pyspark_rocketpy.options.foreign_names import option_hint, with_present_names
 from rocketpy_proto.model.topic_pattern import PatternError, TopicPattern
 
 _DURATION = re.compile(r"(\d{1,9}) ?(ms|s|m|h)")
@@ -18,7 +18,7 @@ TOPIC_ACCEPTED = "letters, digits, %, |, _ and -; up to 127"
 WRITER_CHARACTERS_MAX = 255
 # Marks of SQL92 expressions that tags do not have.
 _EXPRESSION = re.compile(r"""['"=<>()]|\s(?:AND|OR|IN|IS|BETWEEN|LIKE)\s""", re.IGNORECASE)
-_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+_UNITS_MS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 # Options that Spark itself adds to a writer's or reader's options.
 SPARK_OPTIONS = frozenset(
     {"path", "checkpointlocation", "queryname", "outputmode", "triggerinterval"}
@@ -29,26 +29,28 @@ PROVIDER, OPTION_PREFIX = "provider", "option."
 FORMAT = "rocketpy"
 
 
-@dataclass(frozen=True, slots=True)
-class OptionSpec:
-    """One option: its name, default as text, accepted values, and meaning."""
-
-    name: str
-    default: str | None
-    accepted: str
-    meaning: str
-    parse: Callable[[str], object]
-
-
-class FormError(ValueError):
-    """A value that is not accepted, with the reason."""
-
-
 def text(value: str) -> str:
     """Returns a stripped text. Raises ValueError for blanks alone."""
     if not value.strip():
         raise ValueError
     return value.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec:
+    """One option: its name, default as text, accepted values, meaning, and parser."""
+
+    name: str
+    default: str | None
+    accepted: str
+    meaning: str
+    parse: Callable[[str], object] = text
+    # Suffix of its Python attribute: _ms of connectTimeout.
+    unit: str = ""
+
+
+class FormError(ValueError):
+    """A value that is not accepted, with the reason."""
 
 
 def unchanged(value: str) -> str:
@@ -132,12 +134,22 @@ def _number(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def duration_ms(value: str) -> int:
-    """Returns the ms of a number with a unit: `500ms`, `20s`, `15m`, `1h`. Raises ValueError."""
-    match = _DURATION.fullmatch(value.strip().lower())
-    if match is None:
-        raise ValueError
-    return int(match[1]) * _UNITS_MS[match[2]]
+def _duration_ms(low_ms: int, high_ms: int) -> Callable[[str], int]:
+    """Returns a parser for a number with a unit: `500ms`, `20s`, `15m`, `1h`."""
+
+    def parse(value: str) -> int:
+        match = _DURATION.fullmatch(value.strip().lower())
+        ms = -1 if match is None else int(match[1]) * _UNITS_MS[match[2]]
+        if not low_ms <= ms <= high_ms:
+            raise ValueError
+        return ms
+
+    return parse
+
+
+def _duration_text(ms: int) -> str:
+    unit = next(unit for unit, unit_ms in _UNITS_MS.items() if ms % unit_ms == 0)
+    return f"{ms // _UNITS_MS[unit]}{unit}" if ms else "0s"
 
 
 def pattern(value: str) -> str:
@@ -169,6 +181,12 @@ def number_spec(name: str, default: int | None, low: int, high: int, meaning: st
     return OptionSpec(name, shown, f"{low} to {high}", meaning, _number(low, high))
 
 
+def duration_spec(name: str, default: str, low_ms: int, high_ms: int, meaning: str) -> OptionSpec:
+    """Returns an option with a duration from `low_ms` to `high_ms`, as a number with a unit."""
+    accepted = f"{_duration_text(low_ms)} to {_duration_text(high_ms)}; units ms, s, m, h"
+    return OptionSpec(name, default, accepted, meaning, _duration_ms(low_ms, high_ms), "_ms")
+
+
 def switch_spec(name: str, default: str, meaning: str) -> OptionSpec:
     """Returns an option that is true or false."""
     return OptionSpec(name, default, "true or false", meaning, _switch)
@@ -182,7 +200,7 @@ class OptionTable:
     """
 
     specs: tuple[OptionSpec, ...]
-    habits: Mapping[str, str]
+    foreign_names: Mapping[str, str]
     others: tuple[OptionSpec, ...]
     others_place: str
 
@@ -197,7 +215,7 @@ def parse(options: Mapping[str, str], table: OptionTable, *, is_shared: bool) ->
     values: dict[str, object] = {}
     for spec in table.specs:
         value = given.get(spec.name.lower(), spec.default)
-        values[_field(spec.name)] = None if value is None else _value(spec, value)
+        values[_field(spec)] = None if value is None else _value(spec, value)
     _require_address(values)
     return values
 
@@ -211,14 +229,17 @@ def _require_address(values: Mapping[str, object]) -> None:
     if values["endpoints"] is None and values.get("name_server") is None:
         cluster = ", or nameServer, for a cluster of Apache RocketMQ"
         raise OptionError(
-            "option endpoints is missing; set it to host:port of a broker"
-            f"{cluster if 'name_server' in values else ''}. Of a catalog's table Spark hands on "
-            "those options alone that stand in WITH (...)"
+            "option endpoints is missing; set it to host:port of a "
+            f"broker{cluster if 'name_server' in values else ''}. For a catalog table Spark "
+            "passes only the options in WITH (...)"
         )
 
 
 def given_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Returns the options that the user has set, by lower-case names, without Spark's own."""
+    """Returns the options that the user has set, by lower-case names, without Spark's own.
+
+    Raises OptionError.
+    """
     given = {name.lower(): value for name, value in options.items()}
     if given.get(PROVIDER, "").lower() == FORMAT:
         given = {
@@ -226,14 +247,17 @@ def given_options(options: Mapping[str, str]) -> dict[str, str]:
             for name, value in given.items()
             if name.startswith(OPTION_PREFIX)
         }
-    return {name: value for name, value in given.items() if name not in SPARK_OPTIONS}
+    given = {name: value for name, value in given.items() if name not in SPARK_OPTIONS}
+    return with_present_names(given)
 
 
 def _refuse_unknown(given: Mapping[str, str], table: OptionTable, *, is_shared: bool) -> None:
     known, others = _by_lower_case(table.specs), _by_lower_case(table.others)
     for name in sorted(given.keys() - known.keys()):
-        if name not in others or (name in table.habits and not is_shared):
-            raise OptionError(f"unknown option {name}; {option_hint(name, known, table.habits)}")
+        if name not in others or (name in table.foreign_names and not is_shared):
+            raise OptionError(
+                f"unknown option {name}; {option_hint(name, known, table.foreign_names)}"
+            )
         if not is_shared:
             raise OptionError(f"option {others[name]} belongs to {table.others_place}")
 
@@ -252,9 +276,10 @@ def _value(spec: OptionSpec, value: str) -> object:
         ) from error
 
 
-def _field(name: str) -> str:
-    """Returns the attribute of an option: maxOffsetsPerTrigger -> max_offsets_per_trigger."""
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)
+def _field(spec: OptionSpec) -> str:
+    """Returns an option's attribute: connectTimeout -> connect_timeout_ms."""
+    words = ("_" + letter.lower() if letter.isupper() else letter for letter in spec.name)
+    return "".join(words) + spec.unit
 
 
 def option_table(specs: tuple[OptionSpec, ...]) -> str:

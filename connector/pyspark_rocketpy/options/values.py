@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.choices import Allocation, Delivery, FilterType, TimestampStrategy
 from pyspark_rocketpy.options.clusters import ClusterOptions, cluster_of
-from pyspark_rocketpy.options.foreign_names import SINK_HABITS, SOURCE_HABITS
+from pyspark_rocketpy.options.foreign_names import SINK_FOREIGN_NAMES, SOURCE_FOREIGN_NAMES
 from pyspark_rocketpy.options.shared import CONSUMER_GROUP, retry_topic
 from pyspark_rocketpy.options.sink_specs import CONTROL_TOPIC, SINK_OPTIONS
 from pyspark_rocketpy.options.source_specs import (
@@ -25,15 +25,15 @@ from pyspark_rocketpy.options.specs import OptionTable, given_options, parse, ta
 from pyspark_rocketpy.times import TIME_FORMS, time_ms
 
 _SOURCE = OptionTable(
-    SOURCE_OPTIONS, SOURCE_HABITS, SINK_OPTIONS, "the sink; set it on write or writeStream"
+    SOURCE_OPTIONS, SOURCE_FOREIGN_NAMES, SINK_OPTIONS, "the sink; set it on write or writeStream"
 )
 _SINK = OptionTable(
-    SINK_OPTIONS, SINK_HABITS, SOURCE_OPTIONS, "the source; set it on read or readStream"
+    SINK_OPTIONS, SINK_FOREIGN_NAMES, SOURCE_OPTIONS, "the source; set it on read or readStream"
 )
 
 _TIMES = ((STARTING_TIMESTAMP, "starting_timestamp"), (ENDING_TIMESTAMP, "ending_timestamp"))
-# Options without a meaning if endpoints name the one broker.
-OF_CLUSTERS = ("pullsInFlightMax", "brokerAbsenceTimeout")
+# Options that endpoints refuse, besides the connection options.
+OF_CLUSTERS = ("pullsInFlightMax", "brokerUnavailableTimeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SourceOptions:
     topics: tuple[str, ...]
     topic_pattern: str | None
     consumer_group: str
-    # Of option withRetries: the topic of the group's retries.
+    # Of option includeRetryTopic: the topic of the group's retries.
     retry_topic: str | None
     starting_offsets: str | None
     ending_offsets: str
@@ -61,7 +61,7 @@ class SourceOptions:
     time_zone: dt.tzinfo | None
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
-    max_trigger_delay: int
+    max_trigger_delay_ms: int
     max_bytes_per_trigger: int | None
     min_partitions: int | None
     max_records_per_partition: int | None
@@ -78,29 +78,29 @@ class SourceOptions:
     columns: tuple[str, ...] | None
     fetch_bytes_max: int
     prefetch_bytes_max: int
-    poll_timeout: int
+    poll_timeout_ms: int
     connect_timeout_ms: int
     retry_times_max: int
     retry_backoff_ms: int
     pull_timeout_ms: int
     pulls_in_flight_max: int
-    broker_absence_timeout: int
+    broker_unavailable_timeout_ms: int
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_shared: bool = False) -> SourceOptions:
         """Returns the checked options. Raises OptionError.
 
-        Shared options, as of a view, may include a sink's.
+        With `is_shared`, as for a view, the sink's options are ignored.
         """
         values = parse(options, _SOURCE, is_shared=is_shared)
         values["cluster"] = cluster_of(values, given_options(options), OF_CLUSTERS)
         topic, topics = values.pop("topic"), values.pop("topics")
         chosen = [kind for kind in (topic, topics, values["topic_pattern"]) if kind is not None]
         if len(chosen) != 1:
-            raise OptionError("set one of the options topic, topics and topicPattern, and only one")
+            raise OptionError("set exactly one of the options topic, topics and topicPattern")
         values["retry_topic"] = retry_topic(
             str(values["consumer_group"]),
-            is_read=bool(values.pop("with_retries")),
+            is_read=bool(values.pop("include_retry_topic")),
             is_given=CONSUMER_GROUP.name.lower() in given_options(options),
         )
         for name, field in _TIMES:
@@ -149,7 +149,6 @@ class SinkOptions:
     control_topic: str | None
     txn_app_id: str | None
     txn_version: int | None
-    idempotence_properties: bool
     batch_bytes_max: int
     send_timeout_ms: int
     commit_timeout_ms: int
@@ -162,7 +161,7 @@ class SinkOptions:
     def parse(cls, options: Mapping[str, str], *, is_shared: bool = False) -> SinkOptions:
         """Returns the checked options. Raises OptionError.
 
-        Shared options, as of a view, may include a source's.
+        With `is_shared`, as for a view, the source's options are ignored.
         """
         values = parse(options, _SINK, is_shared=is_shared)
         values["cluster"] = cluster_of(values, given_options(options), ())
@@ -184,48 +183,53 @@ class SinkOptions:
         if self.cluster is not None and self.delivery is Delivery.EXACTLY_ONCE:
             raise OptionError(
                 "option delivery is exactly-once, which a cluster of Apache RocketMQ cannot do: "
-                "nothing there lets messages of several queues show together, and once only. Leave "
-                "it out: with at-least-once a row that comes twice has the same UNIQ_KEY both "
-                "times, and effectively-once looks for it before it is sent again"
+                "it cannot make messages of several queues visible together, and only once. "
+                "Leave it out: with at-least-once a row that is stored twice has the same "
+                "UNIQ_KEY both times. With effectively-once the task looks for a row before it "
+                "sends the row again"
             )
         if self.cluster is None and self.delivery is Delivery.EFFECTIVELY_ONCE:
             raise OptionError(
-                "option delivery is effectively-once, which is for clusters of Apache RocketMQ "
-                "(option nameServer); with endpoints set it to exactly-once, which promises more"
+                "option delivery is effectively-once, which is only for clusters of Apache "
+                "RocketMQ (option nameServer); with endpoints set it to exactly-once, the stronger "
+                "guarantee"
             )
         if self.cluster is not None and self.txn_app_id is not None:
             raise OptionError(
-                "option txnAppId is for batches that show exactly once, which a cluster of Apache "
-                "RocketMQ cannot do; leave it out with nameServer"
+                "option txnAppId needs delivery exactly-once, which a cluster of Apache RocketMQ "
+                "cannot do; leave it out with nameServer"
             )
         if (self.txn_app_id is None) != (self.txn_version is None):
             raise OptionError("set both options txnAppId and txnVersion, or none of them")
         if self.txn_app_id is not None and self.delivery is not Delivery.EXACTLY_ONCE:
-            raise OptionError("txnAppId needs option delivery to be exactly-once, its default")
+            raise OptionError(
+                "option txnAppId is set, but delivery is at-least-once; leave out delivery, or "
+                "txnAppId and txnVersion"
+            )
 
 
 _BY_BROKER = 'JSON names brokers: `{"orders":{"broker-a":{"0":12}}}`'
 _NO_MEANING = "no meaning: nothing is committed"
 # Differences on a cluster, by option.
 ON_CLUSTERS = {
-    "endpoints": "refused; nameServer is in its place",
+    "endpoints": "refused; use nameServer",
     "startingOffsets": _BY_BROKER,
     "endingOffsets": _BY_BROKER,
     "startingOffsetsByTimestamp": _BY_BROKER,
     "endingOffsetsByTimestamp": _BY_BROKER,
-    "maxBytesPerTrigger": "by estimate, from samples",
+    "maxBytesPerTrigger": "estimated from samples",
     "allocationConfig": "names queues as `orders:broker-a:0`",
     "machineRooms": "each broker with queues of the query must be in one of the rooms",
     "filter": "SQL92 needs `enablePropertyFilter=true` at the brokers",
-    "keys": "no index is asked: tasks read everything and leave the others out",
-    "failOnDataLoss": "of the source also: whether a broker that is away too long fails the query",
-    "fetchBytesMax": "of one Arrow batch; a broker answers 32 messages or 256 KiB at a time",
+    "keys": "no index is used: tasks read all messages and filter",
+    "failOnDataLoss": "in the source also: whether the query fails if a broker is away too long",
+    "fetchBytesMax": "of one Arrow batch; a broker answers with 32 messages or 256 KiB at a time",
     "delivery": "at-least-once, the default, or effectively-once; exactly-once is refused",
     "txnAppId": "refused: it needs exactly-once",
     "txnVersion": "refused: it needs exactly-once",
-    "batchBytesMax": "and no more than 4 MiB",
-    "controlTopic": "only here; at one broker",
-    "commitTimeoutMs": _NO_MEANING,
+    "batchBytesMax": "at most 4 MiB",
+    "controlTopic": "only on clusters; exactly one broker must have this topic",
+    "commitTimeout": _NO_MEANING,
 }
 
 

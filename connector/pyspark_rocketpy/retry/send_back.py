@@ -49,12 +49,12 @@ def _chosen(frame: DataFrame, delay_level: int | str) -> DataFrame:
     if frame.isStreaming:
         raise OptionError("send_back takes no streaming DataFrame; call it in foreachBatch")
     if TOPIC not in frame.columns:
-        raise ColumnError(f"column {TOPIC!r} is missing; keep it of the rows that were read")
+        raise ColumnError(f"column {TOPIC!r} is missing; keep it in the rows that were read")
     places = [name for name in (OFFSET, OFFSET_ID) if name in frame.columns]
     if not places:
         raise ColumnError(
-            f"columns {OFFSET!r} and {OFFSET_ID!r} are missing, and one of them is needed to find "
-            "the messages; keep it of the rows that were read"
+            f"columns {OFFSET!r} and {OFFSET_ID!r} are missing, one of them is needed to find "
+            "the messages; keep it in the rows that were read"
         )
     if isinstance(delay_level, int):
         level = functions.lit(delay_level)
@@ -102,7 +102,7 @@ def messages_of(batch: pa.RecordBatch) -> list[MessageToSendBack]:
     levels = batch.column(LEVEL)
     beyond = pc.filter(levels, pc.or_(pc.less(levels, -1), pc.greater(levels, 18)))
     if len(beyond):
-        raise ColumnError(f"a delay level is {beyond[0].as_py()}; accepted: -1 to 18")
+        raise ColumnError(f"delayLevel is {beyond[0].as_py()}; accepted: -1 to 18")
     ids = batch.column(OFFSET_ID).to_pylist() if OFFSET_ID in batch.schema.names else None
     if OFFSET in batch.schema.names:
         offsets = batch.column(OFFSET).to_pylist()
@@ -121,5 +121,6 @@ def _offset_in(offset_msg_id: str) -> int:
         return decode_offset_message_id(offset_msg_id)[1]
     except ValueError as error:
         raise ColumnError(
-            f"column {OFFSET_ID!r} holds {offset_msg_id!r}, which is no id of the source's"
+            f"column {OFFSET_ID!r} holds {offset_msg_id!r}, which the source did not write; pass "
+            "its column unchanged"
         ) from error

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.sink.delays import waiting_properties
-from pyspark_rocketpy.sink.routes import Routes
+from pyspark_rocketpy.sink.routes import RowRoutes
 from pyspark_rocketpy.sink.rows import Rows, cuts
 from pyspark_rocketpy.transport.values import BrokerLimits
 from pyspark_rocketpy.transport.write_values import SIZE_BYTES, BatchName, Block
@@ -27,9 +27,6 @@ from rocketpy_proto.record.properties import DELAY, NOT_COPIED_NAMES, TIMER_DELI
 
 GROUP = "messageGroup"
 SHARDING_KEY, UNIQ_KEY = "__SHARDINGKEY", "UNIQ_KEY"
-# Origin of a message, on request: the same for a row that is written again.
-WRITER, BATCH = "rocketpy_writer", "rocketpy_batch"
-PARTITION, SEQUENCE = "rocketpy_partition", "rocketpy_sequence"
 # Rows that are encoded together. A record is estimated to take RECORD_OVERHEAD_BYTES more than its
 # row in Arrow.
 ENCODED_BYTES = 8 << 20
@@ -50,14 +47,13 @@ class BlockForm:
     """The common form of all blocks of a task; sizes in bytes.
 
     A message larger than a block gets a block of its own. None is larger than `message_bytes_max`.
-    With `is_told`, every message has its origin in its properties. Its UNIQ_KEY is one of this
-    process. With `has_keys_of_rows`, a row that is written again has the same one.
+    A message's UNIQ_KEY is one of this process. With `has_keys_of_rows`, a row that is written
+    again has the same one.
     """
 
     block_bytes_max: int
     message_bytes_max: int
     origin: BatchName
-    is_told: bool
     has_keys_of_rows: bool
 
     @classmethod
@@ -67,7 +63,6 @@ class BlockForm:
         block_bytes_max: int,
         origin: BatchName,
         *,
-        is_told: bool = False,
         has_keys_of_rows: bool = False,
     ) -> BlockForm:
         """Returns the form within the broker's limits of a request and of a log segment."""
@@ -77,9 +72,9 @@ class BlockForm:
             bytes_max = min(bytes_max, limits.segment_bytes - BLANK_BYTES)
             # Records that wait less than double.
             block_bytes = min(block_bytes, bytes_max // 2)
-        return cls(block_bytes, bytes_max, origin, is_told, has_keys_of_rows)
+        return cls(block_bytes, bytes_max, origin, has_keys_of_rows)
 
-    def blocks(self, rows: Rows, routes: Routes) -> Iterator[Block]:
+    def blocks(self, rows: Rows, routes: RowRoutes) -> Iterator[Block]:
         """Yields the rows as blocks; the rows of a queue keep their order.
 
         Raises ColumnError, OversizeMessageError before the first block.
@@ -93,9 +88,9 @@ class BlockForm:
         for part in parts:
             yield from part.blocks(self.block_bytes_max)
 
-    def _checked(self, rows: Rows, routes: Routes) -> _Part:
+    def _checked(self, rows: Rows, routes: RowRoutes) -> _Part:
         now_ms = clock.now_ms()
-        extra = {UNIQ_KEY: self._unique_keys(rows, now_ms), **self._told(rows)}
+        extra = {UNIQ_KEY: self._unique_keys(rows, now_ms)}
         extra |= waiting_properties(rows)
         if rows.has(GROUP):
             extra[SHARDING_KEY] = rows.text(GROUP)
@@ -123,8 +118,8 @@ class BlockForm:
         if too_large.any():
             row = int(np.argmax(too_large))
             raise OversizeMessageError(
-                f"the message of {rows.where(row)} takes {sizes[row]} bytes, the broker has room "
-                f"for {self.message_bytes_max}; send less in a message"
+                f"the message of {rows.where(row)} takes {sizes[row]} bytes, limit "
+                f"{self.message_bytes_max}; send smaller messages"
             )
 
     def _unique_keys(self, rows: Rows, now_ms: int) -> pa.StringArray:
@@ -133,22 +128,12 @@ class BlockForm:
         origin = self.origin
         return row_keys((origin.writer_id, origin.batch_id, rows.partition), rows.numbers)
 
-    def _told(self, rows: Rows) -> dict[str, pa.StringArray | str]:
-        if not self.is_told:
-            return {}
-        return {
-            WRITER: self.origin.writer_id,
-            BATCH: str(self.origin.batch_id),
-            PARTITION: str(rows.partition),
-            SEQUENCE: pa.array(rows.numbers).cast(pa.string()),
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class _Part:
     """Rows that are encoded together."""
 
-    routes: Routes
+    routes: RowRoutes
     checked: CheckedBlock
     is_movable: bool
 
@@ -183,7 +168,7 @@ class _Part:
             )
 
 
-def _bounds(routes: Routes, sizes: NDArray[np.int32], bytes_max: int) -> NDArray[np.int64]:
+def _bounds(routes: RowRoutes, sizes: NDArray[np.int32], bytes_max: int) -> NDArray[np.int64]:
     """Returns the starts of the blocks, and the end of the last one."""
     changes = np.flatnonzero(np.diff(routes.keys)) + 1
     stops = [which.stop for which in cuts(sizes.astype(np.int64) + SIZE_BYTES, bytes_max)]

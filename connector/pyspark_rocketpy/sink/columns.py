@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from pyspark_rocketpy.errors import ColumnError
-from pyspark_rocketpy.options.foreign_names import SINK_COLUMN_HABITS, column_hint
+from pyspark_rocketpy.options.foreign_names import SINK_FOREIGN_COLUMNS, column_hint
 
 _STRING, _BINARY = StringType(), BinaryType()
 _INTEGERS = (IntegerType(), ByteType(), ShortType(), LongType())
@@ -40,21 +40,21 @@ ACCEPTED: Mapping[str, tuple[DataType, ...]] = {
 
 
 MEANINGS = {
-    "body": "content; the only column that must be there, and never null",
-    "topic": "topic; null stands for option `topic`",
+    "body": "content; the only required column, never null",
+    "topic": "topic; null means option `topic`",
     "tags": "the tag",
-    "keys": "the keys: a list, none with a blank inside, or one text with blanks between them; "
-    "empty ones are left out",
-    "properties": "further properties; the other columns win over entries of their names, and "
-    "entries that brokers set are left out, see [copies](#copies-of-messages)",
+    "keys": "the keys: an array of keys without blanks, or one text of keys separated by blanks; "
+    "empty keys are left out",
+    "properties": "further properties; other columns override entries of their names, and "
+    "entries that brokers set are left out, see [copies](../sink.md#copies-of-messages)",
     "queueId": "queue within the topic; null lets the sink choose",
-    "brokerName": "the broker whose queueId is meant; needed where several brokers of a cluster "
-    "have the topic, null where there is but one",
+    "brokerName": "broker of the queue; required with queueId if several brokers of a cluster "
+    "have the topic, null if there is only one",
     "messageGroup": "messages of a group keep their order, in one queue",
-    "delayLevel": "the message comes when this level is over: 1 is 1 s, 2 is 5 s, up to 18, which "
-    "is 2 h; null and 0 stand for no delay",
-    "deliverAt": "the message comes at this time, up to 3 days from now; null and times that are "
-    "over stand for now; a time after the year 9999 is an error",
+    "delayLevel": "delay level until delivery: 1 is 1 s, 2 is 5 s, up to 18, which is 2 h; null "
+    "and 0 mean no delay",
+    "deliverAt": "delivery time, up to 3 days from now; null and past times mean now; a time "
+    "after the year 9999 is an error",
 }
 assert MEANINGS.keys() == ACCEPTED.keys()
 _NAMES = {name.lower(): name for name in ACCEPTED}
@@ -85,11 +85,12 @@ class SinkColumns:
         for field in schema.fields:
             name = _NAMES.get(field.name.lower())
             if name is None:
-                hint = column_hint(field.name, ACCEPTED, SINK_COLUMN_HABITS)
+                hint = column_hint(field.name, ACCEPTED, SINK_FOREIGN_COLUMNS)
                 raise ColumnError(f"unknown column {field.name!r}; {hint}")
             if name in names:
                 raise ColumnError(
-                    f"columns {names[name]!r} and {field.name!r} are the same to Spark; drop one"
+                    f"columns {names[name]!r} and {field.name!r} have the same name in "
+                    "Spark; drop one"
                 )
             names[name] = field.name
             _check_type(name, field.dataType)
@@ -97,7 +98,8 @@ class SinkColumns:
             raise ColumnError("column body is missing; name the message's content body")
         if "brokerName" in names and "queueId" not in names:
             raise ColumnError(
-                "column brokerName says whose queue a queueId is; add column queueId, or drop it"
+                "column brokerName needs column queueId, which is missing; add column "
+                "queueId, or drop column brokerName"
             )
         return cls(tuple(names))
 
@@ -107,7 +109,7 @@ def _check_type(name: str, given: DataType) -> None:
     if not any(_same(given, kind) for kind in accepted):
         wanted = " or ".join(kind.simpleString() for kind in accepted)
         raise ColumnError(
-            f"column {name!r} has type {given.simpleString()}, accepted is {wanted}; "
+            f"column {name!r} has type {given.simpleString()}, accepted: {wanted}; "
             f"{_way_out(name, given)}"
         )
 

@@ -36,7 +36,7 @@ def delays_of(rows: Rows) -> NDArray[np.int64]:
         if pc.any(negative).as_py():
             row = first_true(negative)
             raise ColumnError(
-                f"column delayLevel is {levels[row].as_py()} in {rows.where(row)}; accepted are "
+                f"column delayLevel is {levels[row].as_py()} in {rows.where(row)}; accepted: "
                 "levels from 1 on, and 0 or null for no delay"
             )
         delays = np.minimum(levels.to_numpy(zero_copy_only=False), LEVEL_MAX)
@@ -81,6 +81,6 @@ def _check_times(rows: Rows, times: pa.Int64Array) -> None:
         row = first_true(too_late)
         raise ColumnError(
             f"column deliverAt is {times[row].as_py()} microseconds since 1970 in "
-            f"{rows.where(row)}, limit is the end of the year 9999; a broker takes times up to 3 "
-            "days from now, unless it is configured otherwise"
+            f"{rows.where(row)}, limit the end of the year 9999; set a time up to 3 days from "
+            "now, the default limit of brokers"
         )

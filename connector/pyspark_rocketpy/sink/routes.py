@@ -36,7 +36,7 @@ Counts: TypeAlias = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Routes:
+class RowRoutes:
     """Routes of n rows: row i goes to queue `queue_ids[i]` of `topics[codes[i]]`.
 
     `delays` are of `delays_of`: rows of one queue with different waits are sent in different
@@ -48,9 +48,9 @@ class Routes:
     queue_ids: Counts
     delays: Counts
 
-    def part(self, which: slice | Counts) -> Routes:
+    def part(self, which: slice | Counts) -> RowRoutes:
         """Returns the routes of some rows, or of all in another order."""
-        return Routes(self.topics, self.codes[which], self.queue_ids[which], self.delays[which])
+        return RowRoutes(self.topics, self.codes[which], self.queue_ids[which], self.delays[which])
 
     @property
     def keys(self) -> Counts:
@@ -107,7 +107,7 @@ class Spread:
         self._is_first = False
 
 
-def routes_of(rows: Rows, topic: str | None, known: KnownQueues, spread: Spread) -> Routes:
+def routes_of(rows: Rows, topic: str | None, known: KnownQueues, spread: Spread) -> RowRoutes:
     """Returns the routes of the rows.
 
     `topic` is for rows that name none. Raises ColumnError, BrokerError, ConnectionFailedError.
@@ -122,7 +122,7 @@ def routes_of(rows: Rows, topic: str | None, known: KnownQueues, spread: Spread)
         queue_ids = _of_groups(rows, nums, queue_ids)
     if rows.has("queueId"):
         queue_ids = _of_columns(rows, codes, queues, queue_ids)
-    return Routes(names, codes, queue_ids, delays_of(rows))
+    return RowRoutes(names, codes, queue_ids, delays_of(rows))
 
 
 def _spread_ids(topics: Counts, nums: Counts, spread: Spread) -> Counts:
@@ -217,10 +217,10 @@ def _no_such_broker(rows: Rows, row: int, name: str, queues: WriteQueues) -> Col
         )
     if not known:
         return ColumnError(
-            f"column brokerName is {name!r} in {rows.where(row)}, but the one broker of option "
-            "endpoints goes without a name; drop the column"
+            f"column brokerName is {name!r} in {rows.where(row)}, but the broker of option "
+            "endpoints has no name; drop the column"
         )
     return ColumnError(
-        f"column brokerName is {name!r} in {rows.where(row)}; its topic has queues for writing at "
-        f"{known} just now; drop columns queueId and brokerName to let the sink choose"
+        f"column brokerName is {name!r} in {rows.where(row)}; its topic now has write queues at "
+        f"{known}; drop columns queueId and brokerName to let the sink choose"
     )

@@ -91,14 +91,15 @@ class Rows:
         lengths = self.body_bytes()
         if (short := lengths < limits.body_bytes_min).any():
             raise ColumnError(
-                f"column body is empty in {self.where(int(np.argmax(short)))}; RocketMQ's brokers "
-                "fail at messages without a body: filter such rows out, or fill them"
+                f"column body is empty in {self.where(int(np.argmax(short)))}; RocketMQ's "
+                "brokers cannot handle messages without a body: filter such rows out, or fill "
+                "them"
             )
         if lengths.max(initial=0) > limits.body_bytes_max:
             row = int(np.argmax(lengths > limits.body_bytes_max))
             raise OversizeMessageError(
-                f"column body has {lengths[row]} bytes in {self.where(row)}, the broker takes "
-                f"{limits.body_bytes_max}; send less in a message"
+                f"column body has {lengths[row]} bytes in {self.where(row)}, limit "
+                f"{limits.body_bytes_max}; send smaller messages"
             )
 
     def body_bytes(self) -> NDArray[np.int64]:

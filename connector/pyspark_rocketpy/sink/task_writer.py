@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import pyarrow as pa
+from pyspark.sql.datasource import WriterCommitMessage
 
 from pyspark_rocketpy.sink.block_accumulator import BlockAccumulator, packed
 from pyspark_rocketpy.sink.blocks import BlockForm
@@ -42,7 +43,6 @@ class WriteConfig:
     columns: tuple[str, ...]
     batch_bytes_max: int
     job_token: int = 0
-    idempotence_properties: bool = False
     is_single: bool = False
     waiting_bytes_max: int = WAITING_BYTES_MAX
     has_keys_of_rows: bool = False
@@ -52,17 +52,18 @@ class WriteConfig:
         return BatchJob(name, self.job_token, self.is_single)
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The number of rows that a task has stored, and its part of the batch's commit."""
+@dataclass
+class RowsWritten(WriterCommitMessage):
+    """The number of rows that a task of a job has stored, and its part of the batch's commit."""
 
+    job: BatchJob
     rows: int
     part: bytes
 
 
 def write_batches(
     config: WriteConfig, batches: Iterator[pa.RecordBatch], batch_name: BatchName, partition: int
-) -> Written:
+) -> RowsWritten:
     """Sends every row and waits for every acknowledgement.
 
     Raises ColumnError, OversizeMessageError, CommitError, BrokerError, ConnectionFailedError.
@@ -73,7 +74,7 @@ def write_batches(
         task = _Task(config, writer, batch_name, partition)
         for block in task.blocks(batches):
             writer.send(block)
-        return Written(task.rows, writer.finish())
+        return RowsWritten(job, task.rows, writer.finish())
 
 
 def draw_token() -> int:
@@ -111,7 +112,7 @@ class _Task:
         self._partition = partition
         self._queues = KnownQueues(writer)
         self._spread = Spread(batch_name, partition)
-        self._gathering = BlockAccumulator(config.waiting_bytes_max)
+        self._accumulator = BlockAccumulator(config.waiting_bytes_max)
         self.rows = 0
 
     @cached_property
@@ -121,10 +122,10 @@ class _Task:
     def blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
         """Yields all rows as blocks; errors in an Arrow batch are found before it is sent."""
         for lot in lots(batches):
-            gathered = self._gathering.joined(self._parts(lot), self._form.block_bytes_max)
+            gathered = self._accumulator.joined(self._parts(lot), self._form.block_bytes_max)
             yield from packed(gathered, self._form.block_bytes_max)
         if self.rows:
-            yield from packed(self._gathering.rest(), self._form.block_bytes_max)
+            yield from packed(self._accumulator.rest(), self._form.block_bytes_max)
 
     @cached_property
     def _form(self) -> BlockForm:
@@ -133,7 +134,6 @@ class _Task:
             self._limits,
             config.batch_bytes_max,
             self._batch_name,
-            is_told=config.idempotence_properties,
             has_keys_of_rows=config.has_keys_of_rows,
         )
 

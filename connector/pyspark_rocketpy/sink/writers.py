@@ -28,7 +28,7 @@ from pyspark_rocketpy.errors import CommitError, OptionError, RocketpyError
 from pyspark_rocketpy.options.choices import Delivery
 from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.sink.columns import SinkColumns
-from pyspark_rocketpy.sink.task_writer import WriteConfig, draw_token, write_batches
+from pyspark_rocketpy.sink.task_writer import RowsWritten, WriteConfig, draw_token, write_batches
 from pyspark_rocketpy.tracebacks import hide_tracebacks
 from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.write_values import BatchJob, BatchName, CommittedBatch
@@ -37,15 +37,6 @@ logger = logging.getLogger(__name__)
 Messages: TypeAlias = Sequence[WriterCommitMessage | None]
 # Local properties of a streaming query's tasks.
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-
-
-@dataclass
-class RowsWritten(WriterCommitMessage):
-    """The number of rows that a task of a job has stored, and its part of the batch's commit."""
-
-    job: BatchJob
-    rows: int
-    part: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +62,6 @@ class _Sink:
             plan.columns.names,
             options.batch_bytes_max,
             draw_token() if self.commits else 0,
-            options.idempotence_properties,
             is_single,
             has_keys_of_rows=options.delivery is not Delivery.EXACTLY_ONCE,
         )
@@ -79,8 +69,7 @@ class _Sink:
     def write(self, batches: Iterator[pa.RecordBatch], name: BatchName) -> RowsWritten:
         context = TaskContext.get()
         partition = context.partitionId() if context is not None else 0
-        written = write_batches(self._config, batches, name, partition)
-        return RowsWritten(self.job_of(name), written.rows, written.part)
+        return write_batches(self._config, batches, name, partition)
 
     def job_of(self, name: BatchName) -> BatchJob:
         """Returns the job that writes this batch."""
@@ -105,14 +94,16 @@ class _Sink:
         writers = [m.job.batch.writer_id for m in messages if isinstance(m, RowsWritten)]
         # The driver does not know the topics that rows name.
         topic = f", topic {self._config.topic!r}," if self._config.topic is not None else ""
-        told = (
+        text = (
             f"batch {committed.batch_id} of writer {writers[0]!r}{topic} shows "
-            f"{committed.record_count} of its {expected} messages: the broker lost the others "
-            "after it had been committed; its log says why"
+            f"{committed.record_count} of its {expected} messages: the broker lost the missing "
+            "ones after the commit; see the broker's log for the reason"
         )
         if self._fail_on_data_loss:
-            raise CommitError(f"{told}. Set option failOnDataLoss to false to go on without them")
-        logger.warning("%s", told)
+            raise CommitError(
+                f"{text}. Set option failOnDataLoss to false to continue without them"
+            )
+        logger.warning("%s", text)
 
     def abort(self, job: BatchJob | None) -> None:
         """Removes staged blocks; after a failure the broker removes them in time."""
@@ -121,7 +112,7 @@ class _Sink:
         try:
             self._transport.abort_batch(job)
         except RocketpyError as error:
-            logger.warning("what the batch has staged could not be removed: %s", error)
+            logger.warning("the staged blocks of the batch could not be removed: %s", error)
 
 
 def _parts(messages: Messages) -> list[bytes]:
@@ -163,22 +154,24 @@ class RocketpyWriter(DataSourceArrowWriter):
         writer_id, version = self._name.writer_id, self._name.batch_id
         if committed.batch_id > version:
             raise CommitError(
-                f"txnVersion {version} of txnAppId {writer_id!r} comes too late: version "
-                f"{committed.batch_id} has been written already, so that these "
-                f"{rows_of(messages)} rows were not; let versions grow from save to save, or take "
-                "another txnAppId, as with a new checkpoint"
+                f"txnVersion {version} of txnAppId {writer_id!r} is too low: version "
+                f"{committed.batch_id} has been written already, so these {rows_of(messages)} "
+                "rows were not; use a higher txnVersion for each save, or another txnAppId, as "
+                "with a new checkpoint"
             )
         if not committed.is_own:
             written, rows = committed.record_count_decided, rows_of(messages)
             logger.warning(
-                "txnVersion %d of txnAppId %r was written before, with %d messages: the %d rows of "
-                "this save were not written. %s; another save of the same batch needs a txnAppId "
-                "of its own, and so does a new checkpoint",
+                "txnVersion %d of txnAppId %r was written before, with %d messages: the %d rows "
+                "of this save were not written. %s; another save of the same batch needs its own "
+                "txnAppId, and so does a new checkpoint",
                 version,
                 writer_id,
                 written,
                 rows,
-                "The batch is another one" if written != rows else "A batch may be saved again",
+                "The batch is a different one"
+                if written != rows
+                else "The batch may have been saved again",
             )
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 (PySpark's)
@@ -194,7 +187,7 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
         if plan.options.txn_app_id is not None:
             raise OptionError(
                 "txnAppId and txnVersion are for batch writes, as in foreachBatch; a streaming "
-                "query is told by its checkpoint: leave them out"
+                "query is identified by its checkpoint: leave them out"
             )
         self._sink = _Sink(plan)
 
@@ -214,13 +207,13 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
         if committed.batch_id > batchId:
             raise CommitError(
                 f"this is batch {batchId} of the query, but batch {committed.batch_id} has been "
-                "written already: its checkpoint is older than the topic, or another driver runs "
-                "it; stop that one, or start with a new checkpoint"
+                "written already: the query's checkpoint is older than the topic, or another "
+                "driver runs the query; stop the other driver, or start with a new checkpoint"
             )
         if not committed.is_own and committed.record_count_decided != rows_of(messages):
             logger.warning(
-                "batch %d of the query was written before, with %d messages; written again it had "
-                "%d rows, which were not written: the query's input or code has changed in between",
+                "batch %d of the query was written before, with %d messages; now it has %d rows, "
+                "which were not written: the query's input or code has changed since",
                 batchId,
                 committed.record_count_decided,
                 rows_of(messages),

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from pyspark_rocketpy.clock import monotonic_ms
 from pyspark_rocketpy.errors import ConnectionFailedError, OffsetError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, Positions, QueueBounds
+from pyspark_rocketpy.source.plan.reconcile import Checkpoint
 
 logger = logging.getLogger(__name__)
-ABSENCE_OPTION = "brokerAbsenceTimeout"
+OUTAGE_OPTION = "brokerUnavailableTimeout"
 
 
 class BrokerOutages:
@@ -30,75 +33,84 @@ class BrokerOutages:
         self._is_fatal = is_fatal
         self._now = now
         self._since_ms: dict[tuple[str, str], int] = {}
-        self._told: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
 
-    def filled(self, bounds: Bounds, begin: Positions, end: Positions | None = None) -> Bounds:
-        """Returns the bounds, with bounds for the queues of absent brokers.
+    def filled(self, bounds: Bounds, checkpoint: Checkpoint, read: AbstractSet[str]) -> Bounds:
+        """Returns the bounds, with bounds for the checkpoint's queues of absent brokers.
 
-        Positions are between `begin` and `end`, or are `begin` alone. Raises ConnectionFailedError
-        if a broker has been absent for too long.
+        `read` are the topics that the query reads. Raises ConnectionFailedError if a broker has
+        been absent for too long.
         """
         absent: set[tuple[str, str]] = set()
         filled = {topic: dict(queues) for topic, queues in bounds.items()}
-        ends = begin if end is None else end
-        for topic in begin.keys() | ends.keys():
-            there = filled.setdefault(topic, {})
+        begins = checkpoint.listed if checkpoint.begin is None else checkpoint.begin
+        for topic in checkpoint.listed.keys() & read:
             present = {queue.broker_name for queue in bounds.get(topic, {})}
-            low, high = begin.get(topic, {}), ends.get(topic, {})
-            for queue in low.keys() | high.keys():
-                reached = max(low.get(queue, 0), high.get(queue, 0))
+            for queue, position in checkpoint.listed[topic].items():
+                begin = begins.get(topic, {}).get(queue, position)
+                end, there = max(begin, position), filled.get(topic, {}).get(queue)
                 if queue.broker_name and queue.broker_name not in present:
                     absent.add((topic, queue.broker_name))
-                    there[queue] = QueueBounds(low.get(queue, reached), reached, -1, is_behind=True)
-                elif queue in there and there[queue].is_behind:
-                    there[queue] = _caught_up(there[queue], reached)
+                    away = QueueBounds(begin, end, -1, is_lagging=True)
+                    filled.setdefault(topic, {})[queue] = away
+                elif there is not None and there.is_lagging:
+                    filled[topic][queue] = _caught_up(there, end)
         self._watch(absent)
-        return {topic: queues for topic, queues in filled.items() if queues}
+        return filled
 
     def _watch(self, absent: set[tuple[str, str]]) -> None:
         now_ms = self._now()
         for gone in self._since_ms.keys() - absent:
             logger.warning("broker %s is back, with topic %s", gone[1], gone[0])
-            self._told.discard(gone)
+            self._reported.discard(gone)
         self._since_ms = {each: self._since_ms.get(each, now_ms) for each in sorted(absent)}
         for each, since_ms in self._since_ms.items():
             if since_ms == now_ms:
                 logger.warning("broker %s, with queues of topic %s, is away", each[1], each[0])
-            if now_ms - since_ms >= self._timeout_ms and each not in self._told:
+            if now_ms - since_ms >= self._timeout_ms and each not in self._reported:
                 self._give_up(*each, now_ms - since_ms)
 
     def _give_up(self, topic: str, broker_name: str, away_ms: int) -> None:
-        told = (
+        text = (
             f"broker {broker_name}, which has queues of topic {topic!r}, has been away for "
-            f"{away_ms // 1000} s, longer than option {ABSENCE_OPTION}"
+            f"{away_ms // 1000} s, longer than option {OUTAGE_OPTION}"
         )
         if self._is_fatal:
             raise ConnectionFailedError(
-                f"{told}; start it, or set option failOnDataLoss to false to go on without it"
+                f"{text}; start it, or set option failOnDataLoss to false to continue without it"
             )
-        logger.warning("%s; the query goes on without it, and waits for it", told)
-        self._told.add((topic, broker_name))
+        logger.warning("%s; the query continues without it, and waits for it", text)
+        self._reported.add((topic, broker_name))
 
 
-def _caught_up(queue: QueueBounds, reached: int) -> QueueBounds:
+def _caught_up(queue: QueueBounds, position: int) -> QueueBounds:
     return QueueBounds(
-        min(queue.min_offset, reached),
-        max(queue.max_offset, reached),
+        min(queue.min_offset, position),
+        max(queue.max_offset, position),
         queue.committed_offset,
-        is_behind=True,
+        is_lagging=True,
     )
 
 
-def with_broker_names(positions: Positions, bounds: Bounds) -> Positions:
-    """Returns the positions with the names that the topics' brokers have here.
+def with_broker_names(checkpoint: Checkpoint, bounds: Bounds) -> Checkpoint:
+    """Returns the checkpoint with the names that the topics' brokers have here.
 
-    The checkpoint's positions may come from another transport to the same store. Endpoints give
-    brokers no name, name servers do. Raises OffsetError if the name is ambiguous.
+    Its positions may come from another transport to the same store. Endpoints give brokers no name,
+    name servers do. Raises OffsetError if the name is ambiguous.
     """
-    return {
-        topic: _renamed(topic, queues, {queue.broker_name for queue in bounds.get(topic, {})})
-        for topic, queues in positions.items()
-    }
+
+    def named(positions: Positions) -> Positions:
+        return {
+            topic: _renamed(topic, queues, {queue.broker_name for queue in bounds.get(topic, {})})
+            for topic, queues in positions.items()
+        }
+
+    return replace(
+        checkpoint,
+        listed=named(checkpoint.listed),
+        kept=named(checkpoint.kept),
+        begin=None if checkpoint.begin is None else named(checkpoint.begin),
+    )
 
 
 def _renamed(
@@ -109,14 +121,14 @@ def _renamed(
         return dict(queues)
     if len(names) > 1 or len(here) > 1:
         raise OffsetError(
-            f"the checkpoint has topic {topic!r} at {_told(names)}, but the query reads it at "
-            f"{_told(here)}; read it as before, or start with a new checkpointLocation"
+            f"the checkpoint has topic {topic!r} at {_described(names)}, but the query reads it at "
+            f"{_described(here)}; read it as before, or start with a new checkpointLocation"
         )
     (name,) = here
     return {BrokerQueue(name, queue.queue_id): offset for queue, offset in queues.items()}
 
 
-def _told(names: set[str]) -> str:
+def _described(names: set[str]) -> str:
     if names == {""}:
         return "the one broker of option endpoints"
     return f"brokers {', '.join(sorted(names - {''}))} of option nameServer"

@@ -39,7 +39,7 @@ def check_expression(expression: str, queries: OffsetQueries) -> None:
     """
     fault = queries.expression_fault(expression)
     if fault is not None:
-        raise OptionError(f"option filter is no SQL92 expression: {fault}")
+        raise OptionError(f"option filter is not an SQL92 expression: {fault}")
 
 
 def refuse_stream_options(options: Mapping[str, str]) -> None:

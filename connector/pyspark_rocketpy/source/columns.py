@@ -10,7 +10,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_rocketpy.errors import ColumnError
-from pyspark_rocketpy.options.foreign_names import SOURCE_COLUMN_HABITS, column_hint
+from pyspark_rocketpy.options.foreign_names import SOURCE_FOREIGN_COLUMNS, column_hint
 from rocketpy_proto.model.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
 
 # Not in the records: the broker that has the queue.
@@ -23,21 +23,21 @@ MEANINGS = {
     "topic": "topic",
     "queueId": "queue within the topic",
     "queueOffset": "position within the queue",
-    "body": "content, inflated if it was sent compressed; as stored where `bodyError` says why",
+    "body": "content, decompressed if it was sent compressed; as stored if `bodyError` is set",
     "tags": "the tag",
     "keys": "the keys",
-    "properties": "all properties, the other columns' among them",
+    "properties": "all properties, including the ones in other columns",
     "msgId": "unique id given by the producer, else `offsetMsgId`",
     "offsetMsgId": "id made of store host and log offset",
-    "bornTimestamp": "when it was sent, by the producer's clock; null outside of 1678 to 2261",
-    "storeTimestamp": "when it was stored, by the broker's clock; null outside of 1678 to 2261",
-    "bornHost": "who sent it",
-    "storeHost": "which broker stored it",
-    "reconsumeTimes": "how often it was sent back",
-    "sysFlag": "RocketMQ's bits",
+    "bornTimestamp": "time of sending, by the producer's clock; null outside of 1678 to 2261",
+    "storeTimestamp": "time of storing, by the broker's clock; null outside of 1678 to 2261",
+    "bornHost": "address of the producer",
+    "storeHost": "address of the broker that stored it",
+    "reconsumeTimes": "number of times that it was sent back",
+    "sysFlag": "RocketMQ's flag bits",
     "commitLogOffset": "position in the commit log",
-    "messageGroup": "group within which order is kept",
-    "bodyError": "why `body` could not be inflated; null where nothing is wrong",
+    "messageGroup": "group of messages that keep their order",
+    "bodyError": "reason that `body` could not be decompressed; null if there is no error",
     BROKER_NAME: "name of the broker that has the queue",
 }
 assert MEANINGS.keys() == SOURCE_COLUMN_TYPES.keys()
@@ -65,7 +65,7 @@ def source_schema(columns: tuple[str, ...] | None) -> StructType:
 
 def _check_known(name: str) -> None:
     if name not in SOURCE_COLUMN_TYPES:
-        hint = column_hint(name, SOURCE_COLUMN_TYPES, SOURCE_COLUMN_HABITS)
+        hint = column_hint(name, SOURCE_COLUMN_TYPES, SOURCE_FOREIGN_COLUMNS)
         raise ColumnError(f"unknown column {name!r}; {hint}")
 
 
@@ -80,7 +80,7 @@ def check_schema(schema: StructType) -> None:
         if field.dataType != expected:
             raise ColumnError(
                 f"column {field.name!r} has type {field.dataType.simpleString()} in the schema, "
-                f"it is {expected.simpleString()}; name it so and cast it afterwards"
+                f"accepted: {expected.simpleString()}; declare it so and cast it afterwards"
             )
         if not field.nullable and field.name in NULLABLE_COLUMNS:
             raise ColumnError(f"column {field.name!r} can be null; leave out NOT NULL")

@@ -62,14 +62,14 @@ class PushedFilters:
 
     @classmethod
     def of(cls, filters: Iterable[Filter]) -> PushedFilters:
-        """Returns the narrowing by all of these filters."""
-        narrowing = cls()
+        """Returns the pushed filters narrowed by all of these filters."""
+        pushed = cls()
         for one in filters:
-            narrowing = narrowing.further(one)
-        return narrowing
+            pushed = pushed.further(one)
+        return pushed
 
     def further(self, one: Filter) -> PushedFilters:
-        """Returns the narrowing by one more filter."""
+        """Returns the pushed filters narrowed by one more filter."""
         column = getattr(one, "attribute", ())
         if column == ("queueId",):
             return replace(self, queue_ids=_meet(self.queue_ids, _values(one)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,22 +29,19 @@ from pyspark_rocketpy.offsets import (
     Offset,
     Origin,
     Positions,
-    begin_of,
     by_broker,
     epochs_in,
     first_offset,
     is_first_offset,
     joined,
-    kept_of,
     next_offset,
     positions_of,
-    store_of,
 )
 from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.plan import boundaries, losses, positions
-from pyspark_rocketpy.source.plan.admission import Admission
+from pyspark_rocketpy.source.plan.admission import AdmissionControl
 from pyspark_rocketpy.source.plan.planner import Planner
-from pyspark_rocketpy.source.plan.reconcile import Checkpoint, Standing
+from pyspark_rocketpy.source.plan.reconcile import Checkpoint, Reconciled
 from pyspark_rocketpy.tracebacks import hide_tracebacks
 
 if TYPE_CHECKING:
@@ -68,7 +66,7 @@ class RocketpyBatchReader(DataSourceReader):
 
         self._options = options
         self._planner = Planner(options, schema, transport)
-        self._narrowing = PushedFilters()
+        self._pushed = PushedFilters()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Returns the tasks of the batch.
@@ -80,16 +78,18 @@ class RocketpyBatchReader(DataSourceReader):
         bounds = self._planner.existing()
         if not bounds:
             raise OptionError(
-                f"option topicPattern is {self._options.topic_pattern!r}, which no topic matches"
+                f"option topicPattern is {self._options.topic_pattern!r}, which no topic matches; "
+                "correct it, or create a topic first"
             )
         begin = self._planner.resolve(starting, bounds)
         end = self._planner.resolve(ending, bounds)
         boundaries.require_order(starting, begin, ending, end)
-        narrow = self._narrowing.applied(begin, end, bounds, self._planner.queries.search)
-        keys: list[Sequence[str]] = [(key,) for key in sorted(self._narrowing.keys)]
+        begin, end = self._pushed.applied(begin, end, bounds, self._planner.queries.search)
+        keys: list[Sequence[str]] = [(key,) for key in sorted(self._pushed.keys)]
         if self._options.keys is not None:
             keys.append(self._options.keys)
-        return self._planner.plan(*narrow, self._planner.origin(epochs_in(bounds)), keys)
+        origin = self._planner.origin(epochs_in(bounds))
+        return self._planner.plan(Checkpoint(end, origin=origin, begin=begin), keys)
 
     def read(self, partition: PlannedPartition) -> Iterator[pa.RecordBatch]:
         """Returns the rows of one task."""
@@ -105,8 +105,8 @@ class RocketpyPushDownReader(RocketpyBatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Uses filters that narrow the batch; returns all for Spark to evaluate."""
-        self._narrowing = self._narrowing.of(filters)
-        self._planner.tags = self._narrowing.tags_of(self._options.tags)
+        self._pushed = self._pushed.of(filters)
+        self._planner.tags = self._pushed.tags_of(self._options.tags)
         return filters
 
 
@@ -119,9 +119,9 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> None:
         self._options = options
         self._planner = Planner(options, schema, transport)
-        self._admission = Admission(options)
+        self._admission = AdmissionControl(options)
         self._first: Offset | None = None
-        self._available_now_end: Positions | None = None
+        self._pinned_end: Positions | None = None
         # The broker's last answer, and whether it gave no reason for a batch.
         self._seen: Bounds | None = None
         self._idle = False
@@ -138,7 +138,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Pins the end: later messages are for the next run."""
-        self._available_now_end = positions.latest_positions(self._planner.bounds())
+        self._pinned_end = positions.latest_positions(self._planner.bounds())
 
     def initialOffset(self) -> Offset:
         """Returns the query's first position; a repeated call within one run returns the same."""
@@ -157,57 +157,53 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         broker. An idle or finished query then has no lag. A query that had nothing to do waits at
         the broker for a change.
         """
-        listed = positions_of(start)
-        origin = Origin.of(start)
-        checkpoint = Checkpoint(listed, kept_of(start), origin.epochs)
-        self._planner.queries.require_store(origin.store_id)
-        self._planner.require_same_topics(listed)
-        runs_on = limit == _OWN_LIMITS and self._available_now_end is None
+        checkpoint = self._checkpoint_of(start)
+        runs_on = limit == _OWN_LIMITS and self._pinned_end is None
         hold_ms = self._admission.hold_ms() if runs_on and self._idle else 0
-        recovery_id = self._recovery_of(start)
-        seen, answer = self._seen, self._planner.bounds(self._seen, hold_ms, recovery_id)
-        standing = self._planner.standing(checkpoint, answer, seen, recovery_id)
-        self._settle(standing)
+        found, answer = self._planner.reconciled(checkpoint, self._seen, hold_ms)
+        self._settle(found)
         if not is_first_offset(start):
             # After a cut, so that the group's progress excludes messages that are not read yet.
-            self._report(standing.reached, standing.epochs)
-        if not standing.is_cut:
+            self._report(found.positions, found.epochs)
+        if not found.is_cut:
             self._uncut = start, self._planner.queries.recovery_id
-        self._seen, self._planned = answer, standing.begin
-        can_wait = runs_on and not standing.lost
-        if can_wait and self._admission.put_off(standing.begin, standing.end):
+        self._seen, self._planned = answer, found.begin
+        can_wait = runs_on and not found.lost
+        if can_wait and self._admission.put_off(found.begin, found.end):
             self._idle = True
             return start
-        end = self._end_of(standing, limited=limit == _OWN_LIMITS)
-        new = standing.new_in(end)
-        is_same = joined(end, standing.kept) == checkpoint.places
+        end = self._end_of(found, limited=limit == _OWN_LIMITS)
+        new = found.new_in(end)
+        is_same = joined(end, found.kept) == checkpoint.positions
         # A position may have the same number in a recreated topic.
-        self._idle = is_same and not standing.lost and not new
+        self._idle = is_same and not found.lost and not new
         if self._idle:
             return start
         self._planned = end
         self._admission.admitted()
-        origin = self._planner.origin(standing.epochs)
+        origin = self._planner.origin(found.epochs)
         group = self._options.consumer_group
-        return next_offset(end, start, group, new, origin, standing.kept)
+        return next_offset(end, start, group, new, origin, found.kept)
 
-    def _settle(self, standing: Standing) -> None:
+    def _settle(self, found: Reconciled) -> None:
         """Raises DataLossError, or logs lost messages; logs messages out of reach once."""
-        told, self._hidden = self._hidden, {(loss.topic, loss.queue) for loss in standing.hidden}
+        known, self._hidden = self._hidden, {(loss.topic, loss.queue) for loss in found.hidden}
         fails = self._options.fail_on_data_loss
-        news = [loss for loss in standing.hidden if fails or (loss.topic, loss.queue) not in told]
-        losses.raise_or_log([*standing.lost, *news], fail_on_data_loss=fails)
+        news = [loss for loss in found.hidden if fails or (loss.topic, loss.queue) not in known]
+        losses.raise_or_log([*found.lost, *news], fail_on_data_loss=fails)
 
-    def _recovery_of(self, start: Offset) -> str:
-        """Returns the newest recovery that is known not to have cut this start."""
-        known, recovery_id = self._uncut
-        return recovery_id if start == known else Origin.of(start).recovery_id
+    def _checkpoint_of(self, start: Offset) -> Checkpoint:
+        """Returns the checkpoint, with the newest recovery that is known not to have cut it."""
+        checkpoint, (uncut, recovery_id) = Checkpoint.of(start), self._uncut
+        if start != uncut:
+            return checkpoint
+        return replace(checkpoint, origin=replace(checkpoint.origin, recovery_id=recovery_id))
 
-    def _end_of(self, standing: Standing, *, limited: bool) -> Positions:
+    def _end_of(self, found: Reconciled, *, limited: bool) -> Positions:
         """Returns the end of the next batch."""
-        begin, end = standing.begin, standing.end
-        if self._available_now_end is not None:
-            end = positions.pinned(self._available_now_end, standing.reached, begin, end)
+        begin, end = found.begin, found.end
+        if self._pinned_end is not None:
+            end = positions.pinned_end(self._pinned_end, found.positions, begin, end)
         if not limited:
             return end
         return self._admission.limited(begin, end, self._planner.queries.limit_bytes)
@@ -233,10 +229,7 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises OffsetError, DataLossError, OtherStoreError, ConnectionFailedError.
         """
-        ends = positions_of(end)
-        self._planner.queries.require_store(store_of(end))
-        self._planner.require_same_topics(ends)
-        return self._planner.plan(begin_of(start, end), ends, Origin.of(end))
+        return self._planner.plan(Checkpoint.of_batch(start, end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Returns the rows of one task."""
@@ -246,10 +239,10 @@ class RocketpyStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Reports a batch that Spark has committed; latestOffset reports the last one."""
         self._report(positions_of(end), Origin.of(end).epochs)
 
-    def _report(self, reached: Positions, epochs: Epochs) -> None:
-        due = self._options.commit_offsets and reached != self._reported
-        if due and self._planner.commit(reached, epochs):
-            self._reported = reached
+    def _report(self, committed: Positions, epochs: Epochs) -> None:
+        due = self._options.commit_offsets and committed != self._reported
+        if due and self._planner.commit(committed, epochs):
+            self._reported = committed
 
     def __getstate__(self) -> dict[str, Any]:
         """Returns the state that `read` needs, without planning results."""

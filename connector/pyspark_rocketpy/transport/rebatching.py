@@ -130,8 +130,8 @@ def checked_records(
         block.verify_span(span, is_gapless=not is_filtered)
     except MalformedRecordError as error:
         raise OffsetError(
-            f"{part.rest(offset)} hold a record that is damaged ({error}); "
-            "check the broker's store, or begin behind it"
+            f"{part.rest(offset)} contain a damaged record ({error}); check the broker's store, "
+            "or start after the record"
         ) from error
     except UnexpectedRecordsError as error:
         raise wrong_answer(part, offset, str(error)) from error
@@ -141,8 +141,8 @@ def checked_records(
 def wrong_answer(part: QueueRange, offset: int, reason: str) -> OffsetError:
     """Returns the error for an answer that contradicts itself or the request."""
     return OffsetError(
-        f"{part.rest(offset)}: the broker sent other records than asked for: {reason}; "
-        "restart it to have its consume queues checked"
+        f"{part.rest(offset)}: the broker sent other records than requested: {reason}; restart "
+        "the broker, which then checks its consume queues"
     )
 
 

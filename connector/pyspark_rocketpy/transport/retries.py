@@ -1,10 +1,11 @@
-"""Retries: errors that may pass, the retry limit, and the waits.
+"""Retries: errors that may pass, their limit in number or time, and the waits.
 
 State is the count of failures of one call or stream. The waits use `clock`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ T = TypeVar("T")
 BACKOFF_MS_MAX = 5_000
 # Doublings after which any wait has reached its limit.
 _DOUBLINGS_MAX = 13
+OUTAGE_OPTION = "brokerUnavailableTimeout"
 
 PassingError = ConnectionFailedError | BrokerBusyError
 PASSING_ERRORS = (ConnectionFailedError, BrokerBusyError)
@@ -26,15 +28,19 @@ def backoff_ms(first_ms: int, failures: int) -> int:
     return min(first_ms << min(failures, _DOUBLINGS_MAX), BACKOFF_MS_MAX)
 
 
+def _ignore() -> None:
+    """Leaves the connection: it is shared."""
+
+
 class Retries:
     """Failures in a row of one call or stream; `disconnect` drops a broken connection."""
 
-    def __init__(self, policy: RetryPolicy, disconnect: Callable[[], None]) -> None:
+    def __init__(self, policy: RetryPolicy, disconnect: Callable[[], None] = _ignore) -> None:
         self._policy = policy
         self._disconnect = disconnect
         self._failures = 0
 
-    def pause(self, error: PassingError) -> None:
+    def pause(self, error: BrokerError | ConnectionFailedError) -> None:
         """Waits before the next try. Raises `error` after too many failures, or if no retry helps.
 
         The next try after a broken connection asks all endpoints again.
@@ -58,16 +64,47 @@ class Retries:
         self._failures = 0
 
 
+class Outage(Retries):
+    """Failures in a row of a pull from a broker that is away, busy or lags.
+
+    Their time limit starts with the first. `place` returns the unread offsets, for the error.
+    """
+
+    def __init__(self, timeout_ms: int, backoff_ms: int, place: Callable[[], str]) -> None:
+        super().__init__(RetryPolicy(sys.maxsize, backoff_ms))
+        self._timeout_ms = timeout_ms
+        self._place = place
+        self._since_ms = 0
+
+    def wait_ms(self, error: BrokerError | ConnectionFailedError) -> int:
+        """Returns the wait until the next try.
+
+        Raises `error` if no retry helps; ConnectionFailedError after the time limit.
+        """
+        now_ms = clock.monotonic_ms()
+        if not self._failures:
+            self._since_ms = now_ms
+        wait_ms = super().wait_ms(error)
+        left_ms = self._since_ms + self._timeout_ms - now_ms
+        if left_ms <= 0:
+            raise ConnectionFailedError(
+                f"{self._place()} could not be read for {now_ms - self._since_ms} ms, limit "
+                f"{self._timeout_ms} ms (option {OUTAGE_OPTION}); the last problem: {error}"
+            ) from error
+        return min(wait_ms, left_ms)
+
+
 def retried(
     policy: RetryPolicy,
     call: Callable[[], T],
     passing: tuple[type[PassingError], ...] = PASSING_ERRORS,
+    disconnect: Callable[[], None] = _ignore,
 ) -> T:
     """Returns the result of `call`, which must be harmless to repeat.
 
     Raises errors that do not pass, and errors that have not passed after the retries.
     """
-    retries = Retries(policy, lambda: None)
+    retries = Retries(policy, disconnect)
     while True:
         try:
             return call()

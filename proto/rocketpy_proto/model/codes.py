@@ -109,7 +109,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """Results of requests. 209 to 211 are ACL failures in 4.9."""
+    """Results of requests; our own protocol has the same. 209 to 211 are ACL failures in 4.9."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

@@ -49,20 +49,19 @@ class RecallHandle:
         """Returns the handle's parts. Raises MalformedHandleError."""
         if len(handle) > _HANDLE_CHARACTERS_MAX:
             raise MalformedHandleError(
-                f"the recall handle has {len(handle)} characters, "
-                f"at most {_HANDLE_CHARACTERS_MAX} are accepted"
+                f"the recall handle has {len(handle)} characters, limit {_HANDLE_CHARACTERS_MAX}"
             )
         try:
             padded = handle.rstrip("=") + "=" * (-len(handle.rstrip("=")) % 4)
             text = base64.b64decode(padded.encode("ascii"), b"-_", validate=True).decode()
         except (binascii.Error, UnicodeError) as error:
-            raise MalformedHandleError(f"the recall handle is no Base64: {error}") from error
+            raise MalformedHandleError(f"the recall handle is not Base64: {error}") from error
         parts = text.split(" ")
         if len(parts) != _PARTS or parts[0] != VERSION or not all(parts):
             raise MalformedHandleError(
-                f"the recall handle holds {text!r}, and not 'v1 TOPIC BROKER TIME KEY'"
+                f"the recall handle holds {text!r}, not 'v1 TOPIC BROKER TIME KEY'"
             )
         _, topic, broker_name, time, unique_key = parts
         if not (time.isascii() and time.isdigit() and len(time) <= _DIGITS_MAX):
-            raise MalformedHandleError(f"the time of the recall handle is {time!r}, no number")
+            raise MalformedHandleError(f"the time of the recall handle is {time!r}, not a number")
         return cls(topic, broker_name, int(time), unique_key)

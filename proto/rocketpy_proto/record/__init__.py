@@ -30,7 +30,12 @@ from rocketpy_proto.record.errors import (
     UnencodableRecordError,
     UnexpectedRecordsError,
 )
-from rocketpy_proto.record.hosts import Host, decode_offset_message_id, encode_offset_message_id
+from rocketpy_proto.record.hosts import (
+    UNKNOWN_HOST,
+    Host,
+    decode_offset_message_id,
+    encode_offset_message_id,
+)
 from rocketpy_proto.record.index_keys import (
     IndexKeys,
     TagsAndKeys,
@@ -52,6 +57,7 @@ from rocketpy_proto.record.single import (
     decode_record,
     encode_blank,
     encode_record,
+    encode_with_properties,
 )
 from rocketpy_proto.record.sys_flag import has_queue_offset
 
@@ -61,6 +67,7 @@ __all__ = [
     "END_OF_SEGMENT_MAGIC",
     "NULLABLE_COLUMNS",
     "RECORD_MAGICS",
+    "UNKNOWN_HOST",
     "BlockColumns",
     "CheckedBlock",
     "DecodedRecord",
@@ -82,6 +89,7 @@ __all__ = [
     "encode_block",
     "encode_offset_message_id",
     "encode_record",
+    "encode_with_properties",
     "fixed_width_strings",
     "has_queue_offset",
     "hex_digits",

@@ -8,13 +8,13 @@ KiB). The broker depends on ISA-L; this module uses it if it is installed.
 from __future__ import annotations
 
 import io
-import sys
 import zlib
 from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketpy_proto.record.block.arrays import is_first_value_costly
 from rocketpy_proto.record.block.ranges import (
     INLINE_BYTES_MAX,
     binary_ranges,
@@ -31,8 +31,8 @@ ROW_BYTES_MIN = 300
 # 30 % faster than in one step.
 ROWS = 2000
 # Arrow imports pandas for its first objects: 0.2 s of processor in a new process. That is the
-# saving of 10 million bodies. If pandas is not imported yet, as in a broker, blocks of up to
-# OWN_COPIES_MAX ranges avoid Arrow's objects.
+# saving of 10 million bodies. If pandas is not imported yet, blocks of up to OWN_COPIES_MAX ranges
+# avoid Arrow's objects.
 OWN_COPIES_MAX = ROWS
 # Up to FEW_RANGES ranges, whole columns cost more than they save: ten times a single range.
 FEW_RANGES = 12
@@ -75,7 +75,7 @@ def body_crcs(
         places = zip(starts.tolist(), ends.tolist(), strict=True)
         return np.array([body_crc(data_view[begin:end]) for begin, end in places], np.int32)
     crcs = np.empty(count, np.int64)
-    is_small = count <= OWN_COPIES_MAX and "pandas" not in sys.modules
+    is_small = count <= OWN_COPIES_MAX and is_first_value_costly()
     for begin in range(0, count, ROWS):
         part = slice(begin, begin + ROWS)
         ranges = _ranges(data, starts[part], ends[part], is_small=is_small)

@@ -27,7 +27,7 @@ class Host:
         if not colon:
             raise ValueError(f"host {text!r} has no port; write it as address:port")
         if not 0 <= int(port) <= PORT_MAX:
-            raise ValueError(f"host {text!r} has a port that is not within 0 and {PORT_MAX}")
+            raise ValueError(f"host {text!r} has a port that is not between 0 and {PORT_MAX}")
         return cls(ipaddress.ip_address(address.strip("[]")), int(port))
 
     @classmethod
@@ -73,5 +73,5 @@ def decode_offset_message_id(message_id: str) -> tuple[Host, int]:
     """Returns store host and physical offset of an offsetMsgId. Raises ValueError."""
     data = bytes.fromhex(message_id)
     if len(data) not in (16, 28):
-        raise ValueError(f"{message_id!r} is no offset message id: it has {len(data)} bytes")
+        raise ValueError(f"{message_id!r} is not an offset message id: it has {len(data)} bytes")
     return Host.from_bytes(data[: -_OFFSET.size]), _OFFSET.unpack(data[-_OFFSET.size :])[0]

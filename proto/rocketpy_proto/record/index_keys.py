@@ -88,12 +88,10 @@ class KeyLimits:
         too_many = np.flatnonzero(counts > self.per_record)
         if len(too_many):
             which = int(too_many[0])
-            reason = f"{counts[which]} keys, accepted are {self.per_record} or fewer in a message"
+            reason = f"{counts[which]} keys in a message, limit {self.per_record}"
             raise MalformedRecordError(reason, index=int(records[which]))
         if (total := int(counts.sum())) > self.per_block:
-            raise MalformedRecordError(
-                f"{total} keys, accepted are {self.per_block} or fewer; send smaller blocks"
-            )
+            raise MalformedRecordError(f"{total} keys, limit {self.per_block}; send smaller blocks")
 
 
 def index_hash(topic: str, key: str) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from rocketpy_proto.record.crc import body_crc
 from rocketpy_proto.record.errors import MalformedRecordError, UnencodableRecordError
@@ -73,7 +74,14 @@ def encode_record(record: Record) -> bytes:
 
     Raises UnencodableRecordError.
     """
-    properties = encode_properties(record.properties)
+    return encode_with_properties(record, encode_properties(record.properties))
+
+
+def encode_with_properties(record: Record, properties: bytes) -> bytes:
+    """Returns the record's bytes as `encode_record`, with properties that are encoded already.
+
+    Raises UnencodableRecordError.
+    """
     topic = encode_topic(record.topic)
     sys_flag = record.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6)
     sys_flag |= BORN_HOST_V6 * record.born_host.is_v6 | STORE_HOST_V6 * record.store_host.is_v6
@@ -97,13 +105,14 @@ def encode_record(record: Record) -> bytes:
         tail = _FROM_RECONSUME_TIMES.pack(
             record.reconsume_times, record.prepared_transaction_offset, len(record.body)
         )
+        properties_length = _PROPERTIES_LENGTH.pack(len(properties))
     except struct.error as error:
         raise UnencodableRecordError("record", record, f"does not fit: {error}") from error
     return b"".join(
         [
             *(head, hosts[0], middle, hosts[1], tail),
             *(record.body, topic.length, topic.encoded),
-            *(_PROPERTIES_LENGTH.pack(len(properties)), properties),
+            *(properties_length, properties),
         ]
     )
 
@@ -117,6 +126,7 @@ class EncodedTopic:
     encoded: bytes
 
 
+@lru_cache
 def encode_topic(topic: str) -> EncodedTopic:
     """Returns the topic as V1 up to 127 UTF-16 units, else as V2.
 
@@ -187,7 +197,7 @@ def decode_record(
     topic = cursor.take(_take_length(cursor, _TOPIC_LENGTH[magic]), "topic")
     properties = cursor.take(_take_length(cursor, _PROPERTIES_LENGTH), "properties")
     if cursor.left:
-        raise MalformedRecordError(f"{cursor.left} bytes behind the properties", position)
+        raise MalformedRecordError(f"{cursor.left} bytes after the properties", position)
     if check_crc and body and body_crc(body) != crc:
         raise MalformedRecordError("body CRC does not match", position)
     record = Record(

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 COMPRESSED = 0x1
-MULTI_TAGS = 0x2
 TRANSACTION_MASK = 0xC
 TRANSACTION_PREPARED = 0x4
 TRANSACTION_COMMIT = 0x8

@@ -35,6 +35,8 @@ from rocketpy_proto.remoting.fields import (
     QueueTable,
     decode_body,
     encode_body,
+    encode_entries,
+    encode_with_part,
 )
 from rocketpy_proto.remoting.frames import FRAME_BYTES_MAX, FrameDecoder, encode_frame
 from rocketpy_proto.remoting.headers import EXCHANGES, NoFields
@@ -67,7 +69,9 @@ __all__ = [
     "decode_body",
     "encode_batch",
     "encode_body",
+    "encode_entries",
     "encode_frame",
+    "encode_with_part",
     "is_signed_by",
     "signed",
     "split_batches",

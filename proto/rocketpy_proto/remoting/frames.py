@@ -44,9 +44,7 @@ def encode_frame(command: RemotingCommand, opaque: int | None = None) -> list[by
     header = encode(command, command.opaque if opaque is None else opaque)
     size = _PREFIX.size + len(header) + len(command.body)
     if size > FRAME_BYTES_MAX:
-        raise UnencodableRemotingError(
-            _WHAT, f"it has {size} bytes, at most {FRAME_BYTES_MAX} are received"
-        )
+        raise UnencodableRemotingError(_WHAT, f"it has {size} bytes, limit {FRAME_BYTES_MAX}")
     form = command.serialization << _HEADER_LENGTH_BITS | len(header)
     head = _PREFIX.pack(size - _LENGTH.size, form) + header
     return [head, command.body] if len(command.body) else [head]
@@ -63,14 +61,16 @@ def decode_frame(frame: memoryview, header_bytes_max: int = FRAME_BYTES_MAX) -> 
     serialization, header_length = form >> _HEADER_LENGTH_BITS, form & _HEADER_LENGTH_MASK
     if header_length > header_bytes_max:
         raise RemotingFormatError(
-            _WHAT, f"its header has {header_length} bytes, at most {header_bytes_max} are accepted"
+            _WHAT, f"its header has {header_length} bytes, limit {header_bytes_max}"
         )
     header_end = _PREFIX.size + header_length
     if header_end > len(frame):
         raise RemotingFormatError(_WHAT, f"its header ends at byte {header_end} of {len(frame)}")
     decode = _DECODERS.get(serialization)
     if decode is None:
-        raise RemotingFormatError(_WHAT, f"its header has the unknown form {serialization}")
+        raise RemotingFormatError(
+            _WHAT, f"its header has the unknown serialization type {serialization}"
+        )
     return decode(frame[_PREFIX.size : header_end], frame[header_end:])
 
 
@@ -102,9 +102,9 @@ class FrameDecoder:
         return self._commands()
 
     @property
-    def has_begun(self) -> bool:
-        """True if a frame is incomplete, so that the connection must not end here."""
-        return bool(self._begun or self._unread)
+    def begun_bytes(self) -> int:
+        """The bytes of an incomplete frame; the connection must not end in the middle of one."""
+        return len(self._begun) + len(self._unread)
 
     def _commands(self) -> Iterator[RemotingCommand]:
         if self._failure is None:
@@ -149,6 +149,6 @@ class FrameDecoder:
         if not _PREFIX.size <= size <= self._frame_bytes_max:
             raise RemotingFormatError(
                 _WHAT,
-                f"it has {size} bytes, {_PREFIX.size} to {self._frame_bytes_max} are accepted",
+                f"it has {size} bytes, accepted: {_PREFIX.size} to {self._frame_bytes_max}",
             )
         return size

@@ -1,16 +1,20 @@
-r"""RocketMQ's JSON: fastjson's dialect is read, standard JSON is written.
+r"""The reader of RocketMQ's JSON, which is fastjson's dialect.
 
 fastjson writes two things that are not JSON: number keys (`{0:"host"}`), and object keys
-(`{{"queueId":1}:{}}`). The reader turns both into strings (`"0"`, `"{\"queueId\":1}"`), and leaves
-the rest to msgspec. It accepts no other deviation. It finds keys in an outline of the text: the
-same length, with every string blanked out. So a string's content is never taken for a key.
+(`{{"queueId":1}:{}}`). The reader turns both into strings (`"0"`, `"{\"queueId\":1}"`). It also
+reads what fastjson 1.2.83 was seen to read in files: single quotes, a comma before a closing
+bracket, and the white space \f and \b. It accepts no other deviation. A text that is cut, or
+followed by more than white space, is an error and never a shorter value.
 
-Time is linear in the text. Depth is checked before any recursion. Source: docs/design/remoting.md
-section 4.1.
+Standard JSON is read by msgspec alone. Other text is first rewritten token by token: a string is
+one token, so its content is never taken for a key. Time is linear in the text. Depth is checked
+before any recursion. Source: docs/design/remoting.md section 4.1, docs/design/storage.md section
+11.1.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import accumulate
 
@@ -24,8 +28,22 @@ DEPTH_MAX = 64
 # UnicodeDecodeError is one.
 DECLARED_BY_PARSERS = (msgspec.MsgspecError, ValueError, RecursionError)
 
-_STRING = re.compile(rb'"[^"]*"')
-_ODD_KEY = re.compile(rb"\{[^{}]*\}(?=\s*:)|(?<=[{,])\s*-?[0-9]+(?=\s*:)")
+_SPACE = rb"[ \t\r\n\f\x08]*"
+_OPEN_STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*'
+# A string without an end is one token, too: otherwise each quote in it would start a new search.
+_STRING = _OPEN_STRING + rb'(?:"|\\?\Z)'
+_TOKEN = re.compile(
+    _STRING + rb"|'(?P<single>[^'\\]*(?:\\.[^'\\]*)*)(?:'|\\?\Z)"
+    rb"|(?P<object>\{[^{}\"']*(?:" + _OPEN_STRING + rb"\"[^{}\"']*)*\})(?=" + _SPACE + rb":)"
+    rb"|(?<=[{,])" + _SPACE + rb"(?P<number>-?[0-9]+)(?=" + _SPACE + rb":)"
+    rb"|(?<=[]\w\"'}])" + _SPACE + rb"(?P<comma>,)(?=" + _SPACE + rb"[]}])"
+    rb"|(?P<space>[\f\x08])",
+    re.DOTALL,
+)
+# A single-quoted text escapes single quotes but not double quotes; JSON does the opposite.
+_QUOTES = re.compile(rb"""\\.|["]""", re.DOTALL)
+_REQUOTED = {rb"\'": b"'", b'"': rb"\""}
+_ANY_STRING = re.compile(_STRING, re.DOTALL)
 # fastjson's reference to an object earlier in the text. Inside of a string its quotes are escaped.
 _REFERENCE = re.compile(rb'"\$ref"\s*:')
 _STEPS = dict(zip(b"{[]}", (1, 1, -1, -1), strict=True))
@@ -35,26 +53,56 @@ _NOT_BRACKETS = bytes(set(range(256)) - set(_STEPS))
 def read_json(data: bytes | memoryview, what: str) -> object:
     """Returns the value in `data`, keys as strings.
 
-    Raises RemotingFormatError, which names `what`. It refuses a reference (`{"$ref":...}`), since
-    no server was seen to send one.
+    Raises RemotingFormatError, which names `what`, also for a reference.
     """
-    text = bytes(data)
-    outline = _outline(text)
-    _check_depth(outline, what)
-    if _REFERENCE.search(text):
-        raise RemotingFormatError(what, "it has a reference ($ref), which nobody resolves")
+    check_references(data, what)
+    return _parse(bytes(data), what)
+
+
+def check_references(data: bytes | memoryview, what: str) -> None:
+    """Raises RemotingFormatError for a reference (`{"$ref":...}`).
+
+    No server was seen to send one.
+    """
+    if _REFERENCE.search(data):
+        raise RemotingFormatError(what, "it has a reference ($ref), which is not supported")
+
+
+def parse_json(text: bytes, what: str) -> object:
+    """Returns the value of a file, as `read_json` does.
+
+    A reference is an object like any other. Half of a surrogate pair is a character: fastjson
+    writes a name that is not Unicode so.
+    """
     try:
-        value: object = msgspec.json.decode(_with_string_keys(text, outline))
+        return _parse(text, what)
+    except RemotingFormatError as error:
+        if "surrogate" not in error.reason:
+            raise
+    try:
+        value: object = json.loads(_TOKEN.sub(_standard, text))
     except DECLARED_BY_PARSERS as error:
         raise format_error(what, error) from error
     return value
 
 
-def check_depth(data: memoryview, what: str) -> None:
+def _parse(text: bytes, what: str) -> object:
+    try:
+        return _decode(text, what)
+    except RemotingFormatError as error:
+        standard = _TOKEN.sub(_standard, text)
+        if standard == text:
+            raise error from None
+    return _decode(standard, what)
+
+
+def check_depth(data: bytes | memoryview, what: str) -> None:
     """Raises RemotingFormatError if brackets are nested deeper than DEPTH_MAX."""
     text = bytes(data)
     if text.count(b"{") + text.count(b"[") > DEPTH_MAX:
-        _check_depth(_outline(text), what)
+        brackets = _ANY_STRING.sub(b"", text).translate(None, _NOT_BRACKETS)
+        if max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > DEPTH_MAX:
+            raise RemotingFormatError(what, f"it is nested too deeply, limit {DEPTH_MAX}")
 
 
 def format_error(what: str, error: Exception) -> RemotingFormatError:
@@ -62,28 +110,22 @@ def format_error(what: str, error: Exception) -> RemotingFormatError:
     return RemotingFormatError(what, str(error))
 
 
-def _outline(text: bytes) -> bytes:
-    """Returns `text` with the contents of its strings blanked out."""
-    plain = text.replace(rb"\\", b"  ").replace(rb"\"", b"  ")
-    return _STRING.sub(lambda found: b'"' + b" " * (len(found[0]) - 2) + b'"', plain)
+def _decode(text: bytes, what: str) -> object:
+    check_depth(text, what)
+    try:
+        value: object = msgspec.json.decode(text)
+    except DECLARED_BY_PARSERS as error:
+        raise format_error(what, error) from error
+    return value
 
 
-def _check_depth(outline: bytes, what: str) -> None:
-    """Raises RemotingFormatError above DEPTH_MAX; msgspec checks that brackets match."""
-    steps = map(_STEPS.__getitem__, outline.translate(None, _NOT_BRACKETS))
-    if max(accumulate(steps), default=0) > DEPTH_MAX:
-        raise RemotingFormatError(what, f"it is nested deeper than {DEPTH_MAX}")
-
-
-def _with_string_keys(text: bytes, outline: bytes) -> bytes:
-    pieces = []
-    position = 0
-    for key in _ODD_KEY.finditer(outline):
-        begin, end = key.span()
-        pieces += [text[position:begin], _quoted(text[begin:end].strip())]
-        position = end
-    return b"".join((*pieces, text[position:])) if pieces else text
-
-
-def _quoted(key: bytes) -> bytes:
-    return b'"' + key.replace(b"\\", rb"\\").replace(b'"', rb"\"") + b'"'
+def _standard(token: re.Match[bytes]) -> bytes:
+    """Returns a token as standard JSON; a token that nothing allows stays as it is."""
+    kind, text = token.lastgroup, token[0]
+    if kind == "single" and text.endswith(b"'") and len(text) > 1:
+        inner = _QUOTES.sub(lambda found: _REQUOTED.get(found[0], found[0]), token["single"])
+        return b'"' + inner + b'"'
+    if kind in {"object", "number"}:
+        key = token[kind].replace(b"\\", rb"\\").replace(b'"', rb"\"")
+        return b'"' + key + b'"'
+    return b"" if kind == "comma" else b" " if kind == "space" else text

@@ -54,6 +54,6 @@ def signature(ext_fields: Mapping[str, str], body: bytes | memoryview, secret_ke
         for name in names:
             digest.update(ext_fields[name].encode())
     except UnicodeEncodeError as error:
-        raise UnencodableRemotingError(SIGNATURE, f"no Unicode: {error}") from error
+        raise UnencodableRemotingError(SIGNATURE, f"not Unicode: {error}") from error
     digest.update(body)
     return base64.b64encode(digest.digest()).decode()

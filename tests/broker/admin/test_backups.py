@@ -27,9 +27,9 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.store.conftest import STORE_HOST
-from tests.store.messages import read_all
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.messages import read_all
+from tests.support.store.stores import STORE_HOST
 
 QUEUE = QueueKey("T", 0)
 BODY = bytes(300_000)
@@ -118,7 +118,7 @@ async def test_b13_an_empty_store_and_one_that_was_cleaned_can_be_copied(
         while not cleaning.done():
             running.clock.advance(100)
             await asyncio.sleep(0)
-        assert cleaning.result().removed_count > 0
+        assert cleaning.result().removed_file_count > 0
         steps = [step async for step in service(running).run()]
         store = copied(running, steps, place.with_name("cleaned"))
         assert store.range_of(QUEUE) == running.broker.store.range_of(QUEUE)
@@ -158,18 +158,17 @@ async def test_b13_a_queue_whose_messages_are_all_gone_goes_on_where_it_was(
         store.close()
 
 
-async def test_b13_one_backup_runs_at_a_time(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await filled(running, 2)
-        async with aclosing(service(running).run()) as first:
-            assert isinstance(await anext(first), BackupStart)
-            with pytest.raises(BackupError, match="another backup of the store is running"):
-                await anext(service(running).run())
-            call = running.admin.BackupStore(admin_pb2.BackupStoreRequest())
-            [answer] = [response async for response in call]
-            assert (answer.status.code, answer.is_complete) == (BackupError.code, False)
-        async with aclosing(service(running).run()) as again:
-            assert isinstance(await anext(again), BackupStart)
+async def test_b13_one_backup_runs_at_a_time(running: RunningBroker) -> None:
+    await filled(running, 2)
+    async with aclosing(service(running).run()) as first:
+        assert isinstance(await anext(first), BackupStart)
+        with pytest.raises(BackupError, match="another backup of the store is running"):
+            await anext(service(running).run())
+        call = running.admin.BackupStore(admin_pb2.BackupStoreRequest())
+        [answer] = [response async for response in call]
+        assert (answer.status.code, answer.is_complete) == (BackupError.code, False)
+    async with aclosing(service(running).run()) as again:
+        assert isinstance(await anext(again), BackupStart)
 
 
 async def test_b13_cleaning_waits_for_a_backup_and_says_so(
@@ -185,8 +184,9 @@ async def test_b13_cleaning_waits_for_a_backup_and_says_so(
         async with aclosing(service(running).run()) as run:
             await anext(run)
             cleaned = await clean()
-            assert cleaned.removed_count == 0
-            assert [wait.reason for wait in cleaned.waits] == [WaitReason.NEEDED]
+            assert cleaned.removed_file_count == 0
+            reasons = [wait.reason for wait in cleaned.waiting_segments]
+            assert reasons == [WaitReason.NEEDED.value]
         assert running.broker.store.segment_waits(manual=True)[0].reason is WaitReason.BATCH
 
 
@@ -211,71 +211,64 @@ async def test_b13_a_backup_that_nobody_reads_gives_way(
 
 
 async def test_b13_a_topic_that_is_deleted_meanwhile_makes_the_copy_start_again(
-    start_broker: StartBroker, place: Path
+    place: Path, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await filled(running, 3)
-        await running.create_topic("Short")
-        await running.append("Short", 0, b"x")
-        steps: list[BackupStep] = []
-        async with aclosing(service(running).run()) as run:
-            async for step in run:
-                if not steps:
-                    request = admin_pb2.DeleteTopicRequest(topic="Short")
-                    assert (await running.admin.DeleteTopic(request)).status.code == 0
-                steps.append(step)
-        assert [isinstance(step, BackupStart) for step in steps].count(True) == 2
-        store = copied(running, steps, place)
-        assert {queue.topic for queue in store.queues()} == {"T"}
-        store.close()
+    await filled(running, 3)
+    await running.create_topic("Short")
+    await running.append("Short", 0, b"x")
+    steps: list[BackupStep] = []
+    async with aclosing(service(running).run()) as run:
+        async for step in run:
+            if not steps:
+                request = admin_pb2.DeleteTopicRequest(topic="Short")
+                assert (await running.admin.DeleteTopic(request)).status.code == 0
+            steps.append(step)
+    assert [isinstance(step, BackupStart) for step in steps].count(True) == 2
+    store = copied(running, steps, place)
+    assert {queue.topic for queue in store.queues()} == {"T"}
+    store.close()
 
 
-async def test_b13_a_topic_deleted_at_every_start_ends_the_backup(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
+async def test_b13_a_topic_deleted_at_every_start_ends_the_backup(running: RunningBroker) -> None:
+    await running.create_topic("T")
 
-        async def delete_at_each_step() -> None:
-            async for _ in service(running).run():
-                running.broker.store.deletion_counts["T"] += 1
+    async def delete_at_each_step() -> None:
+        async for _ in service(running).run():
+            running.broker.store.deletion_counts["T"] += 1
 
-        with pytest.raises(BackupError, match="topics were deleted during each of 10 starts"):
-            await delete_at_each_step()
+    with pytest.raises(BackupError, match="topics were deleted during each of 10 starts"):
+        await delete_at_each_step()
 
 
 async def test_b13_a_store_that_takes_no_messages_is_backed_up_when_it_is_stopped(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await filled(running, 1)
-        running.broker.store.flush_failed(OSError(5, "Input/output error"))
-        with pytest.raises(StoreClosedError, match="backed up when its broker is stopped"):
-            await anext(service(running).run())
+    await filled(running, 1)
+    running.broker.store.flush_failed(OSError(5, "Input/output error"))
+    with pytest.raises(StoreClosedError, match="backed up when its broker is stopped"):
+        await anext(service(running).run())
 
 
-async def test_b13_a_client_that_goes_leaves_nothing_running(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await filled(running, 20)
-        call = running.admin.BackupStore(admin_pb2.BackupStoreRequest())
-        assert (await call.read()).is_start
-        call.cancel()
-        await until(lambda: not service(running)._running)
-        steps = [step async for step in service(running).run()]
-        assert "rocketpy/manifest.json" in paths(steps)
+async def test_b13_a_client_that_goes_leaves_nothing_running(running: RunningBroker) -> None:
+    await filled(running, 20)
+    call = running.admin.BackupStore(admin_pb2.BackupStoreRequest())
+    assert (await call.read()).is_start
+    call.cancel()
+    await until(lambda: not service(running)._running)
+    steps = [step async for step in service(running).run()]
+    assert "rocketpy/manifest.json" in paths(steps)
 
 
 async def test_b13_what_is_unknown_is_copied_and_what_is_made_anew_is_not(
-    start_broker: StartBroker, tmp_path: Path
+    tmp_path: Path, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await filled(running, 2)
-        for name in ("config/rocksdb/CURRENT", "timerlog/0", "config/other.json", "notes"):
-            (tmp_path / name).parent.mkdir(exist_ok=True)
-            (tmp_path / name).write_text(name)
-        found = set(paths([step async for step in service(running).run()]))
-        known = {"config/rocksdb/CURRENT", "timerlog/0", "config/other.json", "notes"}
-        assert known <= found
-        assert "rocketpy/storeId" in found
-        assert not found & {"abort", "lock", "rocketpy/flushed"}
-        assert not [name for name in found if "staging" in name or name.endswith(".tmp")]
+    await filled(running, 2)
+    for name in ("config/rocksdb/CURRENT", "timerlog/0", "config/other.json", "notes"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    found = set(paths([step async for step in service(running).run()]))
+    known = {"config/rocksdb/CURRENT", "timerlog/0", "config/other.json", "notes"}
+    assert known <= found
+    assert "rocketpy/storeId" in found
+    assert not found & {"abort", "lock", "rocketpy/flushed"}
+    assert not [name for name in found if "staging" in name or name.endswith(".tmp")]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.groups.clients import consumer, heartbeat, listening
+from tests.support.broker.group_clients import consumer, heartbeat, listening
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 
 async def status(running: RunningBroker) -> admin_pb2.GetBrokerStatusResponse:
@@ -29,28 +29,27 @@ async def queues(running: RunningBroker, **fields: Any) -> admin_pb2.ListTopicQu
     return response
 
 
-async def test_n03_a_broker_tells_how_it_does(start_broker: StartBroker, tmp_path: Path) -> None:
-    async with start_broker() as running:
-        before = await status(running)
-        running.clock.advance(7_000)
-        await running.create_topic("T", queues=2)
-        await running.append("T", 0, b"1")
-        await heartbeat(running, "c1", consumer("g", "T"), producers=["p"])
-        held = asyncio.ensure_future(running.pull(topic="T", queue_id=1, wait_ms_max=60_000))
-        await running.held(1)
-        async with listening(running, "c1"):
-            after = await status(running)
-        held.cancel()
-        assert (after.uptime_ms, after.start_timestamp_ms) == (7_000, 1_700_000_000_000)
-        assert after.topic_count - before.topic_count == 2
-        assert after.consumer_group_count - before.consumer_group_count == 1
-        assert (after.queue_count, after.client_count, after.listener_count) == (1, 1, 1)
-        assert (after.held_call_count, after.connection_count) == (1, 1)
-        assert 0 < after.disk_bytes_free < after.disk_bytes
-        assert not after.recovered
-        found = {each.role: each.path for each in after.directories}
-        assert found["store"] == str(tmp_path)
-        assert found["commit log"] == str(tmp_path / "commitlog")
+async def test_n03_a_broker_tells_how_it_does(tmp_path: Path, running: RunningBroker) -> None:
+    before = await status(running)
+    running.clock.advance(7_000)
+    await running.create_topic("T", queues=2)
+    await running.append("T", 0, b"1")
+    await heartbeat(running, "c1", consumer("g", "T"), producers=["p"])
+    held = asyncio.ensure_future(running.pull(topic="T", queue_id=1, wait_ms_max=60_000))
+    await running.held(1)
+    async with listening(running, "c1"):
+        after = await status(running)
+    held.cancel()
+    assert (after.uptime_ms, after.start_timestamp_ms) == (7_000, 1_700_000_000_000)
+    assert after.topic_count - before.topic_count == 2
+    assert after.consumer_group_count - before.consumer_group_count == 1
+    assert (after.queue_count, after.client_count, after.listener_count) == (1, 1, 1)
+    assert (after.held_call_count, after.connection_count) == (1, 1)
+    assert 0 < after.disk_bytes_free < after.disk_bytes
+    assert not after.recovered
+    found = {each.role: each.path for each in after.directories}
+    assert found["store"] == str(tmp_path)
+    assert found["commit log"] == str(tmp_path / "commitlog")
 
 
 async def test_n03_a_broker_tells_what_its_start_found(
@@ -70,22 +69,21 @@ async def test_n03_a_broker_tells_what_its_start_found(
 
 
 async def test_n03_a_topic_s_queues_tell_when_their_last_messages_came(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=3)
-        await running.append("T", 1, b"1", b"2")
-        running.clock.advance(1_000)
-        await running.append("T", 1, b"3")
-        found = [
-            (each.queue_id, each.min_offset, each.max_offset, each.last_store_timestamp_ms)
-            for each in (await queues(running)).queues
-        ]
-        assert found == [(0, 0, 0, -1), (1, 0, 3, running.clock.now_ms()), (2, 0, 0, -1)]
-        page = await queues(running, queue_id=1, count_max=1)
-        assert ([each.queue_id for each in page.queues], page.has_more) == ([1], True)
-        page = await queues(running, queue_id=2, count_max=1)
-        assert ([each.queue_id for each in page.queues], page.has_more) == ([2], False)
+    await running.create_topic("T", queues=3)
+    await running.append("T", 1, b"1", b"2")
+    running.clock.advance(1_000)
+    await running.append("T", 1, b"3")
+    found = [
+        (each.queue_id, each.min_offset, each.max_offset, each.last_store_timestamp_ms)
+        for each in (await queues(running)).queues
+    ]
+    assert found == [(0, 0, 0, -1), (1, 0, 3, running.clock.now_ms()), (2, 0, 0, -1)]
+    page = await queues(running, queue_id=1, count_max=1)
+    assert ([each.queue_id for each in page.queues], page.has_more) == ([1], True)
+    page = await queues(running, queue_id=2, count_max=1)
+    assert ([each.queue_id for each in page.queues], page.has_more) == ([2], False)
 
 
 @pytest.mark.parametrize(
@@ -100,26 +98,24 @@ async def test_n03_a_topic_s_queues_tell_when_their_last_messages_came(
     ],
 )
 async def test_n03_a_bad_page_of_queues_is_refused(
-    start_broker: StartBroker, fields: dict[str, Any], code: int
+    fields: dict[str, Any], code: int, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=3)
-        assert (await queues(running, **fields)).status.code == code
+    await running.create_topic("T", queues=3)
+    assert (await queues(running, **fields)).status.code == code
 
 
-async def test_n03_topics_come_in_pages_if_asked_for(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        for name in ("A", "B", "C"):
-            await running.create_topic(name, queues=1)
+async def test_n03_topics_come_in_pages_if_asked_for(running: RunningBroker) -> None:
+    for name in ("A", "B", "C"):
+        await running.create_topic(name, queues=1)
 
-        async def page(**fields: Any) -> tuple[list[str], bool]:
-            response = await running.admin.ListTopics(admin_pb2.ListTopicsRequest(**fields))
-            return [each.topic for each in response.configs], response.has_more
+    async def page(**fields: Any) -> tuple[list[str], bool]:
+        response = await running.admin.ListTopics(admin_pb2.ListTopicsRequest(**fields))
+        return [each.topic for each in response.configs], response.has_more
 
-        assert await page() == (["A", "B", "C"], False)
-        assert await page(count_max=2) == (["A", "B"], True)
-        assert await page(count_max=2, after="B") == (["C"], False)
-        assert await page(count_max=2, after="AA") == (["B", "C"], False)
-        assert await page(count_max=2, after="Z") == ([], False)
-        refused = await running.admin.ListTopics(admin_pb2.ListTopicsRequest(count_max=-1))
-        assert refused.status.code == ResponseCode.INVALID_PARAMETER
+    assert await page() == (["A", "B", "C"], False)
+    assert await page(count_max=2) == (["A", "B"], True)
+    assert await page(count_max=2, after="B") == (["C"], False)
+    assert await page(count_max=2, after="AA") == (["B", "C"], False)
+    assert await page(count_max=2, after="Z") == ([], False)
+    refused = await running.admin.ListTopics(admin_pb2.ListTopicsRequest(count_max=-1))
+    assert refused.status.code == ResponseCode.INVALID_PARAMETER

@@ -17,8 +17,8 @@ from rocketpy_broker.services.flush.store_files import StoreFiles
 from rocketpy_broker.store.cleaner import HOUR_MS, CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
-from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST
-from tests.store.messages import flush_log, numbered, put_all
+from tests.support.store.messages import flush_log, numbered, put_all
+from tests.support.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST
 
 EXPIRED = 4
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.admin.test_administration import commit, committed
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.groups.clients import consumer, heartbeat
+from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 
 async def update(
@@ -46,12 +46,11 @@ async def test_a_change_of_a_group_keeps_what_it_does_not_name(
         assert (kept.retry_max_times, kept.consume_enable) == (3, False)
 
 
-async def test_a_group_that_may_not_consume_is_refused(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=1)
-        await update(running, "g", consume_enable=False)
-        [refused] = await running.pull(topic="T", queue_id=0, consumer_group="g")
-        assert refused.status.code == ResponseCode.NO_PERMISSION
+async def test_a_group_that_may_not_consume_is_refused(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=1)
+    await update(running, "g", consume_enable=False)
+    [refused] = await running.pull(topic="T", queue_id=0, consumer_group="g")
+    assert refused.status.code == ResponseCode.NO_PERMISSION
 
 
 @pytest.mark.parametrize(
@@ -73,14 +72,13 @@ async def test_a_group_that_may_not_consume_is_refused(start_broker: StartBroker
     ],
 )
 async def test_a_bad_change_is_refused_and_changes_nothing(
-    start_broker: StartBroker, group: str, fields: dict[str, Any], said: str
+    group: str, fields: dict[str, Any], said: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await update(running, "known", retry_max_times=3)
-        before = running.broker.services.groups.configs.list()
-        status = (await update(running, group, **fields)).status
-        assert (status.code, said in status.remark) == (ResponseCode.INVALID_PARAMETER, True)
-        assert running.broker.services.groups.configs.list() == before
+    await update(running, "known", retry_max_times=3)
+    before = running.broker.services.groups.configs.list()
+    status = (await update(running, group, **fields)).status
+    assert (status.code, said in status.remark) == (ResponseCode.INVALID_PARAMETER, True)
+    assert running.broker.services.groups.configs.list() == before
 
 
 async def fill(running: RunningBroker) -> None:
@@ -93,54 +91,50 @@ async def fill(running: RunningBroker) -> None:
 
 
 async def test_a_group_goes_with_its_progress_and_its_topics(
-    start_broker: StartBroker, tmp_path: Path
+    tmp_path: Path, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await fill(running)
-        await commit(running, "other", ("T", 0, 1))
-        gone = await delete(running, "g")
-        assert (gone.status.code, list(gone.topics)) == (0, ["%RETRY%g", "%DLQ%g"])
-        services = running.broker.services
-        assert "g" not in services.groups.configs
-        assert not {"%RETRY%g", "%DLQ%g"} & {each.topic for each in all_topics(running)}
-        assert await committed(running, "g", "T") == [-1]
-        assert await committed(running, "other", "T") == [1]
-        saved = json.loads((tmp_path / "config" / "consumerOffset.json").read_text())
-        assert list(saved["offsetTable"]) == ["T@other"]
-        again = await delete(running, "g")
-        assert again.status.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    await fill(running)
+    await commit(running, "other", ("T", 0, 1))
+    gone = await delete(running, "g")
+    assert (gone.status.code, list(gone.topics)) == (0, ["%RETRY%g", "%DLQ%g"])
+    services = running.broker.services
+    assert "g" not in services.groups.configs
+    assert not {"%RETRY%g", "%DLQ%g"} & {each.topic for each in all_topics(running)}
+    assert await committed(running, "g", "T") == [-1]
+    assert await committed(running, "other", "T") == [1]
+    saved = json.loads((tmp_path / "config" / "consumerOffset.json").read_text())
+    assert list(saved["offsetTable"]) == ["T@other"]
+    again = await delete(running, "g")
+    assert again.status.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 def all_topics(running: RunningBroker) -> Any:
     return running.broker.services.topics.list(include_system=True)
 
 
-async def test_a_group_may_leave_its_topics(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await fill(running)
-        assert list((await delete(running, "g", keep_topics=True)).topics) == []
-        assert {"%RETRY%g", "%DLQ%g"} <= {each.topic for each in all_topics(running)}
-        assert "g" not in running.broker.services.groups.configs
+async def test_a_group_may_leave_its_topics(running: RunningBroker) -> None:
+    await fill(running)
+    assert list((await delete(running, "g", keep_topics=True)).topics) == []
+    assert {"%RETRY%g", "%DLQ%g"} <= {each.topic for each in all_topics(running)}
+    assert "g" not in running.broker.services.groups.configs
 
 
-async def test_a_group_with_members_stays_unless_it_is_forced(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await fill(running)
-        for client_id in ("c1", "c2"):
-            await heartbeat(running, client_id, consumer("g", "T"))
-        refused = await delete(running, "g")
-        assert refused.status.code == ResponseCode.ILLEGAL_OPERATION
-        assert "'g' has 2 members online" in refused.status.remark
-        assert await committed(running, "g", "T") == [1]
-        assert (await delete(running, "g", force=True)).status.code == 0
-        assert "g" not in running.broker.services.groups.configs
-        await heartbeat(running, "c1", consumer("g", "T"))
-        assert "g" in running.broker.services.groups.configs
+async def test_a_group_with_members_stays_unless_it_is_forced(running: RunningBroker) -> None:
+    await fill(running)
+    for client_id in ("c1", "c2"):
+        await heartbeat(running, client_id, consumer("g", "T"))
+    refused = await delete(running, "g")
+    assert refused.status.code == ResponseCode.ILLEGAL_OPERATION
+    assert "'g' has 2 members online" in refused.status.remark
+    assert await committed(running, "g", "T") == [1]
+    assert (await delete(running, "g", force=True)).status.code == 0
+    assert "g" not in running.broker.services.groups.configs
+    await heartbeat(running, "c1", consumer("g", "T"))
+    assert "g" in running.broker.services.groups.configs
 
 
-async def test_the_broker_s_own_groups_stay(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        for group in ("TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS"):
-            refused = await delete(running, group, force=True)
-            assert refused.status.code == ResponseCode.NO_PERMISSION
-            assert group in running.broker.services.groups.configs
+async def test_the_broker_s_own_groups_stay(running: RunningBroker) -> None:
+    for group in ("TOOLS_CONSUMER", "CID_RMQ_SYS_TRANS"):
+        refused = await delete(running, group, force=True)
+        assert refused.status.code == ResponseCode.NO_PERMISSION
+        assert group in running.broker.services.groups.configs

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.admin.store_admin_service import UNUSED_NAMED_MAX
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Host, Record, decode_record, encode_offset_message_id
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 KEYS = ["a b", "b", "c"]
 UNIQUE = ["U0", "U1", "U2"]
@@ -90,18 +90,17 @@ async def test_s05_messages_are_found_by_tag_and_by_nothing_that_looks_like_one(
         assert [record.body for record in records_of(newest)] == [b"4"]
 
 
-async def test_s05_a_time_span_and_a_count_bound_what_is_found(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for body in (b"early", b"late"):
-            await running.append_block("T", 0, wire_block("T", [body], keys=["k"]))
-            running.clock.advance(10_000)
-        between = running.clock.now_ms() - 15_000
-        late = await query(running, key="k", begin_timestamp_ms=between)
-        early = await query(running, key="k", end_timestamp_ms=between)
-        newest = await query(running, key="k", count_max=1)
-        found = [[record.body for record in records_of(each)] for each in (late, early, newest)]
-        assert found == [[b"late"], [b"early"], [b"late"]]
+async def test_s05_a_time_span_and_a_count_bound_what_is_found(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    for body in (b"early", b"late"):
+        await running.append_block("T", 0, wire_block("T", [body], keys=["k"]))
+        running.clock.advance(10_000)
+    between = running.clock.now_ms() - 15_000
+    late = await query(running, key="k", begin_timestamp_ms=between)
+    early = await query(running, key="k", end_timestamp_ms=between)
+    newest = await query(running, key="k", count_max=1)
+    found = [[record.body for record in records_of(each)] for each in (late, early, newest)]
+    assert found == [[b"late"], [b"early"], [b"late"]]
 
 
 @pytest.mark.parametrize(
@@ -116,24 +115,20 @@ async def test_s05_a_time_span_and_a_count_bound_what_is_found(start_broker: Sta
     ],
 )
 async def test_s05_a_query_that_makes_no_sense_is_refused(
-    start_broker: StartBroker, fields: dict[str, object], code: int, said: str
+    fields: dict[str, object], code: int, said: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        status = (await query(running, **fields)).status
-        assert status.code == code
-        assert said in status.remark
+    await running.create_topic("T")
+    status = (await query(running, **fields)).status
+    assert status.code == code
+    assert said in status.remark
 
 
-async def test_s05_a_message_is_found_by_its_offset_message_id(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await filled(running)
-        [record] = records_of(await query(running, key="c"))
-        message_id = encode_offset_message_id(record.store_host, record.physical_offset)
-        found = await running.admin.ViewMessage(
-            admin_pb2.ViewMessageRequest(offset_msg_id=message_id)
-        )
-        assert [each.body for each in records_of(found)] == [b"2"]
+async def test_s05_a_message_is_found_by_its_offset_message_id(running: RunningBroker) -> None:
+    await filled(running)
+    [record] = records_of(await query(running, key="c"))
+    message_id = encode_offset_message_id(record.store_host, record.physical_offset)
+    found = await running.admin.ViewMessage(admin_pb2.ViewMessageRequest(offset_msg_id=message_id))
+    assert [each.body for each in records_of(found)] == [b"2"]
 
 
 @pytest.mark.parametrize(
@@ -148,77 +143,70 @@ async def test_s05_a_message_is_found_by_its_offset_message_id(start_broker: Sta
     ],
 )
 async def test_s05_an_id_of_no_message_is_refused(
-    start_broker: StartBroker, message_id: str, code: int, said: str
+    message_id: str, code: int, said: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await filled(running)
-        request = admin_pb2.ViewMessageRequest(offset_msg_id=message_id)
-        response = await running.admin.ViewMessage(request)
-        assert response.status.code == code
-        assert message_id in response.status.remark
-        assert said in response.status.remark
+    await filled(running)
+    request = admin_pb2.ViewMessageRequest(offset_msg_id=message_id)
+    response = await running.admin.ViewMessage(request)
+    assert response.status.code == code
+    assert message_id in response.status.remark
+    assert said in response.status.remark
 
 
 async def test_s05_the_id_of_another_brokers_message_is_refused_by_its_address(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await filled(running)
-        [record] = records_of(await query(running, key="c"))
-        other = Host.parse("10.0.0.5:10911")
-        message_id = encode_offset_message_id(other, record.physical_offset)
-        request = admin_pb2.ViewMessageRequest(offset_msg_id=message_id)
-        response = await running.admin.ViewMessage(request)
-        assert response.status.code == ResponseCode.SYSTEM_ERROR
-        assert f"is of the broker at {other}" in response.status.remark
-        assert f"was stored at {record.store_host}" in response.status.remark
-        assert response.records == b""
+    await filled(running)
+    [record] = records_of(await query(running, key="c"))
+    other = Host.parse("10.0.0.5:10911")
+    message_id = encode_offset_message_id(other, record.physical_offset)
+    request = admin_pb2.ViewMessageRequest(offset_msg_id=message_id)
+    response = await running.admin.ViewMessage(request)
+    assert response.status.code == ResponseCode.SYSTEM_ERROR
+    assert f"is of the broker at {other}" in response.status.remark
+    assert f"was stored at {record.store_host}" in response.status.remark
+    assert response.records == b""
 
 
-async def test_s13_puts_and_gets_are_counted(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await filled(running)
-        await running.append("T", 0, b"x")
-        await running.pull(topic="T", queue_id=1)
-        await running.pull(topic="T", queue_id=3)
-        too_long = wire_block("T", [bytes((1 << 20) + 1)])
-        refused = await running.append_block("T", 0, too_long)
-        assert refused.status.code == ResponseCode.MESSAGE_ILLEGAL
-        counted = await running.admin.GetStoreStatistics(admin_pb2.GetStoreStatisticsRequest())
-        [topic] = counted.topics
-        assert (topic.topic, topic.put_count) == ("T", 4)
-        assert topic.put_bytes == counted.log_end_offset > 0
-        assert sum(bucket.count for bucket in counted.put_latencies) == 2
-        assert (counted.get_found_count, counted.get_message_count) == (1, 3)
-        assert (counted.get_miss_count, counted.put_failed_count) == (1, 1)
-        assert (counted.dispatch_behind_bytes, counted.log_begin_offset) == (0, 0)
-        assert counted.flush_behind_bytes == counted.log_end_offset
-        assert counted.corrupt_record_count == 0
+async def test_s13_puts_and_gets_are_counted(running: RunningBroker) -> None:
+    await filled(running)
+    await running.append("T", 0, b"x")
+    await running.pull(topic="T", queue_id=1)
+    await running.pull(topic="T", queue_id=3)
+    too_long = wire_block("T", [bytes((1 << 20) + 1)])
+    refused = await running.append_block("T", 0, too_long)
+    assert refused.status.code == ResponseCode.MESSAGE_ILLEGAL
+    counted = await running.admin.GetStoreStatistics(admin_pb2.GetStoreStatisticsRequest())
+    [topic] = counted.topics
+    assert (topic.topic, topic.put_count) == ("T", 4)
+    assert topic.put_bytes == counted.log_end_offset > 0
+    assert sum(bucket.count for bucket in counted.put_latencies) == 2
+    assert (counted.get_found_count, counted.get_message_count) == (1, 3)
+    assert (counted.get_miss_count, counted.put_failed_count) == (1, 1)
+    assert (counted.dispatch_behind_bytes, counted.log_begin_offset) == (0, 0)
+    assert counted.flush_behind_bytes == counted.log_end_offset
+    assert counted.corrupt_record_count == 0
 
 
-async def test_b07_queues_of_topics_not_configured_go_on_request(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await filled(running)
-        store = running.broker.store
-        for topic in ("Orphan", "SCHEDULE_TOPIC_XXXX"):
-            store.append(QueueKey(topic, 0), wire_block(topic, [b"x"]).parsed())
-        request = admin_pb2.CleanUnusedTopicsRequest()
-        assert list((await running.admin.CleanUnusedTopics(request)).topics) == ["Orphan"]
-        assert {queue.topic for queue in store.queues()} == {"T", "SCHEDULE_TOPIC_XXXX"}
-        assert not (store.config.folder / "consumequeue" / "Orphan").exists()
-        assert list((await running.admin.CleanUnusedTopics(request)).topics) == []
+async def test_b07_queues_of_topics_not_configured_go_on_request(running: RunningBroker) -> None:
+    await filled(running)
+    store = running.broker.store
+    for topic in ("Orphan", "SCHEDULE_TOPIC_XXXX"):
+        store.append(QueueKey(topic, 0), wire_block(topic, [b"x"]).parsed())
+    request = admin_pb2.CleanUnusedTopicsRequest()
+    assert list((await running.admin.CleanUnusedTopics(request)).topics) == ["Orphan"]
+    assert {queue.topic for queue in store.queues()} == {"T", "SCHEDULE_TOPIC_XXXX"}
+    assert not (store.config.folder / "consumequeue" / "Orphan").exists()
+    assert list((await running.admin.CleanUnusedTopics(request)).topics) == []
 
 
-async def test_s10_expired_segments_are_removed_on_request(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for _ in range(3):
-            await running.append("T", 0, bytes(800_000))
-        request = admin_pb2.CleanExpiredFilesRequest()
-        nothing = await running.admin.CleanExpiredFiles(request)
-        assert (nothing.status.code, nothing.removed_file_count) == (0, 0)
+async def test_s10_expired_segments_are_removed_on_request(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    for _ in range(3):
+        await running.append("T", 0, bytes(800_000))
+    request = admin_pb2.CleanExpiredFilesRequest()
+    nothing = await running.admin.CleanExpiredFiles(request)
+    assert (nothing.status.code, nothing.removed_file_count) == (0, 0)
 
 
 async def test_s10_a_disk_that_is_too_full_refuses_sends_until_it_is_not(
@@ -232,9 +220,9 @@ async def test_s10_a_disk_that_is_too_full_refuses_sends_until_it_is_not(
         store.expired_segment_count(manual=False)
         refused = await running.append("T", 0, b"x")
         assert refused.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "more than 90%" in refused.status.remark
+        assert "over the limit 90%" in refused.status.remark
         info = await running.admin.GetBrokerInfo(admin_pb2.GetBrokerInfoRequest())
-        assert "more than 90%" in info.refusal
+        assert "over the limit 90%" in info.refusal
         used[0] = 0.5
         store.expired_segment_count(manual=False)
         assert (await running.append("T", 0, b"x")).status.code == ResponseCode.SUCCESS
@@ -260,25 +248,24 @@ async def test_cleaning_runs_by_the_clock_until_the_broker_stops(
                 await asyncio.sleep(0)
         answer = await running.admin.CleanExpiredFiles(admin_pb2.CleanExpiredFilesRequest())
         assert answer.status.code == 0
-    assert "cleaning failed, it is tried again" in caplog.text
+    assert "cleaning failed, the broker tries again" in caplog.text
 
 
 async def test_cleaning_that_fails_says_so(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await filled(running)
+    await filled(running)
 
-        def fail(*args: object, **kwargs: object) -> int:
-            raise OSError(5, "Input/output error")
+    def fail(*args: object, **kwargs: object) -> int:
+        raise OSError(5, "Input/output error")
 
-        monkeypatch.setattr(running.broker.store, "expired_segment_count", fail)
-        cleaned = await running.admin.CleanExpiredFiles(admin_pb2.CleanExpiredFilesRequest())
-        assert "Input/output error" in cleaned.status.remark
-        running.broker.store.append(QueueKey("Gone", 0), wire_block("Gone", [b"x"]).parsed())
-        monkeypatch.setattr(running.broker.store.deletions, "mark", fail)
-        unused = await running.admin.CleanUnusedTopics(admin_pb2.CleanUnusedTopicsRequest())
-        assert "'Gone' could not be removed" in unused.status.remark
+    monkeypatch.setattr(running.broker.store, "expired_segment_count", fail)
+    cleaned = await running.admin.CleanExpiredFiles(admin_pb2.CleanExpiredFilesRequest())
+    assert "Input/output error" in cleaned.status.remark
+    running.broker.store.append(QueueKey("Gone", 0), wire_block("Gone", [b"x"]).parsed())
+    monkeypatch.setattr(running.broker.store.deletions, "mark", fail)
+    unused = await running.admin.CleanUnusedTopics(admin_pb2.CleanUnusedTopicsRequest())
+    assert "'Gone' could not be removed" in unused.status.remark
 
 
 async def test_s12_cold_data_suggests_the_slave_where_slaves_serve(

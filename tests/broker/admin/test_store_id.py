@@ -10,16 +10,16 @@ import pytest
 from google.protobuf.message import Message
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.files import store_id
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Host
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.copies import copy_store
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.copies import copy_store
 
 OTHER = "0123456789abcdef0123456789abcdef"
 # Requests with an id of their own, and requests with the id in their job.
@@ -95,46 +95,43 @@ def test_s9_every_method_is_looked_at() -> None:
 
 @pytest.mark.parametrize("method", [*PLAIN, *OF_JOBS])
 async def test_s9_what_is_meant_for_another_store_is_refused_by_name(
-    start_broker: StartBroker, method: str
+    method: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
-        own = await told_id(running)
-        refused = await answer_to(running, method, OTHER)
-        assert refused.status.code == ResponseCode.NOT_LEADER_FOR_QUEUE
-        assert OTHER in refused.status.remark
-        assert own in refused.status.remark
-        assert "endpoints" in refused.status.remark
-        offsets = await running.data.QueryOffsets(
-            broker_pb2.QueryOffsetsRequest(topics=["T"], consumer_group="g")
-        )
-        (queue,) = offsets.topics[0].queues
-        assert (queue.max_offset, queue.committed_offset) == (0, -1)
-        staged = await running.data.AbortBatch(request_for("AbortBatch", own))
-        assert staged.attempt_count == 0
+    await running.create_topic("T", 1)
+    own = await told_id(running)
+    refused = await answer_to(running, method, OTHER)
+    assert refused.status.code == ResponseCode.NOT_LEADER_FOR_QUEUE
+    assert OTHER in refused.status.remark
+    assert own in refused.status.remark
+    assert "endpoints" in refused.status.remark
+    offsets = await running.data.QueryOffsets(
+        broker_pb2.QueryOffsetsRequest(topics=["T"], consumer_group="g")
+    )
+    (queue,) = offsets.topics[0].queues
+    assert (queue.max_offset, queue.committed_offset) == (0, -1)
+    staged = await running.data.AbortBatch(request_for("AbortBatch", own))
+    assert staged.attempt_count == 0
 
 
 @pytest.mark.parametrize("method", [*PLAIN, *OF_JOBS])
 async def test_s9_what_is_meant_for_this_store_or_for_any_is_taken(
-    start_broker: StartBroker, method: str
+    method: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
-        for store_id in (await told_id(running), ""):
-            answer = await answer_to(running, method, store_id)
-            assert answer.status.code != ResponseCode.NOT_LEADER_FOR_QUEUE
+    await running.create_topic("T", 1)
+    for accepted in (await told_id(running), ""):
+        answer = await answer_to(running, method, accepted)
+        assert answer.status.code != ResponseCode.NOT_LEADER_FOR_QUEUE
 
 
-async def test_s9_a_refused_block_does_not_end_its_stream(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
+async def test_s9_a_refused_block_does_not_end_its_stream(running: RunningBroker) -> None:
+    await running.create_topic("T", 1)
 
-        async def both() -> AsyncIterator[broker_pb2.AppendRequest]:
-            yield request_for("Append", OTHER)
-            yield request_for("Append", await told_id(running))
+    async def both() -> AsyncIterator[broker_pb2.AppendRequest]:
+        yield request_for("Append", OTHER)
+        yield request_for("Append", await told_id(running))
 
-        codes = [answer.status.code async for answer in running.data.Append(both())]
-        assert codes == [501, 0]
+    codes = [answer.status.code async for answer in running.data.Append(both())]
+    assert codes == [501, 0]
 
 
 async def test_s9_the_id_survives_restarts_and_offsets_tell_it(start_broker: StartBroker) -> None:
@@ -164,7 +161,7 @@ def test_s9_a_damaged_id_is_no_new_one_but_an_error(tmp_path: Path, change: str)
     flipped = bytes([data[0] ^ 1]) + data[1:half]
     texts = {"cut": data[: half - 2], "flips": flipped * 2, "empty": b"", "text": b"\xff" * 33}
     path.write_bytes(texts[change])
-    with pytest.raises(StoreDirectoryError, match=r"storeId: is damaged; put it back"):
+    with pytest.raises(StoreDirectoryError, match=r"storeId: is damaged; restore it"):
         opened_id(tmp_path)
     path.write_bytes(data)
     opened_id(tmp_path)
@@ -181,7 +178,7 @@ def test_f5_a_flipped_bit_of_the_id_is_mended_from_its_other_copy(tmp_path: Path
 
 
 def test_s9_a_directory_without_an_id_gets_one_at_its_next_start(tmp_path: Path) -> None:
-    """Covers directories that an older version, or RocketMQ, has made."""
+    """Covers a directory that RocketMQ has made."""
     first = opened_id(tmp_path)
     (tmp_path / "rocketpy" / "storeId").unlink()
     assert opened_id(tmp_path) not in {"", first}

@@ -1,4 +1,4 @@
-"""A store that accepts a limited number of appends."""
+"""A batch to write, and a store that accepts a limited number of appends."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.faults.batch_use import limited_room, one_by_one
+from tests.support.broker.batch_writer import Job
+from tests.support.broker.running_broker import RunningBroker
 
 RoomFor = Callable[[int | None], None]
 
@@ -23,3 +25,10 @@ def room_for() -> Iterator[RoomFor]:
             room.left = count
 
         yield give
+
+
+@pytest.fixture
+async def job(running: RunningBroker) -> Job:
+    """Returns a job for a topic of the running broker."""
+    await running.create_topic("T")
+    return Job(running)

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.broker.conftest import until
-from tests.patience import PATIENCE_SECONDS
+from tests.support.broker.running_broker import until
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 class Gate:
@@ -35,7 +35,7 @@ class Gate:
             is_held = self._held < self._count
             self._held += is_held
         if is_held:
-            assert self._goes_on.wait(PATIENCE_SECONDS)
+            assert self._goes_on.wait(WAIT_SECONDS_MAX)
 
     async def reached(self) -> None:
         """Waits until the gate holds its full number of calls."""

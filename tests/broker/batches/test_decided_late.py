@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.properties import DELAY
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.blocks import wire_block
-from tests.broker.batches.writer import Job, Task, bodies, hindered
-from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_levels import advance
+from tests.support.blocks import wire_block
+from tests.support.broker.batch_writer import Job, Task, bodies, hindered
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 COMMITTED = broker_pb2.COMMITTED
 NOW_MS = ManualClock().now_ms()
@@ -36,69 +36,64 @@ async def arrived(running: RunningBroker, count: int) -> None:
 
 
 async def test_s10_a_cancel_that_has_come_too_late_holds_no_batch_up(
-    start_broker: StartBroker,
+    running: RunningBroker, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        times = [str(NOW_MS + 5_000)] * 2
-        properties = {"TIMER_DELIVER_MS": times, "TIMER_DEL_UNIQKEY": ["T+K", "T+K"]}
-        task = Task(job, 0, 1)
-        block = wire_block("T", [b"cancel", b"another"], properties=properties)
-        assert (await task.send_block(0, block)).status.code == ResponseCode.SUCCESS
-        await task.end()
-        job.staged.append(task)
-        await job.stage((1, [b"other"]))
-        running.clock.advance(10_000)
-        answer = await hindered(job)
-        assert answer.hindrance == ""
-        answer = await job.query()
-        assert (answer.outcome, answer.record_count) == (COMMITTED, 3)
-        await advance(running, 3_000)
-        store = running.broker.store
-        await until(lambda: store.range_of(TIMER_QUEUE).max_offset == 2)
-        assert await bodies(running) == []
-        assert await bodies(running, 1) == [b"other"]
-        # The writer's next batch does not wait for it, either.
-        following = Job(running, 1)
-        await following.stage((1, [b"next"]))
-        assert (await following.commit()).outcome == COMMITTED
+    times = [str(NOW_MS + 5_000)] * 2
+    properties = {"TIMER_DELIVER_MS": times, "TIMER_DEL_UNIQKEY": ["T+K", "T+K"]}
+    task = Task(job, 0, 1)
+    block = wire_block("T", [b"cancel", b"another"], properties=properties)
+    assert (await task.send_block(0, block)).status.code == ResponseCode.SUCCESS
+    await task.end()
+    job.staged.append(task)
+    await job.stage((1, [b"other"]))
+    running.clock.advance(10_000)
+    answer = await hindered(job)
+    assert answer.hindrance == ""
+    answer = await job.query()
+    assert (answer.outcome, answer.record_count) == (COMMITTED, 3)
+    await advance(running, 3_000)
+    store = running.broker.store
+    await until(lambda: store.range_of(TIMER_QUEUE).max_offset == 2)
+    assert await bodies(running) == []
+    assert await bodies(running, 1) == [b"other"]
+    # The writer's next batch does not wait for it, either.
+    following = Job(running, 1)
+    await following.stage((1, [b"next"]))
+    assert (await following.commit()).outcome == COMMITTED
 
 
 async def test_s10_a_topic_that_gets_another_type_holds_no_decided_batch_up(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running, properties={DELAY: "1"})
-        await job.stage((0, [b"delayed"]))
-        config = admin_pb2.TopicConfig(
-            topic="T",
-            read_queue_nums=4,
-            write_queue_nums=4,
-            perm=6,
-            attributes={"+message.type": "NORMAL"},
-        )
-        answer = await running.admin.UpdateTopic(admin_pb2.UpdateTopicRequest(config=config))
-        assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
-        batch = await hindered(job)
-        assert batch.hindrance == ""
-        assert (await job.query()).outcome == COMMITTED
-        await arrived(running, 1)
-        assert await bodies(running) == [b"delayed"]
+    await running.create_topic("T")
+    job = Job(running, properties={DELAY: "1"})
+    await job.stage((0, [b"delayed"]))
+    config = admin_pb2.TopicConfig(
+        topic="T",
+        read_queue_nums=4,
+        write_queue_nums=4,
+        perm=6,
+        attributes={"+message.type": "NORMAL"},
+    )
+    answer = await running.admin.UpdateTopic(admin_pb2.UpdateTopicRequest(config=config))
+    assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
+    batch = await hindered(job)
+    assert batch.hindrance == ""
+    assert (await job.query()).outcome == COMMITTED
+    await arrived(running, 1)
+    assert await bodies(running) == [b"delayed"]
 
 
 async def test_s10_a_time_that_a_clock_set_back_puts_too_far_ahead_holds_no_batch_up(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        job = await far_ahead(running)
-        running.clock.jump(-2 * HOUR_MS)
-        assert (await hindered(job)).hindrance == ""
-        assert (await job.query()).outcome == COMMITTED
-        running.clock.jump(73 * HOUR_MS - 1)
-        await arrived(running, 1)
-        assert await bodies(running) == [b"in time"]
+    job = await far_ahead(running)
+    running.clock.jump(-2 * HOUR_MS)
+    assert (await hindered(job)).hindrance == ""
+    assert (await job.query()).outcome == COMMITTED
+    running.clock.jump(73 * HOUR_MS - 1)
+    await arrived(running, 1)
+    assert await bodies(running) == [b"in time"]
 
 
 async def test_s10_a_time_beyond_the_limit_of_the_next_start_holds_no_batch_up(

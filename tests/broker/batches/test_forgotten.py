@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, testing_pb2, testing_pb2_grpc
-from tests.broker.batches.writer import Job, bodies
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.delay.conftest import start_crashed
-
-__all__ = ["start_crashed"]
+from tests.support.broker.batch_writer import Job, bodies
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 
 async def forget(running: RunningBroker) -> None:

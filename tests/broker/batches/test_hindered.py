@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches.service import RETRY_MS
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import NOTHING_NEEDED
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.conftest import RoomFor
-from tests.broker.batches.writer import Job, bodies, hindered, staging_files
-from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.patience import PATIENCE_SECONDS
+from tests.support.broker.batch_writer import Job, bodies, hindered, staging_files
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 COMMITTED, ALREADY = broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED
 IN_PROGRESS, INCOMPLETE = broker_pb2.IN_PROGRESS, broker_pb2.INCOMPLETE
@@ -34,47 +34,45 @@ async def ended(job: Job) -> broker_pb2.BatchResponse:
 
 
 async def test_s10_a_full_disk_after_the_decision_is_told_and_resolves_itself(
-    start_broker: StartBroker, room_for: RoomFor
+    room_for: RoomFor, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage((0, [b"a", b"b", b"c"]))
-        room_for(2)
-        answer = await hindered(job)
-        assert (answer.outcome, answer.hindrance) == (IN_PROGRESS, "no room")
-        assert (answer.record_count, answer.record_count_decided) == (1, 3)
-        assert await bodies(running) == [b"a"]
-        # Still full.
-        running.clock.advance(RETRY_MS)
-        assert (await job.commit(wait_ms_max=0)).outcome == IN_PROGRESS
-        following = Job(running, 1, token=3)
-        await following.stage((0, [b"next"]))
-        answer = await following.commit(wait_ms_max=0)
-        assert (answer.outcome, answer.batch_id, answer.record_count) == (IN_PROGRESS, 0, 1)
-        assert running.broker.store.needed_from < NOTHING_NEEDED
-        room_for(None)
-        assert (await ended(job)).outcome == COMMITTED
-        assert await bodies(running) == [b"a", b"b", b"c"]
-        assert running.broker.store.needed_from == NOTHING_NEEDED
-        assert (await following.commit()).outcome == COMMITTED
-        assert await bodies(running) == [b"a", b"b", b"c", b"next"]
+    await running.create_topic("T")
+    job = Job(running)
+    await job.stage((0, [b"a", b"b", b"c"]))
+    room_for(2)
+    answer = await hindered(job)
+    assert (answer.outcome, answer.hindrance) == (IN_PROGRESS, "no room")
+    assert (answer.record_count, answer.record_count_decided) == (1, 3)
+    assert await bodies(running) == [b"a"]
+    # Still full.
+    running.clock.advance(RETRY_MS)
+    assert (await job.commit(wait_ms_max=0)).outcome == IN_PROGRESS
+    following = Job(running, 1, token=3)
+    await following.stage((0, [b"next"]))
+    answer = await following.commit(wait_ms_max=0)
+    assert (answer.outcome, answer.batch_id, answer.record_count) == (IN_PROGRESS, 0, 1)
+    assert running.broker.store.needed_from < NOTHING_NEEDED
+    room_for(None)
+    assert (await ended(job)).outcome == COMMITTED
+    assert await bodies(running) == [b"a", b"b", b"c"]
+    assert running.broker.store.needed_from == NOTHING_NEEDED
+    assert (await following.commit()).outcome == COMMITTED
+    assert await bodies(running) == [b"a", b"b", b"c", b"next"]
 
 
 async def test_s10_a_full_disk_before_the_decision_decides_nothing(
-    start_broker: StartBroker, room_for: RoomFor
+    room_for: RoomFor, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage((0, [b"a"]))
-        room_for(0)
-        answer = await job.commit()
-        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert (await job.query()).outcome == broker_pb2.NOT_COMMITTED
-        room_for(None)
-        assert (await job.commit()).outcome == COMMITTED
-        assert await bodies(running) == [b"a"]
+    await running.create_topic("T")
+    job = Job(running)
+    await job.stage((0, [b"a"]))
+    room_for(0)
+    answer = await job.commit()
+    assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert (await job.query()).outcome == broker_pb2.NOT_COMMITTED
+    room_for(None)
+    assert (await job.commit()).outcome == COMMITTED
+    assert await bodies(running) == [b"a"]
 
 
 async def stop_half_way(start_broker: StartBroker, room_for: RoomFor) -> Job:
@@ -227,7 +225,7 @@ async def test_s08_a_disk_that_is_too_slow_is_waited_for(
     run = FlushPlan.run
 
     def wait_and_run(plan: FlushPlan) -> None:
-        assert goes_on.wait(PATIENCE_SECONDS)
+        assert goes_on.wait(WAIT_SECONDS_MAX)
         run(plan)
 
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
@@ -250,45 +248,41 @@ async def test_s08_a_disk_that_is_too_slow_is_waited_for(
 
 
 async def test_s10_a_wait_ends_with_how_far_the_batch_has_come(
-    start_broker: StartBroker, room_for: RoomFor
+    room_for: RoomFor, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage((0, [b"a", b"b"]))
-        room_for(2)
-        asked = asyncio.ensure_future(job.commit(wait_ms_max=1_000))
-        await until(lambda: bool(running.broker.services.batches.commits._pending))
-        pending = running.broker.services.batches.commits._pending[job.writer_id]
-        await until(lambda: bool(pending._waiters))
-        running.clock.advance(1_000)
-        answer = await asked
-        assert (answer.outcome, answer.record_count_decided) == (IN_PROGRESS, 2)
-        assert (await hindered(job)).hindrance
-        room_for(None)
-        assert (await ended(job)).outcome == COMMITTED
+    await running.create_topic("T")
+    job = Job(running)
+    await job.stage((0, [b"a", b"b"]))
+    room_for(2)
+    asked = asyncio.ensure_future(job.commit(wait_ms_max=1_000))
+    await until(lambda: bool(running.broker.services.batches.commits._pending))
+    pending = running.broker.services.batches.commits._pending[job.writer_id]
+    await until(lambda: bool(pending._waiters))
+    running.clock.advance(1_000)
+    answer = await asked
+    assert (answer.outcome, answer.record_count_decided) == (IN_PROGRESS, 2)
+    assert (await hindered(job)).hindrance
+    room_for(None)
+    assert (await ended(job)).outcome == COMMITTED
 
 
 async def test_s10_a_client_that_hangs_up_does_not_stop_its_batch(
-    start_broker: StartBroker, room_for: RoomFor
+    room_for: RoomFor, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage((0, [b"a", b"b"]))
-        room_for(2)
-        await hindered(job)
-        call = running.data.QueryBatch(
-            broker_pb2.QueryBatchRequest(job=job.name, wait_ms_max=60_000)
-        )
-        pending = running.broker.services.batches.commits._pending[job.writer_id]
-        await until(lambda: bool(pending._waiters))
-        call.cancel()
-        while pending._waiters:  # noqa: ASYNC110 (no event)
-            await asyncio.sleep(0)
-        room_for(None)
-        assert (await ended(job)).outcome == COMMITTED
-        assert await bodies(running) == [b"a", b"b"]
+    await running.create_topic("T")
+    job = Job(running)
+    await job.stage((0, [b"a", b"b"]))
+    room_for(2)
+    await hindered(job)
+    call = running.data.QueryBatch(broker_pb2.QueryBatchRequest(job=job.name, wait_ms_max=60_000))
+    pending = running.broker.services.batches.commits._pending[job.writer_id]
+    await until(lambda: bool(pending._waiters))
+    call.cancel()
+    while pending._waiters:  # noqa: ASYNC110 (no event)
+        await asyncio.sleep(0)
+    room_for(None)
+    assert (await ended(job)).outcome == COMMITTED
+    assert await bodies(running) == [b"a", b"b"]
 
 
 async def test_s10_cleaning_leaves_what_a_pending_decision_needs(
@@ -309,11 +303,11 @@ async def test_s10_cleaning_leaves_what_a_pending_decision_needs(
             await running.append("T", 1, bytes(900_000))
         for segment in (tmp_path / "commitlog").iterdir():
             os.utime(segment, (0, 0))
-        assert (await clean()).removed_count == 0
+        assert (await clean()).removed_file_count == 0
         assert (await ended(job)).outcome == COMMITTED
         assert await bodies(running) == [b"a", b"b"]
         cleaning = asyncio.ensure_future(clean())
         while not cleaning.done():
             running.clock.advance(1_000)
             await asyncio.sleep(0)
-        assert cleaning.result().removed_count > 0
+        assert cleaning.result().removed_file_count > 0

@@ -8,12 +8,17 @@ import grpc
 import pytest
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches import jobs
 from rocketpy_broker.services.batches.service import SWEEP_MS
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.batches.writer import Job, Task, bodies, staging_files
-from tests.broker.conftest import RunningBroker, StartBroker, another_connection, until
+from tests.support.broker.batch_writer import Job, Task, bodies, staging_files
+from tests.support.broker.running_broker import (
+    RunningBroker,
+    StartBroker,
+    another_connection,
+    until,
+)
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 COMMITTED, INCOMPLETE = broker_pb2.COMMITTED, broker_pb2.INCOMPLETE
@@ -30,109 +35,100 @@ async def swept(running: RunningBroker) -> list[str]:
 
 
 async def test_s02_a_newer_job_puts_away_what_older_ones_have_staged(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        older = Job(running, 5, token=1)
-        await older.stage((0, [b"older"]))
-        unended = Task(older, 1, 9)
-        await unended.send(0, b"older")
-        await Job(running, 5, token=2, writer_id="another").stage((0, [b"x"]))
-        newer = Job(running, 5, token=3)
-        await newer.stage((0, [b"newer"]))
-        assert len(staging_files(running)) == 2
-        for answer in (await unended.send(0, b"late"), await older.commit()):
-            assert answer.status.code == ILLEGAL
-            assert "another job writes the same batch" in answer.status.remark
-        next_batch = Job(running, 6, token=4)
-        await next_batch.stage((0, [b"next"]))
-        answer = await newer.commit()
+    await running.create_topic("T")
+    older = Job(running, 5, token=1)
+    await older.stage((0, [b"older"]))
+    unended = Task(older, 1, 9)
+    await unended.send(0, b"older")
+    await Job(running, 5, token=2, writer_id="another").stage((0, [b"x"]))
+    newer = Job(running, 5, token=3)
+    await newer.stage((0, [b"newer"]))
+    assert len(staging_files(running)) == 2
+    for answer in (await unended.send(0, b"late"), await older.commit()):
         assert answer.status.code == ILLEGAL
-        assert "a later batch has begun" in answer.status.remark
-        assert (await next_batch.commit()).outcome == COMMITTED
-        assert await bodies(running) == [b"next"]
+        assert "another job writes the same batch" in answer.status.remark
+    next_batch = Job(running, 6, token=4)
+    await next_batch.stage((0, [b"next"]))
+    answer = await newer.commit()
+    assert answer.status.code == ILLEGAL
+    assert "a later batch has started" in answer.status.remark
+    assert (await next_batch.commit()).outcome == COMMITTED
+    assert await bodies(running) == [b"next"]
 
 
 async def test_s02_a_late_job_for_an_older_batch_takes_nothing_from_a_newer(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        newer = Job(running, 6, token=1)
-        await newer.stage((0, [b"newer"]))
-        await Job(running, 5, token=2).stage((0, [b"older"]))
-        assert (await newer.commit()).outcome == COMMITTED
-        assert await bodies(running) == [b"newer"]
-        assert await swept(running) != []
-        running.clock.advance(SWEEP_MS)
-        await running.broker.services.batches.commits.remove_spent()
-        assert staging_files(running) in ([], staging_files(running)[:1])
+    await running.create_topic("T")
+    newer = Job(running, 6, token=1)
+    await newer.stage((0, [b"newer"]))
+    await Job(running, 5, token=2).stage((0, [b"older"]))
+    assert (await newer.commit()).outcome == COMMITTED
+    assert await bodies(running) == [b"newer"]
+    assert await swept(running) != []
+    running.clock.advance(SWEEP_MS)
+    await running.broker.services.batches.commits.remove_spent()
+    assert staging_files(running) in ([], staging_files(running)[:1])
 
 
 async def test_s10_an_abort_removes_and_does_nothing_to_a_committed_batch(
-    start_broker: StartBroker,
+    running: RunningBroker, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage((0, [b"a"]))
-        await job.stage((0, [b"b"]))
-        assert await Job(running, token=6).abort() == 0
-        assert await job.abort() == 2
-        assert staging_files(running) == []
-        assert running.broker.store.staging.used_bytes == 0
-        assert "the job was aborted" in (await job.commit()).status.remark
-        job = Job(running, token=5)
-        await job.stage((0, [b"a"]))
-        await job.commit()
-        assert await job.abort() == 0
-        assert (await job.query()).outcome == COMMITTED
-        assert await bodies(running) == [b"a"]
+    await job.stage((0, [b"a"]))
+    await job.stage((0, [b"b"]))
+    assert await Job(running, token=6).abort() == 0
+    assert await job.abort() == 2
+    assert staging_files(running) == []
+    assert running.broker.store.staging.used_bytes == 0
+    assert "the job was aborted" in (await job.commit()).status.remark
+    job = Job(running, token=5)
+    await job.stage((0, [b"a"]))
+    await job.commit()
+    assert await job.abort() == 0
+    assert (await job.query()).outcome == COMMITTED
+    assert await bodies(running) == [b"a"]
 
 
-async def test_s10_what_nothing_is_heard_of_is_removed(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        task = await job.stage((0, [b"a"]))
-        running.clock.advance(IDLE_MS - SWEEP_MS - 1)
-        assert len(await swept(running)) == 1
-        # An open stream is a sign of life, whatever it sends.
-        call = running.data.StageBlocks()
-        await call.write(broker_pb2.StageBlocksRequest(job=job.name, task=5, task_token=5))
-        await call.read()
-        running.clock.advance(3 * IDLE_MS)
-        assert len(await swept(running)) == 1
-        await call.done_writing()
-        assert await call.read() is grpc.aio.EOF
-        running.clock.advance(IDLE_MS)
-        assert await swept(running) == []
-        assert "nothing was heard" in (await task.send(0, b"late")).status.remark
-        assert "nothing was heard" in (await job.commit()).status.remark
+async def test_s10_what_nothing_is_heard_of_is_removed(running: RunningBroker, job: Job) -> None:
+    task = await job.stage((0, [b"a"]))
+    running.clock.advance(IDLE_MS - SWEEP_MS - 1)
+    assert len(await swept(running)) == 1
+    # An open stream is a sign of life, whatever it sends.
+    call = running.data.StageBlocks()
+    await call.write(broker_pb2.StageBlocksRequest(job=job.name, task=5, task_token=5))
+    await call.read()
+    running.clock.advance(3 * IDLE_MS)
+    assert len(await swept(running)) == 1
+    await call.done_writing()
+    assert await call.read() is grpc.aio.EOF
+    running.clock.advance(IDLE_MS)
+    assert await swept(running) == []
+    assert "its job made no call" in (await task.send(0, b"late")).status.remark
+    assert "its job made no call" in (await job.commit()).status.remark
 
 
 async def test_s10_a_full_area_refuses_and_takes_again_when_there_is_room(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        staging = running.broker.store.staging
-        monkeypatch.setattr(staging, "_bytes_max", 40_000)
-        first, second = Job(running, writer_id="first"), Job(running, writer_id="second")
-        await first.stage((0, [BODY]))
-        await second.stage((0, [BODY[:2_000]]))
-        full = Task(second, 7, 7)
-        answer = await full.send(0, BODY)
-        assert answer.status.code == ResponseCode.SYSTEM_BUSY
-        assert "--staging-bytes-max" in answer.status.remark
-        assert answer.block_count == 0
-        await first.abort()
-        assert (await full.send(0, BODY)).status.code == ResponseCode.SUCCESS
-        # The end of another job would not make room for this.
-        answer = await full.send(0, 3 * BODY)
-        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert staging.used_bytes < 40_000
+    await running.create_topic("T")
+    staging = running.broker.store.staging
+    monkeypatch.setattr(staging, "_bytes_max", 40_000)
+    first, second = Job(running, writer_id="first"), Job(running, writer_id="second")
+    await first.stage((0, [BODY]))
+    await second.stage((0, [BODY[:2_000]]))
+    full = Task(second, 7, 7)
+    answer = await full.send(0, BODY)
+    assert answer.status.code == ResponseCode.SYSTEM_BUSY
+    assert "--staging-bytes-max" in answer.status.remark
+    assert answer.block_count == 0
+    await first.abort()
+    assert (await full.send(0, BODY)).status.code == ResponseCode.SUCCESS
+    # The end of another job would not make room for this.
+    answer = await full.send(0, 3 * BODY)
+    assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert staging.used_bytes < 40_000
 
 
 async def test_s10_a_strange_file_is_left_alone_and_a_torn_one_removed(
@@ -179,23 +175,22 @@ def sign_of_life(job: Job) -> broker_pb2.StageBlocksRequest:
     return broker_pb2.StageBlocksRequest(job=job.name, task=0, task_token=1)
 
 
-async def test_s10_a_job_without_files_ends_with_its_stream(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        table = running.broker.services.batches.staging._jobs
-        # One stream names many jobs: it is the stream of the last one.
-        call = running.data.StageBlocks()
-        for number in range(50):
-            await call.write(sign_of_life(Job(running, writer_id=f"w{number}")))
-            assert (await call.read()).status.code == ResponseCode.SUCCESS
-            assert [name.writer_id for name in table._jobs] == [f"w{number}"]
-        await call.done_writing()
-        assert await call.read() == grpc.aio.EOF
-        await until(lambda: not table._jobs)
-        assert table._shares.total == 0
-        # A job with files stays.
-        await Job(running).stage((0, [b"a"]))
-        assert len(table._jobs) == 1
+async def test_s10_a_job_without_files_ends_with_its_stream(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    table = running.broker.services.batches.staging._jobs
+    # One stream names many jobs: it is the stream of the last one.
+    call = running.data.StageBlocks()
+    for number in range(50):
+        await call.write(sign_of_life(Job(running, writer_id=f"w{number}")))
+        assert (await call.read()).status.code == ResponseCode.SUCCESS
+        assert [name.writer_id for name in table._jobs] == [f"w{number}"]
+    await call.done_writing()
+    assert await call.read() == grpc.aio.EOF
+    await until(lambda: not table._jobs)
+    assert table._shares.total == 0
+    # A job with files stays.
+    await Job(running).stage((0, [b"a"]))
+    assert len(table._jobs) == 1
 
 
 async def test_s10_names_of_jobs_that_ended_are_bounded(
@@ -213,20 +208,19 @@ async def test_s10_names_of_jobs_that_ended_are_bounded(
 
 
 async def test_s02_a_newer_job_puts_away_one_that_ended_without_files(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        table = running.broker.services.batches.staging._jobs
-        older = Task(Job(running, 5, token=1), 0, 1)
-        assert (await older.ask(sign_of_life(older.job))).status.code == ResponseCode.SUCCESS
-        await until(lambda: not table._jobs)
-        newer = Job(running, 5, token=2)
-        await newer.stage((0, [b"newer"]))
-        answer = await older.send(0, b"older")
-        assert answer.status.code == ILLEGAL
-        assert "another job writes the same batch" in answer.status.remark
-        assert (await newer.commit()).outcome == COMMITTED
+    await running.create_topic("T")
+    table = running.broker.services.batches.staging._jobs
+    older = Task(Job(running, 5, token=1), 0, 1)
+    assert (await older.ask(sign_of_life(older.job))).status.code == ResponseCode.SUCCESS
+    await until(lambda: not table._jobs)
+    newer = Job(running, 5, token=2)
+    await newer.stage((0, [b"newer"]))
+    answer = await older.send(0, b"older")
+    assert answer.status.code == ILLEGAL
+    assert "another job writes the same batch" in answer.status.remark
+    assert (await newer.commit()).outcome == COMMITTED
 
 
 async def test_s10_a_connection_begins_a_limited_number_of_jobs(
@@ -241,7 +235,7 @@ async def test_s10_a_connection_begins_a_limited_number_of_jobs(
             await Job(running, writer_id=f"w{number}").stage((0, [b"a"]))
         answer = await Task(Job(running, writer_id="w3"), 0, 1).send(0, b"a")
         assert answer.status.code == ResponseCode.SYSTEM_BUSY
-        assert "3 jobs of this connection stage batches" in answer.status.remark
+        assert "too many jobs of this connection stage batches, limit 3" in answer.status.remark
         async with another_connection(running) as another:
             await Job(another, writer_id="w4").stage((0, [b"a"]))
         assert await first.abort() == 1

@@ -6,20 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches.ledger_file import LedgerFile
 from rocketpy_broker.services.batches.service import RETRY_MS, Outcome
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.batches.conftest import RoomFor
-from tests.broker.batches.writer import Job, bodies, hindered
-from tests.broker.conftest import StartBroker, until
-from tests.broker.delay.conftest import start_crashed
 from tests.faults.batch_use import Desk, check_visible
 from tests.faults.images import workshop
-from tests.store.messages import flush_log
+from tests.support.broker.batch_writer import Job, bodies, hindered
+from tests.support.broker.running_broker import StartBroker, until
+from tests.support.store.messages import flush_log
 
-__all__ = ["start_crashed"]
 COMMITTED = broker_pb2.COMMITTED
 
 

@@ -10,9 +10,8 @@ from unittest import mock
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches import roll_forward
-from rocketpy_broker.services.send import append_service
+from rocketpy_broker.services.flush import admission
 from rocketpy_broker.services.topics.system import BATCHES_TOPIC
 from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType
@@ -21,14 +20,15 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OWN_QUEUES
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.record.properties import DELAY
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.blocks import wire_block
 from tests.broker.batches.gates import holding
-from tests.broker.batches.writer import Job, Task, bodies
-from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.patience import PATIENCE_SECONDS
+from tests.support.blocks import wire_block
+from tests.support.broker.batch_writer import Job, Task, bodies
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 COMMITTED = broker_pb2.COMMITTED
 
@@ -57,30 +57,29 @@ async def count_of(running: RunningBroker, key: str) -> int:
 
 
 async def test_s08_small_blocks_that_follow_each_other_are_appended_together(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.create_topic("Other")
-        job = Job(running)
+    await running.create_topic("T")
+    await running.create_topic("Other")
+    job = Job(running)
+    for task in range(20):
+        await job.stage((task % 3, [b"%d-a" % task]), (task % 2, [b"%d-b" % task, b"c"]))
+    job.topic = "Other"
+    await job.stage((0, [b"x"]), (1, [b"y"]))
+    with appended() as appends:
+        answer = await job.commit()
+    assert (answer.outcome, answer.record_count) == (COMMITTED, 62)
+    assert appends == [("T", 60), ("Other", 2)]
+    for queue_id in range(3):
+        wanted = []
         for task in range(20):
-            await job.stage((task % 3, [b"%d-a" % task]), (task % 2, [b"%d-b" % task, b"c"]))
-        job.topic = "Other"
-        await job.stage((0, [b"x"]), (1, [b"y"]))
-        with appended() as appends:
-            answer = await job.commit()
-        assert (answer.outcome, answer.record_count) == (COMMITTED, 62)
-        assert appends == [("T", 60), ("Other", 2)]
-        for queue_id in range(3):
-            wanted = []
-            for task in range(20):
-                wanted += [b"%d-a" % task] * (task % 3 == queue_id)
-                wanted += [b"%d-b" % task, b"c"] if task % 2 == queue_id else []
-            assert await bodies(running, queue_id) == wanted
-        assert await bodies(running, 0, "Other") == [b"x"]
-        assert await bodies(running, 1, "Other") == [b"y"]
-        counts = [await count_of(running, key) for key in ("0-a", "19-b", "7-b", "no-key")]
-        assert counts == [1, 1, 1, 0]
+            wanted += [b"%d-a" % task] * (task % 3 == queue_id)
+            wanted += [b"%d-b" % task, b"c"] if task % 2 == queue_id else []
+        assert await bodies(running, queue_id) == wanted
+    assert await bodies(running, 0, "Other") == [b"x"]
+    assert await bodies(running, 1, "Other") == [b"y"]
+    counts = [await count_of(running, key) for key in ("0-a", "19-b", "7-b", "no-key")]
+    assert counts == [1, 1, 1, 0]
 
 
 async def test_s08_large_blocks_and_those_that_wait_are_appended_by_themselves(
@@ -112,7 +111,7 @@ async def test_b09_the_loop_goes_on_while_a_thread_writes_what_was_staged(
     def held(under_way: AppendUnderWay) -> None:
         if threading.current_thread() is not threading.main_thread():
             is_held.set()
-            assert goes_on.wait(PATIENCE_SECONDS)
+            assert goes_on.wait(WAIT_SECONDS_MAX)
         write(under_way)
 
     monkeypatch.setattr(AppendUnderWay, "write", held)
@@ -133,21 +132,18 @@ async def test_b09_the_loop_goes_on_while_a_thread_writes_what_was_staged(
 
 
 async def test_s10_a_topic_that_is_deleted_while_a_block_waits_for_its_turn_takes_it_along(
-    start_broker: StartBroker,
+    running: RunningBroker, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage((0, [b"a"]))
-        async with running.broker.services.appends.turn_to_write():
-            assert (await job.commit(wait_ms_max=0)).outcome == broker_pb2.IN_PROGRESS
-            request = admin_pb2.DeleteTopicRequest(topic="T")
-            answer = await running.admin.DeleteTopic(request)
-            assert answer.status.code == ResponseCode.SUCCESS
-        answer = await job.query()
-        assert (answer.outcome, answer.record_count) == (COMMITTED, 1)
-        await running.create_topic("T")
-        assert await bodies(running) == []
+    await job.stage((0, [b"a"]))
+    async with running.broker.services.sends.admission.turn_to_write():
+        assert (await job.commit(wait_ms_max=0)).outcome == broker_pb2.IN_PROGRESS
+        request = admin_pb2.DeleteTopicRequest(topic="T")
+        answer = await running.admin.DeleteTopic(request)
+        assert answer.status.code == ResponseCode.SUCCESS
+    answer = await job.query()
+    assert (answer.outcome, answer.record_count) == (COMMITTED, 1)
+    await running.create_topic("T")
+    assert await bodies(running) == []
 
 
 async def stage_blocks_of_many_queues(job: Job, count: int) -> None:
@@ -160,26 +156,23 @@ async def stage_blocks_of_many_queues(job: Job, count: int) -> None:
         job.staged.append(task)
 
 
-async def test_b09_blocks_of_many_queues_are_joined_up_to_a_bound(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=100)
-        job = Job(running)
-        await stage_blocks_of_many_queues(job, 5)
-        await job.stage((7, [b"y"] * 30))
-        with appended() as appends:
-            answer = await job.commit()
-        assert (answer.outcome, answer.record_count) == (COMMITTED, 530)
-        assert appends == [("T", 200), ("T", 200), ("T", 130)]
-        assert await bodies(running, 7) == [b"x"] * 5 + [b"y"] * 30
+async def test_b09_blocks_of_many_queues_are_joined_up_to_a_bound(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=100)
+    job = Job(running)
+    await stage_blocks_of_many_queues(job, 5)
+    await job.stage((7, [b"y"] * 30))
+    with appended() as appends:
+        answer = await job.commit()
+    assert (answer.outcome, answer.record_count) == (COMMITTED, 530)
+    assert appends == [("T", 200), ("T", 200), ("T", 130)]
+    assert await bodies(running, 7) == [b"x"] * 5 + [b"y"] * 30
 
 
 async def test_b09_a_batch_lets_no_more_wait_for_the_disk_than_large_sends_do(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(roll_forward, "JOINED_BYTES_MAX", 0)
-    monkeypatch.setattr(roll_forward, "BULK_UNFLUSHED_BYTES_MAX", 3_000)
+    monkeypatch.setattr(admission, "BULK_UNFLUSHED_BYTES_MAX", 3_000)
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
         job = Job(running)
@@ -200,7 +193,7 @@ async def test_b09_a_batch_lets_no_more_wait_for_the_disk_than_large_sends_do(
 async def test_b09_a_batch_lets_a_flush_show_only_so_many_queues_parts(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append_service, "BULK_UNDISPATCHED_MAX", 300)
+    monkeypatch.setattr(admission, "BULK_UNDISPATCHED_MAX", 300)
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T", queues=100)
         job = Job(running)

@@ -8,58 +8,53 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.batches.service import Outcome
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import StagingFile
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
-from tests.broker.batches.writer import Job, Task, bodies, disk_bytes, staging_files
-from tests.broker.conftest import StartBroker
 from tests.faults.batch_use import Desk
-from tests.faults.images import QUEUE, read_bodies, workshop
+from tests.faults.images import read_bodies, workshop
+from tests.support.blocks import wire_block
+from tests.support.broker.batch_writer import Job, Task, bodies, disk_bytes, staging_files
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.messages import QUEUE
 
 COMMITTED = broker_pb2.COMMITTED
 
 
 async def test_s10_files_that_could_not_be_removed_are_removed_later(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage((0, [b"a"]))
-        with monkeypatch.context() as patch:
+    await job.stage((0, [b"a"]))
+    with monkeypatch.context() as patch:
 
-            def fail(*_: object, **__: object) -> None:
-                raise OSError(5, "Input/output error")
+        def fail(*_: object, **__: object) -> None:
+            raise OSError(5, "Input/output error")
 
-            patch.setattr(Path, "unlink", fail)
-            await job.abort()
-        area = running.broker.store.staging
-        await running.broker.services.batches.staging.sweep()
-        assert (area.used_bytes, staging_files(running)) == (0, [])
+        patch.setattr(Path, "unlink", fail)
+        await job.abort()
+    area = running.broker.store.staging
+    await running.broker.services.batches.staging.sweep()
+    assert (area.used_bytes, staging_files(running)) == (0, [])
 
 
 async def test_s10_a_file_that_cannot_be_removed_keeps_no_other_from_it(
-    start_broker: StartBroker,
+    running: RunningBroker, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        for body in (b"a", b"b", b"c"):
-            await job.stage((0, [body]))
-        store = running.broker.store
-        first = staging_files(running)[0]
-        (store.staging.folder / first).unlink()
-        (store.staging.folder / first).mkdir()
-        assert await job.abort() == 3
-        assert staging_files(running) == [first]
-        assert store.staging.used_bytes == 4096
-        (store.staging.folder / first).rmdir()
-        await running.broker.services.batches.staging.sweep()
-        assert store.staging.used_bytes == 0
+    for body in (b"a", b"b", b"c"):
+        await job.stage((0, [body]))
+    store = running.broker.store
+    first = staging_files(running)[0]
+    (store.staging.folder / first).unlink()
+    (store.staging.folder / first).mkdir()
+    assert await job.abort() == 3
+    assert staging_files(running) == [first]
+    assert store.staging.used_bytes == 4096
+    (store.staging.folder / first).rmdir()
+    await running.broker.services.batches.staging.sweep()
+    assert store.staging.used_bytes == 0
 
 
 async def test_s10_an_older_copy_of_a_staging_file_beside_it_is_not_taken_for_it(
@@ -82,58 +77,52 @@ async def test_s10_an_older_copy_of_a_staging_file_beside_it_is_not_taken_for_it
         assert running.broker.store.staging.used_bytes == 0
 
 
-async def test_s10_small_files_count_as_the_disk_counts_them(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        for _ in range(20):
-            await job.stage((0, [b"a"]))
-        assert disk_bytes(running) <= running.broker.store.staging.used_bytes
+async def test_s10_small_files_count_as_the_disk_counts_them(
+    running: RunningBroker, job: Job
+) -> None:
+    for _ in range(20):
+        await job.stage((0, [b"a"]))
+    assert disk_bytes(running) <= running.broker.store.staging.used_bytes
 
 
-async def test_s10_a_refused_block_leaves_no_attempt(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running, topic="nowhere")
-        for token in range(20):
-            answer = await Task(job, token, token).send(0, b"a")
-            assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
-        table = running.broker.services.batches.staging._jobs._jobs
-        assert sum(len(found.attempts) for found in table.values()) == 0
+async def test_s10_a_refused_block_leaves_no_attempt(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    job = Job(running, topic="nowhere")
+    for token in range(20):
+        answer = await Task(job, token, token).send(0, b"a")
+        assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
+    table = running.broker.services.batches.staging._jobs._jobs
+    assert sum(len(found.attempts) for found in table.values()) == 0
 
 
 async def test_s10_an_attempt_whose_first_block_found_no_room_goes_on(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        task = Task(job, 0, 1)
-        append = StagingFile.append
+    task = Task(job, 0, 1)
+    append = StagingFile.append
 
-        def full(*_: object) -> int:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-        monkeypatch.setattr(StagingFile, "append", full)
-        answer = await task.send(0, b"a")
-        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        monkeypatch.setattr(StagingFile, "append", append)
-        answer = await task.send(0, b"a")
-        assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
+    monkeypatch.setattr(StagingFile, "append", full)
+    answer = await task.send(0, b"a")
+    assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    monkeypatch.setattr(StagingFile, "append", append)
+    answer = await task.send(0, b"a")
+    assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
 
 
-async def test_s10_keys_count_before_they_are_written(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        store = running.broker.store.staging
-        job = Job(running)
-        task = Task(job, 0, 1)
-        block = wire_block("T", [b""] * 30, keys=[" ".join("abcdefghij" * 1500)] * 30)
-        request = task.block(0, b"")
-        request.records, request.record_sizes = block.records, block.record_sizes
-        store._bytes_max = int(len(block.records) * 1.3)
-        answer = await task.ask(request)
-        assert store.used_bytes <= store._bytes_max, (answer, store.used_bytes, store._bytes_max)
+async def test_s10_keys_count_before_they_are_written(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    store = running.broker.store.staging
+    job = Job(running)
+    task = Task(job, 0, 1)
+    block = wire_block("T", [b""] * 30, keys=[" ".join("abcdefghij" * 1500)] * 30)
+    request = task.block(0, b"")
+    request.records, request.record_sizes = block.records, block.record_sizes
+    store._bytes_max = int(len(block.records) * 1.3)
+    answer = await task.ask(request)
+    assert store.used_bytes <= store._bytes_max, (answer, store.used_bytes, store._bytes_max)
 
 
 def test_s10_a_file_that_another_start_may_read_stops_this_one(

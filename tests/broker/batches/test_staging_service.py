@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.config import BrokerConfig, Limits
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.staging.file import StagingFile
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Host, Record, encode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
-from tests.broker.batches.writer import Job, Task, bodies, staging_files
-from tests.broker.conftest import StartBroker
+from tests.support.blocks import wire_block
+from tests.support.broker.batch_writer import Job, Task, bodies, staging_files
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 COMMITTED, INCOMPLETE = broker_pb2.COMMITTED, broker_pb2.INCOMPLETE
@@ -27,59 +27,50 @@ IDLE_MS = BrokerConfig(Path()).staging_idle_ms_max
 
 
 async def test_s10_a_block_that_comes_again_is_answered_and_kept_once(
-    start_broker: StartBroker,
+    running: RunningBroker, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        task = await job.stage((0, [b"a"]), (0, [b"b"]))
-        for number in (0, 1, 0):
-            answer = await task.ask(task.block(0, b"again", block_number=number))
-            assert answer.status.code == ResponseCode.SUCCESS
-            assert (answer.block_count, answer.record_count) == (2, 2)
-        assert (await task.end()).block_count == 2
-        assert (await job.commit()).outcome == COMMITTED
-        assert await bodies(running) == [b"a", b"b"]
+    task = await job.stage((0, [b"a"]), (0, [b"b"]))
+    for number in (0, 1, 0):
+        answer = await task.ask(task.block(0, b"again", block_number=number))
+        assert answer.status.code == ResponseCode.SUCCESS
+        assert (answer.block_count, answer.record_count) == (2, 2)
+    assert (await task.end()).block_count == 2
+    assert (await job.commit()).outcome == COMMITTED
+    assert await bodies(running) == [b"a", b"b"]
 
 
 async def test_s10_a_block_behind_a_missing_one_or_behind_the_end_is_refused(
-    start_broker: StartBroker,
+    job: Job,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        task = Task(job, 0, 1)
-        await task.send(0, b"a")
-        for number in (2, 1 << 40):
-            answer = await task.ask(task.block(0, b"late", block_number=number))
-            assert (answer.status.code, answer.block_count) == (ILLEGAL, 0)
-        task.block_count = 2
-        assert (await task.end()).status.code == ILLEGAL
-        task.block_count = 1
-        assert (await task.end()).status.code == ResponseCode.SUCCESS
-        assert (await task.send(0, b"more")).status.code == ILLEGAL
+    task = Task(job, 0, 1)
+    await task.send(0, b"a")
+    for number in (2, 1 << 40):
+        answer = await task.ask(task.block(0, b"late", block_number=number))
+        assert (answer.status.code, answer.block_count) == (ILLEGAL, 0)
+    task.block_count = 2
+    assert (await task.end()).status.code == ILLEGAL
+    task.block_count = 1
+    assert (await task.end()).status.code == ResponseCode.SUCCESS
+    assert (await task.send(0, b"more")).status.code == ILLEGAL
 
 
 async def test_s10_one_stream_stages_block_after_block_and_a_refused_one_does_not_end_it(
-    start_broker: StartBroker,
+    running: RunningBroker, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        task = Task(job, 0, 1)
-        wrong = task.block(0, b"b", block_number=1)
-        wrong.records = wrong.records[:-1]
-        requests = [
-            broker_pb2.StageBlocksRequest(job=job.name, task=0, task_token=1),
-            task.block(0, b"a", block_number=0),
-            task.block(99, b"b", block_number=1),
-            wrong,
-            task.block(0, b"b", block_number=1),
-        ]
-        answers = [answer async for answer in running.data.StageBlocks(iter(requests))]
-        codes = [answer.status.code for answer in answers]
-        assert codes == [0, 0, ResponseCode.INVALID_PARAMETER, ILLEGAL, 0]
-        assert [answer.block_count for answer in answers] == [0, 1, 0, 0, 2]
+    task = Task(job, 0, 1)
+    wrong = task.block(0, b"b", block_number=1)
+    wrong.records = wrong.records[:-1]
+    requests = [
+        broker_pb2.StageBlocksRequest(job=job.name, task=0, task_token=1),
+        task.block(0, b"a", block_number=0),
+        task.block(99, b"b", block_number=1),
+        wrong,
+        task.block(0, b"b", block_number=1),
+    ]
+    answers = [answer async for answer in running.data.StageBlocks(iter(requests))]
+    codes = [answer.status.code for answer in answers]
+    assert codes == [0, 0, ResponseCode.INVALID_PARAMETER, ILLEGAL, 0]
+    assert [answer.block_count for answer in answers] == [0, 1, 0, 0, 2]
 
 
 @pytest.mark.parametrize(
@@ -95,18 +86,17 @@ async def test_s10_one_stream_stages_block_after_block_and_a_refused_one_does_no
     ],
 )
 async def test_s10_what_may_not_be_stored_is_not_staged(
-    start_broker: StartBroker, change: dict[str, object], code: int | None
+    change: dict[str, object], code: int | None, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        task = Task(Job(running), 0, 1)
-        request = task.block(0, b"a")
-        for name, value in change.items():
-            setattr(request, name, value)
-        answer = await task.ask(request)
-        assert answer.status.code == code or (code is None and answer.status.code)
-        assert running.broker.store.staging.used_bytes == 0
-        assert (await task.send(0, b"a")).status.code == ResponseCode.SUCCESS
+    await running.create_topic("T")
+    task = Task(Job(running), 0, 1)
+    request = task.block(0, b"a")
+    for name, value in change.items():
+        setattr(request, name, value)
+    answer = await task.ask(request)
+    assert answer.status.code == code or (code is None and answer.status.code)
+    assert running.broker.store.staging.used_bytes == 0
+    assert (await task.send(0, b"a")).status.code == ResponseCode.SUCCESS
 
 
 async def test_s10_a_record_that_fits_no_segment_and_a_body_too_long_are_refused(
@@ -151,26 +141,24 @@ async def test_s10_a_block_larger_than_a_segment_is_stored_in_parts(
 
 
 async def test_s10_a_record_for_a_store_host_of_another_ip_version_is_refused(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        task = Task(Job(running), 0, 1)
-        request = task.block(0, b"a")
-        record = encode_record(Record("T", 0, b"a", store_host=Host.parse("[::1]:10911")))
-        request.records, request.record_sizes = record, len(record).to_bytes(4, "big")
-        answer = await task.ask(request)
-        assert (answer.status.code, answer.block_count) == (ILLEGAL, 0)
-        assert "IP version" in answer.status.remark
+    await running.create_topic("T")
+    task = Task(Job(running), 0, 1)
+    request = task.block(0, b"a")
+    record = encode_record(Record("T", 0, b"a", store_host=Host.parse("[::1]:10911")))
+    request.records, request.record_sizes = record, len(record).to_bytes(4, "big")
+    answer = await task.ask(request)
+    assert (answer.status.code, answer.block_count) == (ILLEGAL, 0)
+    assert "IP version" in answer.status.remark
 
 
-async def test_s10_queue_id_minus_one_lets_the_broker_choose(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage(*((-1, [b"%d" % number]) for number in range(4)))
-        await job.commit()
-        assert [len(await bodies(running, queue_id)) for queue_id in range(4)] == [1, 1, 1, 1]
+async def test_s10_queue_id_minus_one_lets_the_broker_choose(
+    running: RunningBroker, job: Job
+) -> None:
+    await job.stage(*((-1, [b"%d" % number]) for number in range(4)))
+    await job.commit()
+    assert [len(await bodies(running, queue_id)) for queue_id in range(4)] == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))
@@ -253,30 +241,27 @@ async def test_s10_damage_before_the_decision_fails_by_name_and_shows_nothing(
 
 @pytest.mark.parametrize("is_last", [False, True])
 async def test_s10_damage_while_it_is_staged_fails_by_name_and_shows_nothing(
-    start_broker: StartBroker, tmp_path: Path, is_last: bool
+    tmp_path: Path, is_last: bool, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        task = Task(job, 0, 1)
-        await task.send(0, b"a")
-        path = path_of(tmp_path)
-        written_ns = path.stat().st_mtime_ns
-        flip(path, -30)
-        # The clock of files is coarse.
-        os.utime(path, ns=(written_ns, written_ns + 1))
-        if not is_last:
-            await task.send(0, b"b")
-        await task.end()
-        job.staged.append(task)
-        await check_refused(job, path)
+    task = Task(job, 0, 1)
+    await task.send(0, b"a")
+    path = path_of(tmp_path)
+    written_ns = path.stat().st_mtime_ns
+    flip(path, -30)
+    # The clock of files is coarse.
+    os.utime(path, ns=(written_ns, written_ns + 1))
+    if not is_last:
+        await task.send(0, b"b")
+    await task.end()
+    job.staged.append(task)
+    await check_refused(job, path)
 
 
 async def check_refused(job: Job, path: Path) -> None:
     answer = await job.commit()
     assert answer.status.code == ILLEGAL, answer
     assert path.name in answer.status.remark or "nothing is staged" in answer.status.remark
-    assert "write the batch again" in answer.status.remark
+    assert "Write the batch again" in answer.status.remark
     assert await bodies(job.running) == []
     # Another job for the batch repairs it.
     again = Job(job.running, token=4)
@@ -292,45 +277,39 @@ def flip(path: Path, place: int) -> None:
 
 
 async def test_s10_a_removed_file_fails_the_commit_by_name(
-    start_broker: StartBroker, tmp_path: Path
+    tmp_path: Path, running: RunningBroker, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage((0, [b"a"]))
-        path = path_of(tmp_path)
-        path.unlink()
-        answer = await job.commit()
-        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert path.name in answer.status.remark
-        assert await bodies(running) == []
+    await job.stage((0, [b"a"]))
+    path = path_of(tmp_path)
+    path.unlink()
+    answer = await job.commit()
+    assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert path.name in answer.status.remark
+    assert await bodies(running) == []
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 async def test_s10_a_write_that_fails_stages_nothing_and_may_be_tried_again(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, code: int
+    monkeypatch: pytest.MonkeyPatch, code: int, running: RunningBroker, job: Job
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        task = Task(job, 0, 1)
-        await task.send(0, b"a")
-        used = running.broker.store.staging.used_bytes
+    task = Task(job, 0, 1)
+    await task.send(0, b"a")
+    used = running.broker.store.staging.used_bytes
 
-        def fail(*_: object) -> None:
-            raise OSError(code, "as the disk says")
+    def fail(*_: object) -> None:
+        raise OSError(code, "as the disk says")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(durable, "write_whole", fail)
-            answer = await task.send(0, b"b")
-        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "as the disk says" in answer.status.remark
-        assert running.broker.store.staging.used_bytes == used
-        await task.send(0, b"b")
-        await task.end()
-        job.staged.append(task)
-        await job.commit()
-        assert await bodies(running) == [b"a", b"b"]
+    with monkeypatch.context() as patch:
+        patch.setattr(durable, "write_whole", fail)
+        answer = await task.send(0, b"b")
+    assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "as the disk says" in answer.status.remark
+    assert running.broker.store.staging.used_bytes == used
+    await task.send(0, b"b")
+    await task.end()
+    job.staged.append(task)
+    await job.commit()
+    assert await bodies(running) == [b"a", b"b"]
 
 
 async def test_f8_an_end_that_cannot_be_flushed_is_of_no_more_use(

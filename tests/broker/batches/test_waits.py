@@ -9,9 +9,9 @@ from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.conftest import RoomFor
-from tests.broker.batches.writer import Job, bodies, hindered
-from tests.broker.conftest import StartBroker, until
 from tests.broker.delay.test_levels import advance, visible
+from tests.support.broker.batch_writer import Job, bodies, hindered
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 LEVEL_2 = QueueKey(SCHEDULE_TOPIC, 1)
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
@@ -65,11 +65,10 @@ async def test_d02_a_batch_that_is_cut_off_goes_on_behind_what_waits(
     ],
 )
 async def test_d02_what_could_not_be_stored_later_is_not_staged(
-    start_broker: StartBroker, properties: dict[str, str], said: str
+    properties: dict[str, str], said: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running, properties=properties)
-        with pytest.raises(AssertionError, match=said):
-            await job.stage((0, [b"a"]))
-        assert job.staged == []
+    await running.create_topic("T")
+    job = Job(running, properties=properties)
+    with pytest.raises(AssertionError, match=said):
+        await job.stage((0, [b"a"]))
+    assert job.staged == []

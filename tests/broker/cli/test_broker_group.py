@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from tests.broker.cli.shell import ROCKETPY, environment, run
+from tests.support.broker.shell import ROCKETPY, environment, run
 
 
 @pytest.mark.parametrize("words", [["broker"], ["broker", "start"]])

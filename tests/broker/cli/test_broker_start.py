@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.broker.cli.shell import ROCKETPY, environment
-from tests.patience import PATIENCE_SECONDS
+from tests.support.broker.shell import ROCKETPY, environment
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 BROKER = [*ROCKETPY, "broker", "--port", "0"]
 SMALL, DEFAULT = 1 << 20, 1 << 30
@@ -34,7 +34,7 @@ def stopped(broker: subprocess.Popen[str]) -> tuple[int, str]:
     assert broker.stderr is not None
     with broker:
         log = broker.stderr.read()
-        return broker.wait(PATIENCE_SECONDS), log
+        return broker.wait(WAIT_SECONDS_MAX), log
 
 
 def ended(*options: str, stdin: str) -> tuple[int, list[str], str]:
@@ -44,7 +44,7 @@ def ended(*options: str, stdin: str) -> tuple[int, list[str], str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE_SECONDS,
+        timeout=WAIT_SECONDS_MAX,
         env=environment(),
     )
     lines = [" ".join(line.split()[:3]) for line in done.stdout.splitlines()]
@@ -105,4 +105,4 @@ def test_another_size_that_is_asked_for_is_refused(tmp_path: Path) -> None:
         "--data", str(tmp_path), "--commit-log-segment-bytes", str(DEFAULT), stdin=""
     )
     assert (code, lines) == (1, [])
-    assert f"was made with commit log segments of {SMALL} bytes, not {DEFAULT}" in log
+    assert f"was created with commit log segments of {SMALL} bytes, not {DEFAULT}" in log

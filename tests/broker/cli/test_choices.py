@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.broker.cli.shell import ROCKETPY, popen, run
-from tests.patience import PATIENCE_SECONDS
+from tests.support.broker.shell import ROCKETPY, popen, run
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 _numbers = count()
 
@@ -87,7 +87,7 @@ def test_tail_follows_one_queue_from_a_time(rocketpy_broker: LocalBroker, topic:
         assert [*first, json.loads(process.stdout.readline())["body"]] == ["c", "d", "e"]
     finally:
         process.kill()
-        process.communicate(timeout=PATIENCE_SECONDS)
+        process.communicate(timeout=WAIT_SECONDS_MAX)
 
 
 def test_r03_dead_letters_are_chosen_by_queue_and_time(
@@ -137,7 +137,7 @@ def test_a_body_is_read_from_standard_input(rocketpy_broker: LocalBroker, topic:
     assert [message.body for message in rocketpy_broker.messages(topic)] == [content]
     shown = run(rocketpy_broker, *words, stdin=b"x" * ((4 << 20) + 1))
     assert (shown.exit_code, shown.stdout) == (1, "")
-    assert "limit 4194304 bytes" in shown.stderr
+    assert "is too long for a body, limit 4194304 bytes" in shown.stderr
     assert len(rocketpy_broker.messages(topic)) == 1
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from rocketpy_broker import LocalBroker
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 SEGMENT_BYTES = 1 << 20
 

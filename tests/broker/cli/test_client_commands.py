@@ -8,17 +8,17 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.groups import Consumer, heartbeat
-from tests.broker.cli.shell import run
+from rocketpy_broker.client.groups import consumer, heartbeat
+from tests.support.broker.shell import run
 
 
 @pytest.fixture
 def group(rocketpy_broker: LocalBroker) -> str:
     """Returns the name of a group with two clients."""
     with BrokerConnection(rocketpy_broker.endpoint) as connection:
-        heartbeat(connection, "cli-2", consumers=[Consumer("cli-group")])
+        heartbeat(connection, "cli-2", consumers=[consumer("cli-group")])
         heartbeat(
-            connection, "cli-1", consumers=[Consumer("cli-group")], producer_groups=["cli-group"]
+            connection, "cli-1", consumers=[consumer("cli-group")], producer_groups=["cli-group"]
         )
     return "cli-group"
 
@@ -65,7 +65,7 @@ def test_g03_a_bad_group_is_refused_in_one_line(rocketpy_broker: LocalBroker) ->
 
 def test_g03_clients_of_all_groups_are_listed(rocketpy_broker: LocalBroker, group: str) -> None:
     with BrokerConnection(rocketpy_broker.endpoint) as connection:
-        heartbeat(connection, "cli-3", consumers=[Consumer("cli-other")])
+        heartbeat(connection, "cli-3", consumers=[consumer("cli-other")])
     shown = run(rocketpy_broker, "client", "list").stdout.splitlines()
     rows = [line.split("\t")[:3] for line in shown[1:]]
     assert [group, "consumer", "cli-1"] in rows

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.runtime.time_format import time_text
-from tests.broker.cli.shell import run
 from tests.broker.embedded.test_client_calls import commit
+from tests.support.broker.shell import run
 
 
 def test_topics_are_created_listed_and_deleted(rocketpy_broker: LocalBroker) -> None:

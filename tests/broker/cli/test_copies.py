@@ -13,7 +13,7 @@ from rocketpy_broker import LocalBroker, Message
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_proto.record.properties import NOT_COPIED_NAMES, WAITING_NAMES
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 _numbers = itertools.count()
 Copy = Callable[[LocalBroker, str, str], None]

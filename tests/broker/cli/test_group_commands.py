@@ -10,8 +10,9 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.groups import Consumer, Subscription, heartbeat, unregister
-from tests.broker.cli.shell import on_a_terminal, run
+from rocketpy_broker.client.groups import consumer, heartbeat, unregister
+from rocketpy_proto.rocketpy.v1 import groups_pb2
+from tests.support.broker.shell import on_a_terminal, run
 
 _numbers = itertools.count()
 
@@ -30,10 +31,10 @@ def members(
     rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
 ) -> Iterator[BrokerConnection]:
     """Yields the connection of two members of the group."""
-    subscription = Subscription(rocketpy_topic, "TagA || TagB")
+    subscription = groups_pb2.Subscription(topic=rocketpy_topic, expression="TagA || TagB")
     with BrokerConnection(rocketpy_broker.endpoint) as connection:
         for client_id in ("m1", "m2"):
-            heartbeat(connection, client_id, consumers=[Consumer(group, [subscription])])
+            heartbeat(connection, client_id, consumers=[consumer(group, [subscription])])
         yield connection
         for client_id in ("m1", "m2"):
             unregister(connection, client_id, consumer_group=group)

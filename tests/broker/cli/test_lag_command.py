@@ -9,8 +9,8 @@ import signal
 import subprocess
 
 from rocketpy_broker import LocalBroker
-from tests.broker.cli.shell import ROCKETPY, environment, popen, run
-from tests.patience import PATIENCE_SECONDS
+from tests.support.broker.shell import ROCKETPY, environment, popen, run
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def two_topics(broker: LocalBroker, name: str) -> tuple[str, str]:
@@ -76,7 +76,7 @@ def test_a_watched_lag_goes_on_until_it_is_interrupted(rocketpy_broker: LocalBro
         while told["lag"]:
             told = json.loads(watching.stdout.readline())
         watching.send_signal(signal.SIGINT)
-        _, errors = watching.communicate(timeout=PATIENCE_SECONDS)
+        _, errors = watching.communicate(timeout=WAIT_SECONDS_MAX)
     assert (watching.returncode, errors) == (130, "")
 
 
@@ -89,7 +89,7 @@ def test_a_watched_lag_ends_quietly_when_nobody_reads_it(rocketpy_broker: LocalB
         assert lines[0].startswith("time\t")
         assert lines[1:] == ["consumer group\tlag\n", "lag-read\t2\n"]
         watching.stdout.close()
-        assert (watching.wait(PATIENCE_SECONDS), watching.stderr.read()) == (0, "")
+        assert (watching.wait(WAIT_SECONDS_MAX), watching.stderr.read()) == (0, "")
 
 
 def test_a_broker_that_goes_away_ends_watching_with_its_name() -> None:
@@ -99,7 +99,7 @@ def test_a_broker_that_goes_away_ends_watching_with_its_name() -> None:
             assert watching.stdout is not None
             watching.stdout.readline()
             broker.kill()
-            _, errors = watching.communicate(timeout=PATIENCE_SECONDS)
+            _, errors = watching.communicate(timeout=WAIT_SECONDS_MAX)
     assert watching.returncode == 1
     assert errors.startswith("rocketpy: no broker answers at")
 

@@ -8,7 +8,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, Message
 from rocketpy_proto.record import Host, encode_offset_message_id
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.messages import lines as message_lines
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 
 def lines_of(broker: LocalBroker, topic: str, *words: str) -> list[list[str]]:

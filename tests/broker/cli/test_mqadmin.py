@@ -14,7 +14,7 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.cli.mqadmin.aliases import VERBS, NoTranslationError, translated
 from rocketpy_broker.cli.mqadmin.other_names import NEAREST, OTHERS
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 
 def of(line: str) -> str:

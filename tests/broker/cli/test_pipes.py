@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from tests.broker.cli.shell import ROCKETPY, environment, popen, run
-from tests.patience import PATIENCE_SECONDS
+from tests.support.broker.shell import ROCKETPY, environment, popen, run
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 ESCAPE, BOXES = "\x1b", "│┃─━┏╭"
 
@@ -101,7 +101,7 @@ def test_a_reader_that_has_enough_ends_tail_quietly(
         assert tail.stderr is not None
         assert "x" * 900 in tail.stdout.readline()
         tail.stdout.close()
-        assert tail.wait(PATIENCE_SECONDS) == 0
+        assert tail.wait(WAIT_SECONDS_MAX) == 0
         assert tail.stderr.read() == ""
 
 
@@ -116,7 +116,7 @@ def test_follow_shows_what_comes_until_it_is_interrupted(
             rocketpy_broker.send(rocketpy_topic, body)
             assert json.loads(tail.stdout.readline())["body"] == body
         tail.send_signal(signal.SIGINT)
-        rest, errors = tail.communicate(timeout=PATIENCE_SECONDS)
+        rest, errors = tail.communicate(timeout=WAIT_SECONDS_MAX)
     assert (tail.returncode, rest, errors) == (130, "", "")
 
 
@@ -134,7 +134,7 @@ def test_an_interrupt_while_the_command_is_imported_ends_it_without_a_trace(
         assert importing.stdout is not None
         assert importing.stdout.readline() == "importing\n"
         importing.send_signal(signal.SIGINT)
-        _, errors = importing.communicate(timeout=PATIENCE_SECONDS)
+        _, errors = importing.communicate(timeout=WAIT_SECONDS_MAX)
     # A shell reports it as 130.
     assert (importing.returncode, errors) == (-signal.SIGINT, "")
 
@@ -147,7 +147,7 @@ def test_a_broker_that_goes_away_ends_follow_with_its_name() -> None:
             assert tail.stdout is not None
             assert tail.stdout.readline().endswith("a\n")
             broker.kill()
-            rest, errors = tail.communicate(timeout=PATIENCE_SECONDS)
+            rest, errors = tail.communicate(timeout=WAIT_SECONDS_MAX)
     assert (tail.returncode, rest) == (1, "")
     assert errors.startswith("rocketpy: no broker answers at")
     assert errors.count("\n") == 1

@@ -9,7 +9,7 @@ from itertools import count
 import pytest
 
 from rocketpy_broker import LocalBroker, Message
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 TYPES = ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "UNSPECIFIED"]
 _numbers = count()

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError, Message
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 _numbers = itertools.count()
 
@@ -31,7 +31,7 @@ def test_r01_a_message_is_sent_back_by_its_id(
     words = ("message", "send-back", message.offset_msg_id, "--group", group)
     shown = run(rocketpy_broker, *words)
     assert (shown.exit_code, shown.stderr) == (0, "")
-    assert shown.stdout == f"{message.offset_msg_id} comes again in %RETRY%{group}\n"
+    assert shown.stdout == f"{message.offset_msg_id} is delivered again in %RETRY%{group}\n"
     shown = run(rocketpy_broker, *words, "--delay-level", "-1")
     assert shown.stdout == f"{message.offset_msg_id} is a dead letter in %DLQ%{group}\n"
     shown = run(rocketpy_broker, *words, "--delay-level", "2", "--json")

@@ -1,38 +1,37 @@
-"""`rocketpy store check`, `export` and `import`, as a person uses them."""
+"""`rocketpy store check` and `export`, as a person uses them."""
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import subprocess
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.admin.files import store_export
 from rocketpy_broker.services.admin.files.store_export import SCHEMA
-from rocketpy_broker.services.topics.config import TopicConfig
-from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import BlockColumns, Host, RecordBlock, encode_block
 
 SEGMENT_BYTES, QUEUE_FILE_BYTES = 1 << 16, 2_000
-SIZES = ["--commit-log-segment-bytes", str(SEGMENT_BYTES), "--consume-queue-file-bytes", "2000"]
 STEP_MS = 60_000
-ASSIGNED = ["queueOffset", "offsetMsgId", "storeTimestamp", "storeHost", "commitLogOffset"]
+START_MS = 1_600_000_000_123
+# Log offsets of the first message of each block, in the order of queues.
+FIRST_OFFSETS = [0, 544, 272, 816, 1_088, 1_384]
+T = TypeVar("T")
 
 
 def run(*words: str | Path) -> Result:
@@ -56,7 +55,7 @@ def columns(topic: str, number: int, **more: object) -> BlockColumns:
         "body": pa.array([b"%d first" % number, b""]),
         "properties": pa.array(properties, pa.map_(pa.string(), pa.string())),
         "extra": {"__SHARDINGKEY": "group"},
-        "born_timestamp_ms": 1_600_000_000_123 + number,
+        "born_timestamp_ms": START_MS + number,
         "born_host": Host.parse(f"10.0.0.{number}:80"),
         **more,
     }
@@ -110,6 +109,17 @@ def table(path: Path) -> pa.Table:
     return found
 
 
+def twice(values: Iterable[T]) -> list[T]:
+    return [value for value in values for _ in range(2)]
+
+
+def exported(folder: Path, out: Path, *topics: str) -> pa.Table:
+    words = [word for topic in topics for word in ("--topic", topic)]
+    result = run("export", folder, *words, "--out", out)
+    assert result.exit_code == 0, result.output
+    return table(out)
+
+
 # --- check ---
 
 
@@ -147,15 +157,10 @@ def test_given_sizes_win_over_those_of_the_store(folder: Path) -> None:
     assert "has 65536 bytes instead of 8192" in result.output
 
 
-@pytest.mark.parametrize(
-    "words", [["check"], ["export", "--topic", "A", "--out", "x.arrow"], ["import"]]
-)
-def test_a_store_in_use_is_left_alone(held: Path, tmp_path: Path, words: list[str]) -> None:
-    source = tmp_path / "messages.arrow"
-    write(source, pa.table({"topic": ["A"], "body": [b"x"]}))
+@pytest.mark.parametrize("words", [["check"], ["export", "--topic", "A", "--out", "x.arrow"]])
+def test_a_store_in_use_is_left_alone(held: Path, words: list[str]) -> None:
     before = files_of(held)
-    more = [str(source)] if words == ["import"] else []
-    result = run(words[0], held, *more, *words[1:])
+    result = run(words[0], held, *words[1:])
     assert result.exit_code == 2
     assert "is in use by another broker" in result.output
     assert files_of(held) == before
@@ -187,6 +192,46 @@ def test_all_columns_of_a_topic_are_exported(folder: Path, tmp_path: Path, name:
     assert rows[0]["bornTimestamp"] == datetime.fromtimestamp(1_600_000_000.123, timezone.utc)
     assert files_of(folder) == before
     assert [path.name for path in tmp_path.iterdir() if path != folder] == [name]
+
+
+@pytest.mark.parametrize("name", ["out.arrow", "out.parquet"])
+def test_every_column_is_exported_as_it_is_stored(folder: Path, tmp_path: Path, name: str) -> None:
+    found = exported(folder, tmp_path / name, "A", "B").to_pydict()
+    numbers = [0, 2, 1, 3, 9, 8]
+    hosts = [*(f"10.0.0.{number}:80" for number in numbers[:4]), "[::1]:9", "10.0.0.8:80"]
+    properties = [
+        [("__SHARDINGKEY", "group"), ("b", "2"), ("KEYS", "k1 k2  k3"), ("TAGS", "t")],
+        [("__SHARDINGKEY", "group"), ("UNIQ_KEY", "u"), ("a", "1")],
+    ]
+    born = [datetime.fromtimestamp((START_MS + n) / 1000, timezone.utc) for n in numbers]
+    first_ids = found["offsetMsgId"][::2]
+    assert all(int(text[16:], 16) == at for text, at in zip(first_ids, FIRST_OFFSETS, strict=True))
+    expected = {
+        "topic": ["A"] * 8 + ["B"] * 4,
+        "queueId": [0] * 4 + [1] * 4 + [2] * 4,
+        "queueOffset": [0, 1, 2, 3] * 3,
+        "body": [
+            *(b"0 first", b"", b"2 first", b"", b"1 first", b"", b"3 first", b"", b"9 first", b""),
+            *(b"packed", b"packed too"),
+        ],
+        "tags": ["t", None] * 6,
+        "keys": [["k1", "k2", "k3"], None] * 6,
+        "properties": properties * 6,
+        # Without a unique key the id is the place.
+        "msgId": [msg_id for first in first_ids for msg_id in (first, "u")],
+        "bornTimestamp": twice(born),
+        "bornHost": twice(hosts),
+        "reconsumeTimes": [3] * 12,
+        "storeHost": ["10.0.0.2:10911"] * 12,
+        "sysFlag": [0] * 8 + [24, 24, 1, 1],
+        "messageGroup": ["group"] * 12,
+        "bodyError": [None] * 12,
+    }
+    assert {name: found[name] for name in expected} == expected
+    assert set(found) - set(expected) == {"offsetMsgId", "storeTimestamp", "commitLogOffset"}
+    assert found["commitLogOffset"][::2] == FIRST_OFFSETS
+    minutes = [(time.timestamp() - 1_700_000_000) / 60 for time in found["storeTimestamp"]]
+    assert minutes == twice([0, 2, 1, 3, 4, 4])
 
 
 def test_a_folder_gets_a_file_of_each_topic(folder: Path, tmp_path: Path) -> None:
@@ -249,146 +294,7 @@ def test_a_crashed_store_is_exported_as_far_as_it_shows(folder: Path, tmp_path: 
     assert len(table(tmp_path / "out.arrow")) == 8
 
 
-# --- import ---
-
-
-def write(path: Path, messages: pa.Table) -> Path:
-    if path.suffix == ".parquet":
-        pq.write_table(messages, path)
-    else:
-        with pa.ipc.new_file(path, messages.schema) as writer:
-            writer.write_table(messages)
-    return path
-
-
-def topics_of(folder: Path) -> dict[str, int]:
-    manager = TopicConfigManager(folder / "config", ManualClock(), "DefaultCluster", "broker-a")
-    manager.load()
-    return {config.topic: config.read_queue_nums for config in manager.list(include_system=False)}
-
-
-def exported(folder: Path, out: Path, *topics: str) -> pa.Table:
-    words = [word for topic in topics for word in ("--topic", topic)]
-    result = run("export", folder, *words, "--out", out)
-    assert result.exit_code == 0, result.output
-    return table(out)
-
-
-@pytest.mark.parametrize("suffix", ["arrow", "parquet"])
-def test_a_round_trip_keeps_every_column_that_is_not_assigned(
-    folder: Path, tmp_path: Path, suffix: str
-) -> None:
-    source = tmp_path / f"source.{suffix}"
-    before = exported(folder, source, "A", "B")
-    new = tmp_path / "new"
-    result = run("import", new, source, *SIZES)
-    assert result.exit_code == 0, result.output
-    assert "imported 12 messages of A, B" in result.output
-    after = exported(new, tmp_path / f"again.{suffix}", "A", "B")
-    flags = before["sysFlag"].to_pylist()
-    assert flags[-4:] == [24, 24, 1, 1]
-    # Bodies are no longer compressed, and their flags say so.
-    assert after["sysFlag"].to_pylist() == [*flags[:-2], 0, 0]
-    # Without a unique key the id is the message's place, which has changed.
-    keyed = [dict(row).get("UNIQ_KEY") for row in before["properties"].to_pylist()]
-    ids = zip(keyed, before["msgId"].to_pylist(), after["msgId"].to_pylist(), strict=True)
-    assert all(old == new for key, old, new in ids if key)
-    for name in set(SCHEMA.names) - {*ASSIGNED, "sysFlag", "msgId"}:
-        assert after[name].equals(before[name]), name
-    assert run("check", new).exit_code == 0
-    assert not (new / "abort").exists()
-    assert topics_of(new) == {"A": 2, "B": 3}
-
-
-def test_a_broker_serves_what_was_imported(tmp_path: Path) -> None:
-    source = write(tmp_path / "m.arrow", pa.table({"topic": ["T"], "body": ["text"]}))
-    assert run("import", tmp_path / "new", source, *SIZES[:2]).exit_code == 0
-    with LocalBroker(tmp_path / "new", commit_log_segment_bytes=SEGMENT_BYTES) as broker:
-        words = ["lag", "T", "--group", "g", "--endpoint", broker.endpoint]
-        result = CliRunner().invoke(app, words)
-    assert "none" in result.output
-    assert result.exit_code == 0
-
-
-def test_an_import_goes_on_behind_what_is_there_and_adds_queues(
-    folder: Path, tmp_path: Path
-) -> None:
-    manager = TopicConfigManager(folder / "config", ManualClock(), "DefaultCluster", "broker-a")
-    asyncio.run(manager.update(TopicConfig("A", 2, 2, perm=4), create_only=True))
-    messages = pa.table(
-        {
-            "body": pa.array(["more", "other"], pa.large_string()),
-            "queueId": [1, 5],
-            "tags": ["x", None],
-            "keys": ["k1 k2", None],
-            "bornTimestamp": [None, 2],
-        }
-    )
-    result = run("import", folder, write(tmp_path / "m.parquet", messages), "--topic", "A")
-    assert result.exit_code == 0, result.output
-    rows = exported(folder, tmp_path / "out.arrow", "A").to_pylist()
-    more, other = rows[-2:]
-    assert (more["queueId"], more["queueOffset"], more["body"]) == (1, 4, b"more")
-    assert (more["tags"], more["keys"], more["bornHost"]) == ("x", ["k1", "k2"], "0.0.0.0:0")
-    assert (other["queueId"], other["queueOffset"], other["tags"]) == (5, 0, None)
-    assert other["bornTimestamp"] == datetime.fromtimestamp(0.002, timezone.utc)
-    assert topics_of(folder) == {"A": 6}
-    assert run("check", folder).exit_code == 0
-
-
-def bad(**more: object) -> Callable[[Path], None]:
-    """Writes a file with these columns in place of a good one's."""
-    columns_of: dict[str, object] = {"topic": ["T", "T"], "body": [b"1", b"2"], **more}
-    present = {name: column for name, column in columns_of.items() if column is not None}
-    return lambda path: (write(path, pa.table(present)), None)[1]
-
-
-BAD_FILES: dict[str, Callable[[Path], object]] = {
-    "cannot be read": lambda path: None,
-    "is neither an Arrow file nor a Parquet file": lambda path: path.write_bytes(b"x" * 100),
-    "cannot be read (": lambda path: path.write_bytes(b"ARROW1\0\0"),
-    "has no column 'body'": bad(body=None),
-    "has no column 'topic'; name one with --topic": bad(topic=None),
-    "column 'body' is int64, accepted is binary or a string": bad(body=[1, 2]),
-    "column 'properties' is string, accepted is a map": bad(properties=["a", "b"]),
-    "column 'keys' is list<item: int64>": bad(keys=[[1], [2]]),
-    "column 'bornTimestamp' is string": bad(bornTimestamp=["now", "then"]),
-    "column 'price' is unknown": bad(price=[1, 2]),
-    "row 1: body None is null": bad(body=[b"1", None]),
-    "row 1: topic None is null": bad(topic=["T", None]),
-    "row 0: queueId -1 is not 0 or more": bad(queueId=[-1, 0]),
-    "Integer value 2147483648 not in range": bad(queueId=[1 << 31, 0]),
-    "row 1: bornHost 'home' is no host": bad(bornHost=["1.2.3.4:5", "home"]),
-    "row 1: TAGS 'a\\x01b' contains a separator": bad(tags=["a", "a\x01b"]),
-    "row 0: record 70092 bytes do not fit": bad(body=[b"x" * 70_000, b""]),
-    "topic name 'bad name' is illegal": bad(topic=["bad name", "T"]),
-    "[SCHEDULE_TOPIC_XXXX] is conflict with system topic.": bad(topic=["SCHEDULE_TOPIC_XXXX", "T"]),
-    "accepted is 1 to 65536": bad(queueId=[65_536, 0]),
-}
-
-
-@pytest.mark.parametrize("said", BAD_FILES)
-def test_a_bad_file_is_refused_before_anything_is_written(tmp_path: Path, said: str) -> None:
-    good = write(tmp_path / "good.arrow", pa.table({"topic": ["T"], "body": [b"x"]}))
-    BAD_FILES[said](tmp_path / "bad.arrow")
-    result = run("import", tmp_path / "new", good, tmp_path / "bad.arrow", *SIZES)
-    assert result.exit_code == 1
-    assert said in result.output
-    assert "Traceback" not in result.output
-    assert not (tmp_path / "new").exists()
-
-
-def test_an_import_into_a_broken_topic_table_stores_nothing(folder: Path, tmp_path: Path) -> None:
-    for name in ("topics.json", "topics.json.bak"):
-        (folder / "config" / name).write_text("{")
-    source = write(tmp_path / "m.arrow", pa.table({"topic": ["A"], "body": [b"x"]}))
-    result = run("import", folder, source)
-    assert result.exit_code == 1
-    assert "cannot be read" in result.output
-    assert len(exported(folder, tmp_path / "out.arrow", "A")) == 8
-
-
-@pytest.mark.parametrize("words", [[], ["check"], ["export"], ["import"]])
+@pytest.mark.parametrize("words", [[], ["check"], ["export"]])
 def test_every_command_has_help(words: list[str]) -> None:
     result = run(*words, "--help")
     assert result.exit_code == 0

@@ -12,7 +12,7 @@ from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import MessageIllegalError, RefusedError
 from rocketpy_broker.client.messages import transactions
 from rocketpy_broker.client.messages.model import OutgoingMessage
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 
 def prepared(broker: LocalBroker, topic: str, body: str, group: str = "g") -> str:

@@ -10,7 +10,7 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.time_format import time_of_ms
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 
 def test_d02_a_message_is_sent_to_come_later(

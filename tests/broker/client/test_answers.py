@@ -41,13 +41,13 @@ from rocketpy_proto.rocketpy.v1 import (
     retry_pb2,
 )
 from tests.broker.client.test_wrong_answers import found
-from tests.scripted_answers import GARBAGE, METHODS, AnsweringServer, Right, answering
+from tests.support.scripted_answers import GARBAGE, METHODS, AnsweringServer, Right, answering
 
 Exercise = Callable[[BrokerConnection], object]
 OFFSET_ID = encode_offset_message_id(Host.parse("127.0.0.1:10911"), 7)
 MESSAGE = OutgoingMessage(b"a")
 HALF = transactions.Transaction("id", "g", 1, 2)
-QUEUE = groups.Queue("T", 0)
+QUEUE = groups_pb2.LockedQueue(topic="T")
 
 
 def topic(name: str) -> admin_pb2.TopicConfig:
@@ -89,7 +89,7 @@ TABLE: dict[str, Exercise] = {
     "GetBrokerInfo": lambda to: to.limits,
     "GetBrokerStatus": brokers.broker_status,
     "ListTopics": lambda to: topics.get_topic(to, "T"),
-    "ListTopicQueues": lambda to: topics.topic_queues(to, "T"),
+    "ListTopicQueues": lambda to: list(topics.topic_queues(to, "T")),
     "ListTopicGroups": lambda to: list(offsets.topic_groups(to, "T")),
     "UpdateTopic": lambda to: topics.create_topic(to, "T", 1),
     "DeleteTopic": lambda to: topics.delete_topic(to, "T"),
@@ -111,19 +111,17 @@ TABLE: dict[str, Exercise] = {
     "Heartbeat": lambda to: groups.heartbeat(to, "c"),
     "Unregister": lambda to: groups.unregister(to, "c"),
     "ListMembers": lambda to: groups.list_members(to, "g"),
-    "Connections": lambda to: groups.list_clients(to, "g"),
+    "Connections": lambda to: groups.list_connections(to, "g"),
     "LockQueues": lambda to: groups.lock_queues(to, "c", "g", [QUEUE]),
     "UnlockQueues": lambda to: groups.unlock_queues(to, "c", "g", [QUEUE]),
     "Notices": notices,
     "ListGroups": lambda to: list(group_admin.list_groups(to)),
     "GetGroup": lambda to: group_admin.get_group(to, "g"),
     "ListGroupTopics": lambda to: list(group_admin.group_topics(to, "g")),
-    "ListClients": lambda to: list(group_admin.list_memberships(to)),
-    "UpdateGroup": lambda to: group_admin.set_group(to, "g", group_admin.GroupSettings()),
+    "ListClients": lambda to: list(group_admin.list_clients(to)),
+    "UpdateGroup": lambda to: group_admin.set_group(to, "g", {}),
     "DeleteGroup": lambda to: group_admin.delete_group(to, "g"),
-    "ResetOffsets": lambda to: group_admin.reset_offsets(
-        to, group_admin.Reset("g", "T", group_admin.ResetTo.LATEST)
-    ),
+    "ResetOffsets": lambda to: group_admin.reset_offsets(to, "g", "T", "latest"),
 }
 # Answers that are no values, such as the empty one where the method has to return something.
 EMPTY: list[tuple[str, Exercise]] = [
@@ -253,5 +251,5 @@ def test_a_message_that_was_sent_back_to_nowhere_is_no_value(
     server: AnsweringServer, connection: BrokerConnection
 ) -> None:
     server.faults["SendBack"] = retry_pb2.SendBackResponse(messages=[retry_pb2.SentBackMessage()])
-    with pytest.raises(UnreadableError, match="which is nothing"):
+    with pytest.raises(UnreadableError, match="which is no destination"):
         TABLE["SendBack"](connection)

@@ -11,7 +11,7 @@ from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.offsets import query_lag
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 _numbers = itertools.count()
 

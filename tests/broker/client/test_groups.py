@@ -11,20 +11,19 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import RefusedError, UnreachableError
 from rocketpy_broker.client.groups import (
-    Consumer,
-    Queue,
-    Subscription,
+    consumer,
     heartbeat,
-    list_clients,
+    list_connections,
     list_members,
     listening,
     lock_queues,
     unlock_queues,
     unregister,
 )
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.rocketpy.v1 import groups_pb2
 
-QUEUES = [Queue("T", 0), Queue("T", 1)]
+QUEUES = [groups_pb2.LockedQueue(topic="T", queue_id=queue_id) for queue_id in range(2)]
 
 
 @pytest.fixture
@@ -34,17 +33,18 @@ def connection(rocketpy_broker: LocalBroker) -> Iterator[BrokerConnection]:
 
 
 def test_g03_who_sends_heartbeats_is_listed(connection: BrokerConnection) -> None:
-    consumer = Consumer("listed", [Subscription("T", "a || b", sub_version=3)])
-    heartbeat(connection, "c1", consumers=[consumer], producer_groups=["listed"])
-    heartbeat(connection, "c2", consumers=[consumer])
+    subscription = groups_pb2.Subscription(topic="T", expression="a || b", sub_version=3)
+    listed = consumer("listed", [subscription])
+    heartbeat(connection, "c1", consumers=[listed], producer_groups=["listed"])
+    heartbeat(connection, "c2", consumers=[listed])
     assert list_members(connection, "listed") == ["c1", "c2"]
-    found = list_clients(connection, "listed")
+    found = list_connections(connection, "listed")
     assert [client.client_id for client in found.consumers] == ["c1", "c2"]
     [producer] = found.producers
     assert producer.address.startswith("127.0.0.1:")
     assert producer.last_update_ms > 0
     unregister(connection, "c1", producer_group="listed")
-    assert list_clients(connection, "listed").producers == []
+    assert list_connections(connection, "listed").producers == []
     unregister(connection, "c1")
     unregister(connection, "c2", consumer_group="listed")
     with pytest.raises(RefusedError, match="no consumer for this group, listed"):
@@ -62,10 +62,10 @@ def test_g02_a_client_hears_of_others_and_leaves_with_its_stream(
     connection: BrokerConnection,
 ) -> None:
     with listening(connection, "c1") as notices:
-        heartbeat(connection, "c1", consumers=[Consumer("heard")])
+        heartbeat(connection, "c1", consumers=[consumer("heard")])
         assert next(notices).members_changed.consumer_group == "heard"
         with listening(connection, "c2"):
-            heartbeat(connection, "c2", consumers=[Consumer("heard")])
+            heartbeat(connection, "c2", consumers=[consumer("heard")])
             assert next(notices).members_changed.consumer_group == "heard"
         assert next(notices).members_changed.consumer_group == "heard"
         assert list_members(connection, "heard") == ["c1"]

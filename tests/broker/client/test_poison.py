@@ -26,8 +26,8 @@ from rocketpy_broker.client.messages.resend import resend_dead_letters
 from rocketpy_broker.client.messages.retries import dead_letters
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.broker.cli.shell import run
-from tests.hostile import HOSTILE_RECORDS, HostileRecord, block_bytes
+from tests.support.broker.shell import run
+from tests.support.hostile import HOSTILE_RECORDS, HostileRecord, block_bytes
 
 MIB = 1 << 20
 EVERYTHING = "a IS NULL OR a IS NOT NULL"

@@ -15,7 +15,7 @@ from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import MessageIllegalError
 from rocketpy_broker.client.messages import transactions
 from rocketpy_broker.client.messages.model import OutgoingMessage
-from tests.broker.cli.shell import run
+from tests.support.broker.shell import run
 
 SEGMENT = 1 << 20
 BODY = b"x" * 100_000
@@ -89,6 +89,6 @@ def test_half_messages_and_messages_that_wait_fit_too_or_are_refused(small: Loca
         {"delay_level": 1},
         {"deliver_at": small.now() + timedelta(hours=1)},
     ):
-        with pytest.raises(LocalBrokerError, match="send less in a message"):
+        with pytest.raises(LocalBrokerError, match="Send less in a message"):
             small.send(TOPIC, body, **options)
     assert len(small.messages(TOPIC)) == before

@@ -16,7 +16,7 @@ from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.messages.lookup import message_at, query_messages
 from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.messages.topic_reader import TopicReader
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -149,7 +149,7 @@ def test_a_wrong_answer_is_an_error(
 ) -> None:
     servicer, connection = broker
     servicer.answers = [answer]
-    with pytest.raises(UnreadableError, match=r"of queue 0 of topic 'T': the broker sent other"):
+    with pytest.raises(UnreadableError, match=r"of queue 0 of topic 'T': the broker did not send"):
         list(READERS[reader](connection))
 
 

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.errors import ConfigFileError
-from rocketpy_broker.services.config_files import relaxed_json
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_int, as_object
-from tests.broker.config_files import rocketmq_files
+from rocketpy_proto.remoting import RemotingFormatError
+from rocketpy_proto.remoting.json_text import parse_json
+from tests.support.broker import rocketmq_files
 
 OLD = {"table": {"a": 1}}
 NEW = {"table": {"a": 2}}
@@ -89,13 +90,30 @@ def test_b01_files_are_strict_json_in_the_shape_of_fastjson(tmp_path: Path) -> N
 def test_b01_a_file_of_rocketmq_is_saved_as_it_was_but_for_quoted_keys(
     tmp_path: Path, text: str
 ) -> None:
-    content = relaxed_json.loads(text)
+    content = parse_json(text.encode(), "file")
     assert isinstance(content, dict)
     config_file(tmp_path).save(content)
     saved = (tmp_path / "x.json").read_text()
     assert json.loads(saved) == content
     quoted = text.replace("{1:2\n\t}", '{"1":2}')
     assert sorted(saved.replace(",", "").split()) == sorted(quoted.replace(",", "").split())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        rocketmq_files.TOPICS,
+        rocketmq_files.CONSUMER_OFFSETS,
+        rocketmq_files.DELAY_OFFSETS,
+        rocketmq_files.GROUPS,
+    ],
+    ids=["topics", "consumer offsets", "delay offsets", "groups"],
+)
+def test_b03_a_file_cut_at_any_character_is_refused(text: str) -> None:
+    assert parse_json(text.encode(), "file")
+    for end in range(len(text)):
+        with pytest.raises(RemotingFormatError):
+            parse_json(text[:end].encode(), "file")
 
 
 def test_b01_unknown_fields_are_written_back_and_derived_ones_are_not(tmp_path: Path) -> None:
@@ -163,7 +181,7 @@ def test_b03_a_file_cut_at_any_byte_without_backup_is_an_error_and_stays(tmp_pat
     path = tmp_path / "x.json"
     for end in range(len(whole)):
         path.write_bytes(whole[:end])
-        with pytest.raises(ConfigFileError, match=r"x\.json.*mend the file, or move both away"):
+        with pytest.raises(ConfigFileError, match=r"x\.json.*repair the file, or move both away"):
             load(tmp_path)
         assert path.read_bytes() == whole[:end]
         assert list(tmp_path.iterdir()) == [path]
@@ -201,15 +219,15 @@ def test_b03_a_file_that_may_not_be_read_is_not_taken_for_broken(
     config_file(tmp_path).save(OLD)
     config_file(tmp_path).save(NEW)
 
-    read_text = Path.read_text
+    read_bytes = Path.read_bytes
 
-    def refuse(path: Path, encoding: str) -> str:
+    def refuse(path: Path) -> bytes:
         if path.suffix == ".bak":
-            return read_text(path, encoding)
+            return read_bytes(path)
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", refuse)
+        patch.setattr(Path, "read_bytes", refuse)
         with pytest.raises(ConfigFileError, match="Permission denied"):
             load(tmp_path)
     assert load(tmp_path) == NEW

@@ -12,7 +12,7 @@ from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from tests.golden import GOLDEN
+from tests.support.golden import GOLDEN
 
 TOPICS = GOLDEN / "cluster" / "all_topic_config_21.json"
 GROUPS = GOLDEN / "cluster" / "all_subscription_group_201.json"
@@ -34,7 +34,7 @@ def test_b01_n03_rocketmq_s_topics_keep_every_field_over_a_change_of_one(tmp_pat
     (tmp_path / "topics.json").write_text(json.dumps(before))
     topics = TopicConfigManager(tmp_path, ManualClock(), "DefaultCluster", "broker-a")
     topics.load()
-    asyncio.run(topics.alter(TopicChange("TopicTest", perm=4), create_only=False))
+    asyncio.run(topics.alter([TopicChange("TopicTest", perm=4)]))
     after = json.loads((tmp_path / "topics.json").read_text())
     own = after["topicConfigTable"].keys() - table.keys()
     assert all(topics.is_system(topic) for topic in own)

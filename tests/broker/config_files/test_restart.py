@@ -13,10 +13,10 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.errors import ConfigFileError, StoreDirectoryError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.blocks import wire_block
-from tests.broker.config_files import rocketmq_files
-from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.patience import PATIENCE_SECONDS
+from tests.support.blocks import wire_block
+from tests.support.broker import rocketmq_files
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def write_config(data: Path) -> Path:
@@ -124,16 +124,15 @@ async def test_g01_a_group_that_has_no_retry_topic_yet_gets_it_with_its_next_com
 
 
 async def test_g01_a_full_disk_keeps_no_commit_from_being_taken(
-    start_broker: StartBroker, tmp_path: Path
+    tmp_path: Path, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=1)
-        obstacle = tmp_path / "config" / "topics.json.tmp"
-        obstacle.mkdir()
-        assert await commit(running, "g", "T", 7) == 0
-        obstacle.rmdir()
-        assert await commit(running, "g", "T", 8) == 0
-        assert "%RETRY%g" in saved(tmp_path / "config" / "topics.json")["topicConfigTable"]
+    await running.create_topic("T", queues=1)
+    obstacle = tmp_path / "config" / "topics.json.tmp"
+    obstacle.mkdir()
+    assert await commit(running, "g", "T", 7) == 0
+    obstacle.rmdir()
+    assert await commit(running, "g", "T", 8) == 0
+    assert "%RETRY%g" in saved(tmp_path / "config" / "topics.json")["topicConfigTable"]
 
 
 async def test_c01_a_refused_commit_makes_no_group(
@@ -201,7 +200,7 @@ def test_b01_b03_b05_a_store_of_rocketmq_goes_on_over_stop_crash_and_torn_files(
         request = broker_pb2.QueryOffsetsRequest(topics=["TopicA"], consumer_group="g1")
         with grpc.insecure_channel(broker.endpoint) as channel:
             response = broker_pb2_grpc.BrokerStub(channel).QueryOffsets(
-                request, timeout=PATIENCE_SECONDS
+                request, timeout=WAIT_SECONDS_MAX
             )
         return [queue.committed_offset for queue in response.topics[0].queues]
 
@@ -209,7 +208,7 @@ def test_b01_b03_b05_a_store_of_rocketmq_goes_on_over_stop_crash_and_torn_files(
         entry = broker_pb2.CommittedOffset(topic="TopicA", queue_id=3, offset=offset)
         request = broker_pb2.CommitOffsetsRequest(consumer_group="g1", offsets=[entry])
         with grpc.insecure_channel(broker.endpoint) as channel:
-            broker_pb2_grpc.BrokerStub(channel).CommitOffsets(request, timeout=PATIENCE_SECONDS)
+            broker_pb2_grpc.BrokerStub(channel).CommitOffsets(request, timeout=WAIT_SECONDS_MAX)
 
     with LocalBroker(tmp_path) as broker:
         fill_topic(broker)

@@ -18,7 +18,7 @@ from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.store.values import QueueRange
+from rocketpy_broker.store.values import QueueBounds
 
 NEWER = {"newerField": {"a": [1, None, {"b": "c"}]}, "newerFlag": True, "newerText": "Köln 😀"}
 VERSION = {"counter": 7, "stateVersion": 3, "timestamp": 1_700_000_000_000, **NEWER}
@@ -27,8 +27,8 @@ VERSION = {"counter": 7, "stateVersion": 3, "timestamp": 1_700_000_000_000, **NE
 def change_topics(folder: Path) -> None:
     topics = TopicConfigManager(folder, ManualClock(), "DefaultCluster", "broker-a")
     topics.load()
-    asyncio.run(topics.alter(TopicChange("TopicA", perm=4), create_only=False))
-    asyncio.run(topics.alter(TopicChange("TopicB", perm=2), create_only=False))
+    asyncio.run(topics.alter([TopicChange("TopicA", perm=4)]))
+    asyncio.run(topics.alter([TopicChange("TopicB", perm=2)]))
 
 
 def change_groups(folder: Path) -> None:
@@ -47,7 +47,7 @@ def change_offsets(folder: Path) -> None:
 
 def change_levels(folder: Path) -> None:
     levels = DelayOffsetManager(folder, ManualClock())
-    levels.load(lambda _queue: QueueRange(0, 100))
+    levels.load(lambda _queue: QueueBounds(0, 100))
     levels.update(1, 9)
     save_now(levels)
 

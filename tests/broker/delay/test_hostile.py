@@ -9,7 +9,6 @@ import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import StoreClosedError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -17,10 +16,8 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.blocks import WireBlock, wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.broker.delay.test_crash import refusing
 from tests.broker.delay.test_levels import (
     SECOND_MS,
     advance,
@@ -30,6 +27,9 @@ from tests.broker.delay.test_levels import (
     turns,
     visible,
 )
+from tests.support.blocks import WireBlock, wire_block
+from tests.support.broker.crashed import refusing
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
 
@@ -118,38 +118,36 @@ async def test_d03_shorter_levels_make_no_waiting_message_early(
 
 
 async def test_d03_a_topic_that_is_made_again_gets_nothing_of_the_deleted_one(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await send(running, 2, b"old")
-        await send_at(running, running.clock.now_ms() + 5_000, b"old timer")
-        await turns()
-        answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
-        assert answer.status.code == 0
-        await advance(running, 1_000)
-        await running.create_topic("T")
-        await running.append("T", 1, b"new")
-        await advance(running, 6_000)
-        assert await bodies(running) == [b"new"]
+    await running.create_topic("T")
+    await send(running, 2, b"old")
+    await send_at(running, running.clock.now_ms() + 5_000, b"old timer")
+    await turns()
+    answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+    assert answer.status.code == 0
+    await advance(running, 1_000)
+    await running.create_topic("T")
+    await running.append("T", 1, b"new")
+    await advance(running, 6_000)
+    assert await bodies(running) == [b"new"]
 
 
 async def test_d03_cleaning_spares_what_waits_while_a_clock_was_set_back(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await send_at(running, running.clock.now_ms() + 3_600_000, b"a")
-        await turns()
-        running.clock.jump(3_600_000)
-        await advance(running, 2_000)
-        await until(lambda: visible(running) == 1)
-        assert running.broker.store.waiting_from == NOTHING_NEEDED
-        running.clock.jump(-3_600_000)
-        await send_at(running, running.clock.now_ms() + 600_000, b"b")
-        await advance(running, 2_000)
-        assert visible(running) == 1
-        assert running.broker.store.waiting_from != NOTHING_NEEDED
+    await running.create_topic("T")
+    await send_at(running, running.clock.now_ms() + 3_600_000, b"a")
+    await turns()
+    running.clock.jump(3_600_000)
+    await advance(running, 2_000)
+    await until(lambda: visible(running) == 1)
+    assert running.broker.store.waiting_from == NOTHING_NEEDED
+    running.clock.jump(-3_600_000)
+    await send_at(running, running.clock.now_ms() + 600_000, b"b")
+    await advance(running, 2_000)
+    assert visible(running) == 1
+    assert running.broker.store.waiting_from != NOTHING_NEEDED
 
 
 async def test_d03_cleaning_spares_what_waits_for_a_long_level(
@@ -175,19 +173,18 @@ async def test_d03_cleaning_spares_what_waits_for_a_long_level(
 @pytest.mark.parametrize("bad", [b"\xff\xfe", b"a\x02", b"\x02\x02", b"\x01b", b"\x02\x01"])
 @pytest.mark.parametrize("name", ["DELAY", "TIMER_DELAY_MS"])
 async def test_d03_strange_properties_stop_no_delivery(
-    start_broker: StartBroker, name: str, bad: bytes
+    name: str, bad: bytes, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        value = {"DELAY": "1", "TIMER_DELAY_MS": "1000"}[name]
-        filler = "Q" * len(bad)
-        block = wire_block("T", [b"a"], properties={name: [value], "p": [filler], "q": ["1"]})
-        block = type(block)(block.records.replace(filler.encode(), bad), block.record_sizes)
-        answer = await running.append_block("T", 1, block)
-        await send(running, 1, b"b")
-        await advance(running, 3_000)
-        expected = [b"a", b"b"] if answer.status.code == 0 else [b"b"]
-        assert sorted(await bodies(running)) == expected
+    await running.create_topic("T")
+    value = {"DELAY": "1", "TIMER_DELAY_MS": "1000"}[name]
+    filler = "Q" * len(bad)
+    block = wire_block("T", [b"a"], properties={name: [value], "p": [filler], "q": ["1"]})
+    block = type(block)(block.records.replace(filler.encode(), bad), block.record_sizes)
+    answer = await running.append_block("T", 1, block)
+    await send(running, 1, b"b")
+    await advance(running, 3_000)
+    expected = [b"a", b"b"] if answer.status.code == 0 else [b"b"]
+    assert sorted(await bodies(running)) == expected
 
 
 @both
@@ -215,7 +212,7 @@ async def test_d04_timer_messages_stay_delivered_after_a_start_with_a_clock_behi
 
 
 async def test_f8_a_store_that_refuses_is_tried_at_growing_pauses_and_logged_once_a_minute(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, running: RunningBroker
 ) -> None:
     """Refuses until the restart; each try reads and encodes the due messages."""
     tried = 0
@@ -225,53 +222,51 @@ async def test_f8_a_store_that_refuses_is_tried_at_growing_pauses_and_logged_onc
         tried += 1
         raise StoreClosedError("flushing the commit log failed")
 
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await send(running, 1, b"waits")
-        with monkeypatch.context() as patch:
-            patch.setattr(MessageStore, "append", refused)
-            await advance(running, 41 * SECOND_MS)
-            assert 40 <= tried <= 45
-            told = [record for record in caplog.records if "delay level 1 wait" in record.message]
-            assert len(told) == 1
-        await advance(running, 2 * SECOND_MS)
-        assert await bodies(running) == [b"waits"]
+    await running.create_topic("T")
+    await send(running, 1, b"waits")
+    with monkeypatch.context() as patch:
+        patch.setattr(MessageStore, "append", refused)
+        await advance(running, 41 * SECOND_MS)
+        assert 40 <= tried <= 45
+        told = [record for record in caplog.records if "delay level 1 wait" in record.message]
+        assert len(told) == 1
+    await advance(running, 2 * SECOND_MS)
+    assert await bodies(running) == [b"waits"]
 
 
 async def test_d03_what_is_sent_to_wait_while_its_topic_is_deleted_is_refused(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
     """Sends while the topic is marked as deleted and is still in the table.
 
     The deletion would miss the message.
     """
     answers: list[int] = []
-    async with start_broker() as running:
 
-        async def deleting(topics: TopicConfigManager, topic: str) -> None:
-            at_ms = running.clock.now_ms() + 2_000
-            timed = wire_block("T", [b"old"], properties={"TIMER_DELIVER_MS": [str(at_ms)]})
-            blocks = (
-                wire_block("T", [b"old"]),
-                wire_block("T", [b"old"], properties={"DELAY": ["1"]}),
-                timed,
-                wire_block("T", [bytes(200_000)], properties={"DELAY": ["1"]}),
-                half_block(b"old"),
-            )
-            given = [await running.append_block("T", 1, block) for block in blocks]
-            answers.extend(answer.status.code for answer in given)
-            await delete(topics, topic)
+    async def deleting(topics: TopicConfigManager, topic: str) -> None:
+        at_ms = running.clock.now_ms() + 2_000
+        timed = wire_block("T", [b"old"], properties={"TIMER_DELIVER_MS": [str(at_ms)]})
+        blocks = (
+            wire_block("T", [b"old"]),
+            wire_block("T", [b"old"], properties={"DELAY": ["1"]}),
+            timed,
+            wire_block("T", [bytes(200_000)], properties={"DELAY": ["1"]}),
+            half_block(b"old"),
+        )
+        given = [await running.append_block("T", 1, block) for block in blocks]
+        answers.extend(answer.status.code for answer in given)
+        await delete(topics, topic)
 
-        delete = TopicConfigManager.delete
-        await running.create_topic("T")
-        with monkeypatch.context() as patch:
-            patch.setattr(TopicConfigManager, "delete", deleting)
-            answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
-            assert answer.status.code == 0
-        await running.create_topic("T")
-        await advance(running, 3_000)
-        assert await bodies(running) == []
-        assert answers == [ResponseCode.SERVICE_NOT_AVAILABLE] * 5
+    delete = TopicConfigManager.delete
+    await running.create_topic("T")
+    with monkeypatch.context() as patch:
+        patch.setattr(TopicConfigManager, "delete", deleting)
+        answer = await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+        assert answer.status.code == 0
+    await running.create_topic("T")
+    await advance(running, 3_000)
+    assert await bodies(running) == []
+    assert answers == [ResponseCode.SERVICE_NOT_AVAILABLE] * 5
 
 
 def half_block(body: bytes) -> WireBlock:

@@ -7,11 +7,11 @@ import logging
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
-from tests.blocks import WireBlock
-from tests.broker.conftest import StartBroker
+from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.delay.test_levels import advance, bodies
-from tests.hostile import HostileRecord, block_bytes
+from tests.support.blocks import WireBlock
+from tests.support.broker.running_broker import StartBroker
+from tests.support.hostile import HostileRecord, block_bytes
 
 NAMES = (b"DELAY", b"TIMER_DELIVER_MS", b"TIMER_DELAY_MS", b"TIMER_DELAY_SEC", b"TRAN_MSG")
 OTHERS = (

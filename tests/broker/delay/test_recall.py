@@ -8,16 +8,16 @@ import pytest
 
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.recall import recall_handle, recall_message
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.delay.timer import rocketmq_export
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.model.recall_handle import RecallHandle
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_levels import advance, bodies, both, visible
 from tests.broker.delay.test_times import NOW_MS, send_at
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 DUE_MS = NOW_MS + 5_400
 ILLEGAL = ResponseCode.ILLEGAL_OPERATION
@@ -53,17 +53,16 @@ async def test_d03_a_message_that_was_taken_back_never_comes(
         assert running.broker.services.delay.timer.waiting_count == 0
 
 
-async def test_d03_the_client_makes_the_handle_of_what_it_sent(start_broker: StartBroker) -> None:
+async def test_d03_the_client_makes_the_handle_of_what_it_sent(running: RunningBroker) -> None:
     def as_a_client(port: int) -> str:
         with BrokerConnection(f"127.0.0.1:{port}") as connection:
             return recall_message(connection, "T", recall_handle(connection, "T", DUE_MS, "K1"))
 
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
-        assert await asyncio.to_thread(as_a_client, running.ready.port) == "K1"
-        await advance(running, 7_000)
-        assert visible(running) == 0
+    await running.create_topic("T")
+    await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
+    assert await asyncio.to_thread(as_a_client, running.ready.port) == "K1"
+    await advance(running, 7_000)
+    assert visible(running) == 0
 
 
 async def test_d03_a_recall_outlives_a_kill(
@@ -81,35 +80,33 @@ async def test_d03_a_recall_outlives_a_kill(
 @pytest.mark.parametrize(
     ("handle", "code", "remark"),
     [
-        ("no base 64!", ILLEGAL, "no Base64"),
-        ("dGV4dA==", ILLEGAL, "holds 'text', and not 'v1 TOPIC BROKER TIME KEY'"),
-        ("A" * 5_000, ILLEGAL, "5000 characters, at most 4096"),
+        ("no base 64!", ILLEGAL, "not Base64"),
+        ("dGV4dA==", ILLEGAL, "holds 'text', not 'v1 TOPIC BROKER TIME KEY'"),
+        ("A" * 5_000, ILLEGAL, "5000 characters, limit 4096"),
         (RecallHandle("T", "broker-a", -5, "K").encode(), ILLEGAL, "the time of the recall handle"),
-        (handle_of("K", topic="U"), ILLEGAL, "it is of topic 'U', and not of 'T'"),
-        (handle_of("K", broker="b"), ILLEGAL, "it is of broker 'b', and this is 'broker-a'"),
+        (handle_of("K", topic="U"), ILLEGAL, "it is for topic 'U', and the request names 'T'"),
+        (handle_of("K", broker="b"), ILLEGAL, "it is for broker 'b', and this is 'broker-a'"),
         (handle_of("K", due_ms=NOW_MS), ILLEGAL, "may have been delivered"),
-        (handle_of("K", due_ms=NOW_MS + 400 * 86_400_000), ILLEGAL, "longer than 3 days"),
+        (handle_of("K", due_ms=NOW_MS + 400 * 86_400_000), ILLEGAL, "limit 3 days from now"),
         (handle_of("K\x01"), ILLEGAL, "separator"),
     ],
 )
 async def test_d03_a_handle_that_names_nothing_to_take_back_is_refused(
-    start_broker: StartBroker, handle: str, code: ResponseCode, remark: str
+    handle: str, code: ResponseCode, remark: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        answer = await recall(running, handle)
-        assert answer.status.code == code
-        assert remark in answer.status.remark
-        assert visible(running, *TIMER_QUEUE) == 0
+    await running.create_topic("T")
+    answer = await recall(running, handle)
+    assert answer.status.code == code
+    assert remark in answer.status.remark
+    assert visible(running, *TIMER_QUEUE) == 0
 
 
 async def test_d03_a_recall_from_a_topic_that_is_not_there_is_refused(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        answer = await recall(running, handle_of("K"))
-        assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
-        assert "'T' does not exist" in answer.status.remark
+    answer = await recall(running, handle_of("K"))
+    assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
+    assert "'T' does not exist" in answer.status.remark
 
 
 async def test_d03_a_broker_that_takes_nothing_back_says_so_first(
@@ -121,14 +118,11 @@ async def test_d03_a_broker_that_takes_nothing_back_says_so_first(
         assert answer.status.remark == "recall failed, operation is forbidden"
 
 
-async def test_d03_a_broker_that_stores_nothing_takes_nothing_back(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        running.broker.store.flush_failed(OSError(5, "broken"))
-        answer = await recall(running, handle_of("K"))
-        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "read-only" in answer.status.remark
+async def test_d03_a_broker_that_stores_nothing_takes_nothing_back(running: RunningBroker) -> None:
+    running.broker.store.flush_failed(OSError(5, "broken"))
+    answer = await recall(running, handle_of("K"))
+    assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "read-only" in answer.status.remark
 
 
 @both
@@ -151,16 +145,15 @@ async def test_d03_what_is_sent_behind_a_recall_of_its_key_comes(
 
 
 async def test_d03_a_copy_that_was_rolled_behind_its_recall_stays_taken_back(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
     """Covers RocketMQ, which rolls waits of over two days and cancels every copy of a key."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
-        assert (await recall(running, handle_of("K1"))).status.code == ResponseCode.SUCCESS
-        await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1", TIMER_ROLL_TIMES="1")
-        await advance(running, 7_000)
-        assert await bodies(running) == []
+    await running.create_topic("T")
+    await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")
+    assert (await recall(running, handle_of("K1"))).status.code == ResponseCode.SUCCESS
+    await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1", TIMER_ROLL_TIMES="1")
+    await advance(running, 7_000)
+    assert await bodies(running) == []
 
 
 async def test_d04_a_stop_rolls_what_was_sent_behind_a_recall_and_it_comes(
@@ -168,7 +161,7 @@ async def test_d04_a_stop_rolls_what_was_sent_behind_a_recall_and_it_comes(
 ) -> None:
     """Leaves a copy after the recall at the stop; the next start reads it, too."""
     monkeypatch.setattr(rocketmq_export, "ROLL_COUNT_MAX", 1)
-    monkeypatch.setattr(rocketmq_export, "TURN_UNITS", 1)
+    monkeypatch.setattr(rocketmq_export, "SLOT_UNITS", 1)
     async with start_broker() as running:
         await running.create_topic("T")
         await send_at(running, [DUE_MS], b"back", UNIQ_KEY="K1")

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.time_format import time_of_ms
-from tests.blocks import wire_block
-from tests.broker.conftest import StartBroker
+from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.delay.test_levels import advance, bodies, visible
 from tests.broker.delay.test_times import NOW_MS, send_at
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import StartBroker
 
 THREE_DAYS_MS = 3 * 86_400_000
 
@@ -27,7 +27,7 @@ async def test_d02_no_more_wait_than_may_and_the_figures_are_named(
         assert answer.status.code == ResponseCode.SYSTEM_ERROR
         assert answer.status.remark.startswith(
             "timer message is under flow control, 2 messages wait for their delivery time and 2 "
-            "more were sent, the limit is 3;"
+            "more were sent, limit 3."
         )
         assert (await send_at(running, [NOW_MS + 3_000], b"e")).status.code == 0
         await advance(running, 2_100)
@@ -61,7 +61,7 @@ async def test_d02_no_more_wait_than_may_and_the_figures_are_named(
             {},
             {"TIMER_DELIVER_MS": str(NOW_MS), "TIMER_DEL_UNIQKEY": "T+K"},
             ResponseCode.MESSAGE_ILLEGAL,
-            f"cancels one that was due at {time_of_ms(NOW_MS)}",
+            f"message to cancel was due at {time_of_ms(NOW_MS)}",
         ),
     ],
 )

@@ -15,16 +15,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpointFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Host
-from tests.blocks import bodies_of, wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.delay.test_levels import bodies, turns
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 QUEUES = 3
 LIVES = 5
@@ -140,7 +140,7 @@ def stored(folder: Path, queue: QueueKey, begin: int = 0) -> Counter[str]:
     store.open()
     try:
         offsets = np.arange(begin, store.range_of(queue).max_offset)
-        block = store.scattered.read(queue, offsets, 1 << 20).block
+        block = store.random_reader.read(queue, offsets, 1 << 20).block
         return Counter(body.decode() for body in bodies_of(block.data.tobytes(), block.sizes))
     finally:
         store.close()

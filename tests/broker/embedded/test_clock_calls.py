@@ -16,7 +16,7 @@ from rocketpy_broker.client import groups
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.rocketpy.v1 import testing_pb2, testing_pb2_grpc
-from tests.broker.cli.shell import popen
+from tests.support.broker.shell import popen
 
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 HOUR = 3_600
@@ -125,7 +125,7 @@ def test_a_transaction_that_is_committed_in_time_is_delivered(
 
 def test_a_client_that_is_silent_is_no_member_any_more(broker: LocalBroker, topic: str) -> None:
     with BrokerConnection(broker.endpoint) as connection:
-        groups.heartbeat(connection, "client", consumers=[groups.Consumer("billing")])
+        groups.heartbeat(connection, "client", consumers=[groups.consumer("billing")])
     assert broker.group("billing").member_count == 1
     broker.advance_clock(10 * 60)
     assert broker.group("billing").member_count == 0

@@ -17,8 +17,8 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.embedded.local_broker import LocalBrokerError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.blocks import bodies_of, wire_block
-from tests.patience import PATIENCE_SECONDS
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def append(broker: LocalBroker, topic: str, *bodies: bytes) -> broker_pb2.AppendResponse:
@@ -30,7 +30,7 @@ def append(broker: LocalBroker, topic: str, *bodies: bytes) -> broker_pb2.Append
     with grpc.insecure_channel(broker.endpoint) as channel:
         response: broker_pb2.AppendResponse
         [response] = broker_pb2_grpc.BrokerStub(channel).Append(
-            iter([request]), timeout=PATIENCE_SECONDS
+            iter([request]), timeout=WAIT_SECONDS_MAX
         )
     assert response.status.code == 0, response.status.remark
     return response
@@ -41,7 +41,7 @@ def pull(broker: LocalBroker, topic: str) -> list[bytes]:
     bodies: list[bytes] = []
     with grpc.insecure_channel(broker.endpoint) as channel:
         request = broker_pb2.PullRequest(topic=topic)
-        for response in broker_pb2_grpc.BrokerStub(channel).Pull(request, timeout=PATIENCE_SECONDS):
+        for response in broker_pb2_grpc.BrokerStub(channel).Pull(request, timeout=WAIT_SECONDS_MAX):
             bodies += bodies_of(response.records, response.record_sizes)
     return bodies
 
@@ -62,6 +62,20 @@ def test_a_restarted_broker_keeps_its_endpoint(tmp_path: Path) -> None:
         endpoint = broker.endpoint
         broker.restart()
         assert broker.endpoint == endpoint
+
+
+def test_the_port_of_a_killed_broker_is_given_to_no_other_program(tmp_path: Path) -> None:
+    broker = LocalBroker(tmp_path / "store", http_port=0)
+    with broker:
+        broker.kill()
+        for endpoint in (broker.endpoint, broker.http_endpoint):
+            host, _, port = endpoint.rpartition(":")
+            with socket.socket() as other, pytest.raises(OSError, match="already in use"):
+                other.bind((host, int(port)))
+        broker.start()
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind((host, int(port)))
 
 
 def test_f12_a_second_broker_on_the_directory_says_so(tmp_path: Path) -> None:
@@ -96,10 +110,12 @@ def test_a_signal_stops_the_command_cleanly_after_one_ready_line(
         assert process.stdout is not None
         line = process.stdout.readline()
         assert re.fullmatch(
-            r"rocketpy broker ready on 127\.0\.0\.1:\d+ data=\S+ flush=SYNC_FLUSH\n", line
+            r"rocketpy broker ready on 127\.0\.0\.1:\d+ data=\S+ flush=SYNC_FLUSH "
+            r"remoting=127\.0\.0\.1:\d+ name_server=127\.0\.0\.1:\d+\n",
+            line,
         )
         process.send_signal(number)
-        rest, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        rest, _ = process.communicate(timeout=WAIT_SECONDS_MAX)
     assert process.returncode == 0
     assert rest == "rocketpy broker stopped\n"
     assert not (tmp_path / "abort").exists()
@@ -109,7 +125,7 @@ def test_an_unwritable_directory_is_named() -> None:
     command = [sys.executable, "-m", "rocketpy_broker", "broker"]
     command += ["--data", "/proc/none", "--port", "0"]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        command, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
     )
     assert done.returncode == 1
     assert "/proc/none" in done.stderr

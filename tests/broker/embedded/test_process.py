@@ -20,8 +20,8 @@ from rocketpy_broker.embedded.process import (
     STRETCH_MAX,
     BrokerProcess,
     LocalBrokerError,
-    Patience,
-    Progress,
+    ProcessProgress,
+    ProgressTimeout,
     StartTimes,
     processor_seconds,
 )
@@ -59,7 +59,7 @@ def test_a_slow_start_is_logged_with_the_last_words_and_ends_well(
         process = BrokerProcess(program(text), log, AT_ONCE_WARNED)
     finally:
         logging.getLogger("rocketpy_broker.embedded.process").removeHandler(handler)
-    assert process.port == 4711
+    assert process.exit_code is None
     assert "the broker is still starting after" in caplog.text
     assert "earlier start" not in caplog.text
     process.kill()
@@ -78,22 +78,24 @@ def test_a_start_that_takes_too_long_is_ended_with_its_last_words(tmp_path: Path
     assert "line 79\n" not in caught.value.remark
 
 
-def waited_for(progress: Callable[[int], Progress], seconds_max: float = 60) -> int:
+def waited_for(progress: Callable[[int], ProcessProgress], seconds_max: float = 60) -> int:
     """Returns for how many seconds a process with this progress is waited for."""
-    patience = Patience(seconds_max, progress(0))
-    return next(each for each in itertools.count(1) if patience.is_over(each, progress(each)))
+    timeout = ProgressTimeout(seconds_max, progress(0))
+    return next(each for each in itertools.count(1) if timeout.is_over(each, progress(each)))
 
 
 def test_a_process_that_gets_on_is_waited_for_until_it_has_had_its_time() -> None:
-    assert waited_for(lambda second: Progress(0.0, 0)) == 60
+    assert waited_for(lambda second: ProcessProgress(0.0, 0)) == 60
     # Its last progress was at 50.
-    assert waited_for(lambda second: Progress(0.0, min(second, 50))) == 50 + STANDSTILL_SECONDS
+    assert (
+        waited_for(lambda second: ProcessProgress(0.0, min(second, 50))) == 50 + STANDSTILL_SECONDS
+    )
     # It gets a sixth of a processor, and says nothing.
-    assert waited_for(lambda second: Progress(7 + second / 6)) == 360
+    assert waited_for(lambda second: ProcessProgress(7 + second / 6)) == 360
     # It is busy until it is stopped.
-    assert waited_for(lambda second: Progress(float(second))) == 60
-    assert waited_for(lambda second: Progress(0.0, second)) == 60 * STRETCH_MAX
-    assert waited_for(lambda second: Progress(0.0, min(second, 1)), seconds_max=2) == 3
+    assert waited_for(lambda second: ProcessProgress(float(second))) == 60
+    assert waited_for(lambda second: ProcessProgress(0.0, second)) == 60 * STRETCH_MAX
+    assert waited_for(lambda second: ProcessProgress(0.0, min(second, 1)), seconds_max=2) == 3
 
 
 def test_the_processor_time_of_a_process_is_known_while_it_runs() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.embedded.temporary_store import TemporaryStore, TemporaryStoreError
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 PROGRAM = """
 import sys
@@ -60,7 +60,7 @@ class Running:
         """Sends the program a signal and waits until its broker has ended, too."""
         handle = os.pidfd_open(self.pid) if self.pid else None
         self.process.send_signal(number)
-        self.process.communicate(timeout=PATIENCE_SECONDS)
+        self.process.communicate(timeout=WAIT_SECONDS_MAX)
         if handle is not None:
             ended, _, _ = select.select([handle], [], [], 30)
             os.close(handle)
@@ -118,11 +118,13 @@ def test_the_command_refuses_to_call_a_directory_temporary_that_is_not(tmp_path:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=WAIT_SECONDS_MAX,
             check=False,
         )
         assert done.returncode == 1
-        assert "is not the temporary store of this broker; it was left alone" in done.stderr
+        assert (
+            "is not the temporary store of this broker; the broker did not remove it" in done.stderr
+        )
         assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 

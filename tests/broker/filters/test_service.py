@@ -12,7 +12,7 @@ from rocketpy_broker.errors import SubscriptionParseError
 from rocketpy_broker.services.filters import parser, service
 from rocketpy_broker.services.filters.service import FilterService, FilterText, Sql92Filter
 from rocketpy_proto.record import RecordBlock, java_hash
-from tests.blocks import wire_block
+from tests.support.blocks import wire_block
 
 
 def block_with(properties: Sequence[bytes]) -> RecordBlock:

@@ -11,24 +11,24 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.scheduler import running_scheduler
+from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.flush.store_files import StoreFiles
-from rocketpy_broker.services.send.in_flight_limiter import SMALL_BYTES_MAX
-from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark
+from rocketpy_broker.store.files.flushed_mark import FlushedMark, FlushedState
 from rocketpy_broker.store.log.flush import FlushPlan
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import bodies_of, wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.patience import PATIENCE_SECONDS
-from tests.store.conftest import STORE_HOST
-from tests.store.messages import QUEUE, flush_log, numbered, put
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.store.messages import QUEUE, flush_log, numbered, put
+from tests.support.store.stores import STORE_HOST, store_in
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     run = FlushPlan.run
 
     def wait_and_run(plan: FlushPlan) -> None:
-        assert goes_on.wait(PATIENCE_SECONDS)
+        assert goes_on.wait(WAIT_SECONDS_MAX)
         run(plan)
 
     monkeypatch.setattr(FlushPlan, "run", wait_and_run)
@@ -130,16 +130,10 @@ async def test_s02_too_much_on_its_way_to_the_disk_is_answered_busy(
         assert third.queue_offset == 1
 
 
-def async_store(folder: Path, clock: ManualClock, **sizes: int) -> MessageStore:
-    config = StoreConfig(
-        folder,
-        sizes.get("segment_bytes", 65_536),
-        2_000,
-        FlushDiskType.ASYNC_FLUSH,
-        index_slot_count=100,
-        index_entry_count_max=1_000,
-    )
-    store = MessageStore(config, clock, STORE_HOST)
+def async_store(folder: Path, clock: ManualClock, segment_bytes: int = 65_536) -> MessageStore:
+    sizes = {"segment_bytes": segment_bytes, "queue_file_bytes": 2_000}
+    index = {"index_slot_count": 100, "index_entry_count_max": 1_000}
+    store = store_in(folder, clock, **sizes, **index)
     store.open()
     return store
 
@@ -225,7 +219,7 @@ async def test_f07_a_disk_that_stays_full_is_a_line_a_minute(
     await asyncio.wait([flushing])
     store_files.close()
     store.close()
-    assert sum("no segment could be made ready" in line for line in caplog.messages) == 2
+    assert sum("no segment could be prepared" in line for line in caplog.messages) == 2
 
 
 async def test_s09_each_segment_spares_the_next_start_what_came_before(tmp_path: Path) -> None:
@@ -257,7 +251,7 @@ async def test_f8_a_flush_whose_mark_cannot_be_written_has_failed(
 ) -> None:
     """Covers a copy-on-write file system, which may lack room for what is overwritten in place."""
 
-    def full(_mark: FlushedMark, _content: Mark) -> None:
+    def full(_mark: FlushedMark, _content: FlushedState) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
@@ -289,9 +283,9 @@ async def test_b09_bulk_makes_way_for_the_flush_thread_while_it_flushes(
         run(plan)
 
     monkeypatch.setattr(FlushPlan, "run", noting)
-    store = MessageStore(StoreConfig(tmp_path), ManualClock(), STORE_HOST)
-    store.open()
     sync = FlushDiskType.SYNC_FLUSH
+    store = store_in(tmp_path, None, sync)
+    store.open()
     group_commit = GroupCommit(store, ManualClock(), sync, FlushTimes())
     put(store, [b"x"])
     await group_commit._flush_once()

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.config import ClientLimits, Limits
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
-from tests.broker.conftest import RunningBroker, StartBroker, another_connection
-from tests.broker.groups.clients import (
+from tests.support.broker.group_clients import (
     consumer,
     heartbeat,
     members,
@@ -21,6 +20,7 @@ from tests.broker.groups.clients import (
     subscriptions,
     unregister,
 )
+from tests.support.broker.running_broker import RunningBroker, StartBroker, another_connection
 
 BAD_HEARTBEATS = [
     pytest.param("", [consumer("g")], [], "client_id is ''", id="no client id"),
@@ -134,7 +134,9 @@ async def test_g01_only_so_many_clients_are_taken(start_broker: StartBroker) -> 
     async with start_broker(limits=limits(clients_max=2)) as running:
         await heartbeat(running, "c1", consumer("g"))
         await heartbeat(running, "c2", producers=["p"])
-        await refused(running, "c3", consumer("h"), said="number of clients would be more than 2")
+        await refused(
+            running, "c3", consumer("h"), said="number of clients would exceed the limit 2"
+        )
         assert "h" not in running.broker.services.groups.configs
         assert (await heartbeat(running, "c1", consumer("h"))).code == 0
 
@@ -156,7 +158,7 @@ async def test_g01_only_so_many_groups_come_to_be_by_their_first_use(
 ) -> None:
     async with start_broker(limits=limits(groups_max=9)) as running:
         assert (await heartbeat(running, "c1", consumer("g"))).code == 0
-        said = "number of consumer groups would be more than 9"
+        said = "number of consumer groups would exceed the limit 9"
         await refused(running, "c1", consumer("h"), said=said)
         await running.create_topic("T", queues=1)
         entry = broker_pb2.CommittedOffset(topic="T", queue_id=0, offset=1)
@@ -172,7 +174,11 @@ async def test_g01_only_so_many_registrations_are_taken(start_broker: StartBroke
     async with start_broker(limits=limits(registrations_max=3)) as running:
         await heartbeat(running, "c1", consumer("g"), consumer("h"))
         await refused(
-            running, "c2", consumer("g"), consumer("h"), said="registrations would be more than 3"
+            running,
+            "c2",
+            consumer("g"),
+            consumer("h"),
+            said="registrations would exceed the limit 3",
         )
         assert await members(running, "g") == ["c1"]
         assert (await heartbeat(running, "c1", consumer("g"), consumer("h"))).code == 0
@@ -183,7 +189,7 @@ async def test_n12_g01_only_so_many_groups_have_one_client(start_broker: StartBr
     """Asserts that a leaving client leaves all of its groups in one step."""
     async with start_broker(limits=limits(groups_per_client_max=3)) as running:
         assert (await heartbeat(running, "c1", consumer("g"), producers=["g"])).code == 0
-        said = "number of groups of client 'c1' would be more than 3; unregister it"
+        said = "number of groups of client 'c1' would exceed the limit 3; unregister it"
         await refused(running, "c1", consumer("h"), consumer("i"), said=said)
         assert await members(running, "g") == ["c1"]
         assert (await heartbeat(running, "c1", consumer("g"), consumer("h"))).code == 0
@@ -194,7 +200,7 @@ async def test_g01_only_so_many_clients_are_in_one_group(start_broker: StartBrok
     async with start_broker(limits=limits(members_per_group_max=2)) as running:
         for client_id in ("c1", "c2", "c1"):
             assert (await heartbeat(running, client_id, consumer("g"))).code == 0
-        said = "number of clients of consumer group 'g' would be more than 2"
+        said = "number of clients of consumer group 'g' would exceed the limit 2"
         await refused(running, "c3", consumer("g"), said=said)
         assert (await heartbeat(running, "c3", producers=["g"])).code == 0
 
@@ -203,7 +209,7 @@ async def test_g01_subscriptions_take_only_so_much_memory(start_broker: StartBro
     async with start_broker(limits=limits(subscription_bytes_max=2_000)) as running:
         large = subscription("T", 1, "a" * 1_000)
         assert (await heartbeat(running, "c1", consumer("g", large))).code == 0
-        said = "bytes of all subscriptions would be more than 2000"
+        said = "bytes of all subscriptions would exceed the limit 2000"
         await refused(running, "c2", consumer("h", large), said=said)
         assert (await heartbeat(running, "c1", consumer("g", large))).code == 0
         assert (await heartbeat(running, "c1", consumer("g", "T"))).code == 0
@@ -239,7 +245,7 @@ async def test_g01_a_connection_has_a_limited_share_of_the_subscriptions(
         refused = await heartbeat(running, "c1", consumer("h", large))
         assert refused.code == ResponseCode.SYSTEM_BUSY
         assert "bytes of the subscriptions of the connection 127.0.0.1:" in refused.remark
-        assert "would be more than 2000" in refused.remark
+        assert "would exceed the limit 2000" in refused.remark
         assert (await heartbeat(running, "c1", consumer("g", large))).code == 0
         async with another_connection(running) as other:
             assert (await heartbeat(other, "c2", consumer("h", large))).code == 0

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import pytest
 
 from rocketpy_broker.config import ClientLimits, Limits
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.groups.locks import LOCK_MS, QueueLocks
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import common_pb2, groups_pb2
-from tests.broker.conftest import RunningBroker, StartBroker, another_connection
-from tests.broker.groups.clients import listening, lock, lock_response
+from tests.support.broker.group_clients import listening, lock, lock_response
+from tests.support.broker.running_broker import RunningBroker, StartBroker, another_connection
 
 
 async def unlock(
@@ -33,88 +33,79 @@ async def unlock(
     return response.status
 
 
-async def test_g04_a_queue_has_one_owner_in_a_group(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        assert await lock(running, "c1", [0, 1, 1]) == [0, 1]
-        assert await lock(running, "c2", [1, 2]) == [2]
-        assert await lock(running, "c2", [0, 1], "other") == [0, 1]
-        other_topic = await lock_response(running, "c2", [0], topic="U")
-        assert list(other_topic.queues) == [groups_pb2.LockedQueue(topic="U", queue_id=0)]
-        assert await lock(running, "c1", [0, 1, 2]) == [0, 1]
-        assert await lock(running, "c1", []) == []
+async def test_g04_a_queue_has_one_owner_in_a_group(running: RunningBroker) -> None:
+    assert await lock(running, "c1", [0, 1, 1]) == [0, 1]
+    assert await lock(running, "c2", [1, 2]) == [2]
+    assert await lock(running, "c2", [0, 1], "other") == [0, 1]
+    other_topic = await lock_response(running, "c2", [0], topic="U")
+    assert list(other_topic.queues) == [groups_pb2.LockedQueue(topic="U", queue_id=0)]
+    assert await lock(running, "c1", [0, 1, 2]) == [0, 1]
+    assert await lock(running, "c1", []) == []
 
 
 async def test_g04_fifty_concurrent_lockers_of_a_hundred_queues_get_one_owner_each(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        chance = random.Random(4)
+    chance = random.Random(4)
 
-        async def locker(number: int) -> list[int]:
-            owned: set[int] = set()
-            wanted = list(range(100))
-            for _ in range(5):
-                chance.shuffle(wanted)
-                parts = [wanted[begin : begin + 10] for begin in range(0, 100, 10)]
-                found = await asyncio.gather(*(lock(running, f"c{number}", part) for part in parts))
-                assert owned <= {each for part in found for each in part}
-                owned.update(each for part in found for each in part)
-            return sorted(owned)
-
-        owners = await asyncio.gather(*map(locker, range(50)))
-        assert sorted(each for owned in owners for each in owned) == list(range(100))
-
-
-async def test_g04_a_lock_is_free_for_others_when_its_time_is_over(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        assert await lock(running, "c1", [0]) == [0]
-        running.clock.advance(LOCK_MS)
-        assert await lock(running, "c2", [0]) == []
-        running.clock.advance(1)
-        assert await lock(running, "c2", [0]) == [0]
-        assert await lock(running, "c1", [0]) == []
-
-
-async def test_g04_the_owner_renews_its_lock(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
+    async def locker(number: int) -> list[int]:
+        owned: set[int] = set()
+        wanted = list(range(100))
         for _ in range(5):
-            assert await lock(running, "c1", [0]) == [0]
-            running.clock.advance(50_000)
-            assert await lock(running, "c2", [0]) == []
-        running.clock.advance(50_000)
-        assert await lock(running, "c2", [0]) == [0]
+            chance.shuffle(wanted)
+            parts = [wanted[begin : begin + 10] for begin in range(0, 100, 10)]
+            found = await asyncio.gather(*(lock(running, f"c{number}", part) for part in parts))
+            assert owned <= {each for part in found for each in part}
+            owned.update(each for part in found for each in part)
+        return sorted(owned)
+
+    owners = await asyncio.gather(*map(locker, range(50)))
+    assert sorted(each for owned in owners for each in owned) == list(range(100))
 
 
-async def test_g04_a_clock_that_is_set_frees_no_lock(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
+async def test_g04_a_lock_is_free_for_others_when_its_time_is_over(running: RunningBroker) -> None:
+    assert await lock(running, "c1", [0]) == [0]
+    running.clock.advance(LOCK_MS)
+    assert await lock(running, "c2", [0]) == []
+    running.clock.advance(1)
+    assert await lock(running, "c2", [0]) == [0]
+    assert await lock(running, "c1", [0]) == []
+
+
+async def test_g04_the_owner_renews_its_lock(running: RunningBroker) -> None:
+    for _ in range(5):
         assert await lock(running, "c1", [0]) == [0]
-        running.clock.jump(10 * LOCK_MS)
+        running.clock.advance(50_000)
         assert await lock(running, "c2", [0]) == []
+    running.clock.advance(50_000)
+    assert await lock(running, "c2", [0]) == [0]
 
 
-async def test_g04_unlocking_gives_back_ones_own_only(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await lock(running, "c1", [0, 1])
-        assert (await unlock(running, "c2", [0, 1, 5])).code == 0
-        assert await lock(running, "c2", [0, 1]) == []
-        assert (await unlock(running, "c1", [0])).code == 0
-        assert await lock(running, "c2", [0, 1]) == [0]
-        assert (await unlock(running, "c1", [1], "other")).code == 0
-        assert (await unlock(running, "c1", [1], topic="U")).code == 0
-        assert await lock(running, "c2", [1]) == []
+async def test_g04_a_clock_that_is_set_frees_no_lock(running: RunningBroker) -> None:
+    assert await lock(running, "c1", [0]) == [0]
+    running.clock.jump(10 * LOCK_MS)
+    assert await lock(running, "c2", [0]) == []
+
+
+async def test_g04_unlocking_gives_back_ones_own_only(running: RunningBroker) -> None:
+    await lock(running, "c1", [0, 1])
+    assert (await unlock(running, "c2", [0, 1, 5])).code == 0
+    assert await lock(running, "c2", [0, 1]) == []
+    assert (await unlock(running, "c1", [0])).code == 0
+    assert await lock(running, "c2", [0, 1]) == [0]
+    assert (await unlock(running, "c1", [1], "other")).code == 0
+    assert (await unlock(running, "c1", [1], topic="U")).code == 0
+    assert await lock(running, "c2", [1]) == []
 
 
 async def test_g04_a_client_that_goes_away_keeps_its_locks_for_their_time(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        async with listening(running, "c1"):
-            assert await lock(running, "c1", [0]) == [0]
-        assert await lock(running, "c2", [0]) == []
-        running.clock.advance(LOCK_MS + 1)
-        assert await lock(running, "c2", [0]) == [0]
+    async with listening(running, "c1"):
+        assert await lock(running, "c1", [0]) == [0]
+    assert await lock(running, "c2", [0]) == []
+    running.clock.advance(LOCK_MS + 1)
+    assert await lock(running, "c2", [0]) == [0]
 
 
 BAD_LOCKS = [
@@ -133,20 +124,19 @@ BAD_LOCKS = [
 
 @pytest.mark.parametrize(("client_id", "group", "topic", "queue_ids", "said"), BAD_LOCKS)
 async def test_g04_a_bad_request_locks_and_unlocks_nothing(
-    start_broker: StartBroker,
     client_id: str,
     group: str,
     topic: str,
     queue_ids: Sequence[int],
     said: str,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        locked = await lock_response(running, client_id, queue_ids, group, topic)
-        unlocked = await unlock(running, client_id, queue_ids, group, topic)
-        assert unlocked == locked.status
-        assert locked.status.code == ResponseCode.INVALID_PARAMETER
-        assert said in locked.status.remark
-        assert len(running.broker.services.groups.locks) == 0
+    locked = await lock_response(running, client_id, queue_ids, group, topic)
+    unlocked = await unlock(running, client_id, queue_ids, group, topic)
+    assert unlocked == locked.status
+    assert locked.status.code == ResponseCode.INVALID_PARAMETER
+    assert said in locked.status.remark
+    assert len(running.broker.services.groups.locks) == 0
 
 
 async def test_g04_only_so_many_locks_are_held_and_a_refusal_locks_none(
@@ -157,7 +147,7 @@ async def test_g04_only_so_many_locks_are_held_and_a_refusal_locks_none(
         assert await lock(running, "c1", [0, 1]) == [0, 1]
         refused = await lock_response(running, "c2", [2, 3])
         assert refused.status.code == ResponseCode.SYSTEM_BUSY
-        assert "number of queue locks would be more than 3" in refused.status.remark
+        assert "number of queue locks would exceed the limit 3" in refused.status.remark
         assert await lock(running, "c3", [2]) == [2]
         assert await lock(running, "c1", [0, 1]) == [0, 1]
         running.clock.advance(LOCK_MS + 1)

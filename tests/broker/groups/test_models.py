@@ -143,7 +143,7 @@ class MembersAndList(RuleBasedStateMachine):
         self.table = MemberTable(self.clock, limits)
         self.joined: list[Joined] = []
 
-    def has_room(self, client_id: str, new: list[GroupKey], address: str) -> bool:
+    def has_space(self, client_id: str, new: list[GroupKey], address: str) -> bool:
         ids = {each.client_id for each in self.joined}
         mine = sum(each.client_id == client_id for each in self.joined)
         sizes = [sum(each.group == group for each in self.joined) for group in new]
@@ -164,12 +164,12 @@ class MembersAndList(RuleBasedStateMachine):
         mine = {each.group for each in self.joined if each.client_id == client_id}
         new = [group for group in wanted if group not in mine]
         try:
-            self.table.check_room(client_id, wanted, address)
+            self.table.check_space(client_id, wanted, address)
         except ClientsFullError:
             assert new
-            assert not self.has_room(client_id, new, address)
+            assert not self.has_space(client_id, new, address)
             return
-        assert not new or self.has_room(client_id, new, address)
+        assert not new or self.has_space(client_id, new, address)
         for group in wanted:
             assert self.table.register(group, client_id, address) == (group in new)
             self.joined = [

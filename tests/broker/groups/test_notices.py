@@ -9,20 +9,33 @@ import pytest
 
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.errors import NoticesEndedError
-from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.groups.client_stream import (
-    OVERHEAD_BYTES,
-    CheckTransaction,
-    ClientStreams,
-    MembersChanged,
-)
+from rocketpy_broker.services.groups.client_stream import OVERHEAD_BYTES, ClientStreams
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import groups_pb2
-from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.broker.groups.clients import consumer, heartbeat, listening, members, unregister
+from tests.support.broker.group_clients import (
+    changed,
+    consumer,
+    heartbeat,
+    listening,
+    members,
+    unregister,
+)
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 
-def check(number: int, group: str = "p", record: bytes = b"record") -> CheckTransaction:
-    return CheckTransaction(group, f"transaction-{number}", f"offset-{number}", number, 7, record)
+def check(number: int, group: str = "p", record: bytes = b"record") -> groups_pb2.CheckTransaction:
+    return groups_pb2.CheckTransaction(
+        producer_group=group,
+        transaction_id=f"transaction-{number}",
+        offset_msg_id=f"offset-{number}",
+        commit_log_offset=number,
+        queue_offset=7,
+        record=record,
+    )
+
+
+def asked(number: int) -> groups_pb2.Notice:
+    return groups_pb2.Notice(check_transaction=check(number))
 
 
 def tell(running: RunningBroker, number: int, group: str = "p") -> bool:
@@ -30,9 +43,9 @@ def tell(running: RunningBroker, number: int, group: str = "p") -> bool:
 
 
 async def test_b08_a_client_whose_stream_is_cancelled_has_left_all_its_groups(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+    async with listening(running, "c1") as told:
         async with listening(running, "c2"):
             await heartbeat(running, "c1", consumer("g"))
             await heartbeat(running, "c2", consumer("g"), consumer("h"), producers=["p"])
@@ -44,8 +57,8 @@ async def test_b08_a_client_whose_stream_is_cancelled_has_left_all_its_groups(
         assert not tell(running, 1)
 
 
-async def test_b08_a_client_whose_connection_breaks_has_left(start_broker: StartBroker) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+async def test_b08_a_client_whose_connection_breaks_has_left(running: RunningBroker) -> None:
+    async with listening(running, "c1") as told:
         await heartbeat(running, "c1", consumer("g"))
         assert await told.changed() == "g"
         async with grpc.aio.insecure_channel(f"127.0.0.1:{running.ready.port}") as channel:
@@ -59,9 +72,9 @@ async def test_b08_a_client_whose_connection_breaks_has_left(start_broker: Start
 
 
 async def test_b08_the_end_of_a_stream_is_told_also_where_joining_is_not(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+    async with listening(running, "c1") as told:
         config = running.broker.services.groups.configs
         async with listening(running, "c2"):
             await heartbeat(running, "c2", consumer("g"))
@@ -73,9 +86,9 @@ async def test_b08_the_end_of_a_stream_is_told_also_where_joining_is_not(
 
 
 async def test_a_newer_stream_of_a_client_ends_the_older_and_the_client_stays(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running, listening(running, "c1") as older:
+    async with listening(running, "c1") as older:
         await heartbeat(running, "c1", consumer("g"))
         assert await older.changed() == "g"
         async with listening(running, "c1") as newer:
@@ -88,29 +101,25 @@ async def test_a_newer_stream_of_a_client_ends_the_older_and_the_client_stays(
             assert await newer.changed() == "g"
 
 
-async def test_streams_end_without_an_error_when_the_broker_stops(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        call = running.groups.Notices(groups_pb2.NoticesRequest(client_id="c1"))
-        await call.initial_metadata()
-        for stop in running.broker._lifecycle.stops:
-            stop()
-        assert await call.read() is grpc.aio.EOF
-        late = running.groups.Notices(groups_pb2.NoticesRequest(client_id="c2"))
-        assert await late.read() is grpc.aio.EOF
+async def test_streams_end_without_an_error_when_the_broker_stops(running: RunningBroker) -> None:
+    call = running.groups.Notices(groups_pb2.NoticesRequest(client_id="c1"))
+    await call.initial_metadata()
+    for stop in running.broker._lifecycle.stops:
+        stop()
+    assert await call.read() is grpc.aio.EOF
+    late = running.groups.Notices(groups_pb2.NoticesRequest(client_id="c2"))
+    assert await late.read() is grpc.aio.EOF
 
 
 @pytest.mark.parametrize("client_id", ["", "c" * 256, "c\t1"])
 async def test_a_stream_for_a_bad_client_id_is_refused(
-    start_broker: StartBroker, client_id: str
+    client_id: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        call = running.groups.Notices(groups_pb2.NoticesRequest(client_id=client_id))
-        status = (await call.read()).status
-        assert status.code == ResponseCode.INVALID_PARAMETER
-        assert "client_id is" in status.remark
-        assert await call.read() is grpc.aio.EOF
+    call = running.groups.Notices(groups_pb2.NoticesRequest(client_id=client_id))
+    status = (await call.read()).status
+    assert status.code == ResponseCode.INVALID_PARAMETER
+    assert "client_id is" in status.remark
+    assert await call.read() is grpc.aio.EOF
 
 
 async def test_only_so_many_streams_are_open(start_broker: StartBroker) -> None:
@@ -120,7 +129,7 @@ async def test_only_so_many_streams_are_open(start_broker: StartBroker) -> None:
             call = running.groups.Notices(groups_pb2.NoticesRequest(client_id="c2"))
             status = (await call.read()).status
             assert status.code == ResponseCode.SYSTEM_BUSY
-            assert "clients with a stream of notices would be more than 1" in status.remark
+            assert "clients with a stream of notices would exceed the limit 1" in status.remark
         streams = running.broker.services.groups.clients
         await until(lambda: not streams.listener_count)
         async with listening(running, "c2"):
@@ -130,30 +139,17 @@ async def test_only_so_many_streams_are_open(start_broker: StartBroker) -> None:
 # --- Transactions to check ---
 
 
-async def test_t04_a_check_reaches_one_client_of_the_producer_group(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+async def test_t04_a_check_reaches_one_client_of_the_producer_group(running: RunningBroker) -> None:
+    async with listening(running, "c1") as told:
         await heartbeat(running, "c1", producers=["p"])
         assert tell(running, 5)
         notice = await told.next()
         assert notice.status.code == 0
-        assert notice.check_transaction == groups_pb2.CheckTransaction(
-            producer_group="p",
-            transaction_id="transaction-5",
-            offset_msg_id="offset-5",
-            commit_log_offset=5,
-            queue_offset=7,
-            record=b"record",
-        )
+        assert notice.check_transaction == check(5)
 
 
-async def test_t04_clients_that_listen_are_asked_in_turn(start_broker: StartBroker) -> None:
-    async with (
-        start_broker() as running,
-        listening(running, "c1") as first,
-        listening(running, "c3") as third,
-    ):
+async def test_t04_clients_that_listen_are_asked_in_turn(running: RunningBroker) -> None:
+    async with listening(running, "c1") as first, listening(running, "c3") as third:
         for client_id in ("c1", "c2", "c3", "c4"):
             await heartbeat(running, client_id, producers=["p"])
         await heartbeat(running, "c1", producers=["other"])
@@ -166,8 +162,8 @@ async def test_t04_clients_that_listen_are_asked_in_turn(start_broker: StartBrok
         assert numbers == [1, 3, 5]
 
 
-async def test_t04_nobody_is_asked_where_no_producer_listens(start_broker: StartBroker) -> None:
-    async with start_broker() as running, listening(running, "c1"):
+async def test_t04_nobody_is_asked_where_no_producer_listens(running: RunningBroker) -> None:
+    async with listening(running, "c1"):
         await heartbeat(running, "c2", producers=["p"])
         await heartbeat(running, "c1", consumer("p"))
         assert not tell(running, 1)
@@ -184,30 +180,27 @@ def streams(**fields: int) -> ClientStreams:
 async def test_changes_of_a_group_that_wait_are_one_notice() -> None:
     stream = streams().open("c1")
     for group in ("g", "h", "g", "g"):
-        stream.tell_changed(group)
+        stream.notify_changed(group)
     stream.offer(check(1))
     found = [await stream.next() for _ in range(3)]
-    assert found == [MembersChanged("g"), MembersChanged("h"), check(1)]
-    stream.tell_changed("g")
-    assert await stream.next() == MembersChanged("g")
+    assert found == [changed("g"), changed("h"), asked(1)]
+    stream.notify_changed("g")
+    assert await stream.next() == changed("g")
 
 
-async def test_a_group_that_was_left_is_not_spoken_of_any_more(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        clients = running.broker.services.groups.clients
-        stream = clients.open_notices("c1")
-        await heartbeat(running, "c1", consumer("g"), consumer("h"))
-        await unregister(running, "c1", consumer="g")
-        assert await stream.next() == MembersChanged("h")
+async def test_a_group_that_was_left_is_not_spoken_of_any_more(running: RunningBroker) -> None:
+    clients = running.broker.services.groups.clients
+    stream = clients.open_notices("c1")
+    await heartbeat(running, "c1", consumer("g"), consumer("h"))
+    await unregister(running, "c1", consumer="g")
+    assert await stream.next() == changed("h")
 
 
 async def test_t04_only_so_many_checks_wait_for_one_client() -> None:
     opened = streams(notices_per_client_max=2)
     stream = opened.open("c1")
     assert [stream.offer(check(number)) for number in range(3)] == [True, True, False]
-    assert await stream.next() == check(0)
+    assert await stream.next() == asked(0)
     assert stream.offer(check(3))
     assert not stream.offer(check(4))
 
@@ -251,13 +244,13 @@ async def test_t04_a_client_with_too_many_notices_is_passed_over(
         await heartbeat(running, "c2", producers=["p"])
         first, second = clients.open_notices("c1"), clients.open_notices("c2")
         assert [tell(running, number) for number in range(3)] == [True, True, False]
-        assert [await first.next(), await second.next()] == [check(0), check(1)]
+        assert [await first.next(), await second.next()] == [asked(0), asked(1)]
 
 
 async def test_what_waits_for_a_client_goes_with_its_stream() -> None:
     opened = streams()
     stream = opened.open("c1")
-    stream.tell_changed("g")
+    stream.notify_changed("g")
     assert stream.offer(check(1))
     opened.disconnect("c1", "c1 was silent")
     with pytest.raises(NoticesEndedError, match="c1 was silent"):
@@ -274,5 +267,5 @@ async def test_a_notice_wakes_the_client_that_waits_for_it() -> None:
     waiting = asyncio.ensure_future(stream.next())
     await asyncio.sleep(0)
     assert not waiting.done()
-    stream.tell_changed("g")
-    assert await waiting == MembersChanged("g")
+    stream.notify_changed("g")
+    assert await waiting == changed("g")

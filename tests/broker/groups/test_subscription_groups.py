@@ -14,12 +14,12 @@ from rocketpy_broker.errors import (
     PermissionDeniedError,
     SubscriptionGroupNotExistError,
 )
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import PREDEFINED, SubscriptionGroupManager
-from tests.broker.config_files import rocketmq_files
+from rocketpy_proto.model.codes import ResponseCode
+from tests.support.broker import rocketmq_files
 
 NOW_MS = 1_700_000_000_000
 FILE = "subscriptionGroup.json"
@@ -144,7 +144,7 @@ def test_b01_a_deleted_group_takes_its_forbidden_topics_along(tmp_path: Path) ->
     assert names(manager(tmp_path)) == set(PREDEFINED)
     with pytest.raises(SubscriptionGroupNotExistError):
         asyncio.run(groups.delete("g1"))
-    with pytest.raises(PermissionDeniedError, match="stays"):
+    with pytest.raises(PermissionDeniedError, match="cannot be deleted"):
         asyncio.run(groups.delete("TOOLS_CONSUMER"))
 
 

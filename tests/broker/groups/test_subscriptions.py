@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from rocketpy_broker.services.groups.clients.subscriptions import Subscription, merge
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_proto.rocketpy.v1 import groups_pb2
-from tests.broker.conftest import StartBroker
-from tests.broker.groups.clients import (
+from tests.support.broker.group_clients import (
     consumer,
     heartbeat,
     listening,
@@ -17,6 +16,7 @@ from tests.broker.groups.clients import (
     subscriptions,
     unregister,
 )
+from tests.support.broker.running_broker import RunningBroker
 
 
 def of(topic: str, version: int, text: str = "*") -> Subscription:
@@ -65,14 +65,8 @@ def test_g02_the_greatest_version_of_each_named_topic_is_kept(
     }
 
 
-async def test_g02_every_member_is_told_of_topics_that_come_and_go(
-    start_broker: StartBroker,
-) -> None:
-    async with (
-        start_broker() as running,
-        listening(running, "c1") as first,
-        listening(running, "c2") as second,
-    ):
+async def test_g02_every_member_is_told_of_topics_that_come_and_go(running: RunningBroker) -> None:
+    async with listening(running, "c1") as first, listening(running, "c2") as second:
         await heartbeat(running, "c1", consumer("g", "T"))
         assert await first.changed() == "g"
         await heartbeat(running, "c2", consumer("g", "T"))
@@ -84,10 +78,8 @@ async def test_g02_every_member_is_told_of_topics_that_come_and_go(
         assert await subscriptions(running, "g") == {"U": (1, "*")}
 
 
-async def test_g02_a_newer_text_shows_at_once_and_nobody_is_told(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+async def test_g02_a_newer_text_shows_at_once_and_nobody_is_told(running: RunningBroker) -> None:
+    async with listening(running, "c1") as told:
         await heartbeat(running, "c1", consumer("g", subscription("T", 1, "a")))
         assert await told.changed() == "g"
         await heartbeat(running, "c1", consumer("g", subscription("T", 2, "b")))
@@ -99,8 +91,8 @@ async def test_g02_a_newer_text_shows_at_once_and_nobody_is_told(
         assert await told.changed() == "marker"
 
 
-async def test_g02_a_repeated_heartbeat_tells_nobody(start_broker: StartBroker) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+async def test_g02_a_repeated_heartbeat_tells_nobody(running: RunningBroker) -> None:
+    async with listening(running, "c1") as told:
         for _ in range(3):
             await heartbeat(running, "c1", consumer("g", "T"))
         assert await told.changed() == "g"
@@ -108,8 +100,8 @@ async def test_g02_a_repeated_heartbeat_tells_nobody(start_broker: StartBroker) 
         assert await told.changed() == "marker"
 
 
-async def test_g02_broadcasting_groups_are_not_told(start_broker: StartBroker) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+async def test_g02_broadcasting_groups_are_not_told(running: RunningBroker) -> None:
+    async with listening(running, "c1") as told:
         loud = consumer("loud", "T", message_model=groups_pb2.BROADCASTING)
         await heartbeat(running, "c1", loud)
         await heartbeat(running, "c2", loud)
@@ -119,9 +111,9 @@ async def test_g02_broadcasting_groups_are_not_told(start_broker: StartBroker) -
 
 
 async def test_g02_a_group_that_wants_no_notices_gets_none_of_who_joins_and_leaves(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+    async with listening(running, "c1") as told:
         config = SubscriptionGroupConfig("calm", notify_consumer_ids_changed_enable=False)
         await running.broker.services.groups.configs.update(config)
         await heartbeat(running, "c1", consumer("calm"))
@@ -132,9 +124,9 @@ async def test_g02_a_group_that_wants_no_notices_gets_none_of_who_joins_and_leav
 
 
 async def test_g02_a_group_whose_configuration_was_deleted_is_told_all_the_same(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+    async with listening(running, "c1") as told:
         await heartbeat(running, "c1", consumer("g"))
         await heartbeat(running, "c2", consumer("g"))
         assert await told.changed() == "g"

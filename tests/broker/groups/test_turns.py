@@ -10,7 +10,7 @@ from pathlib import Path
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.services.groups.client_stream import ClientStreams, MembersChanged
+from rocketpy_broker.services.groups.client_stream import ClientStreams
 from rocketpy_broker.services.groups.clients.consumers import (
     ConsumeFromWhere,
     ConsumerData,
@@ -18,13 +18,13 @@ from rocketpy_broker.services.groups.clients.consumers import (
     MessageModel,
     consumers_of,
 )
-from rocketpy_broker.services.groups.clients.expiry import ENTRIES_A_TURN, ClientExpiry
+from rocketpy_broker.services.groups.clients.expiry import ENTRIES_A_SLOT, ClientExpiry
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS, MemberTable
 from rocketpy_broker.services.groups.clients.registry import ClientService
 from rocketpy_broker.services.groups.locks import LOCK_MS, QueueLocks
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.groups.notifier import (
-    MEMBERS_A_TURN,
+    MEMBERS_A_SLOT,
     REST_MS_EACH,
     REST_MS_MAX,
     Notifier,
@@ -32,6 +32,7 @@ from rocketpy_broker.services.groups.notifier import (
 from rocketpy_broker.services.groups.retry_topics import RetryTopics
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
+from tests.support.broker.group_clients import changed
 
 CLIENTS, GROUPS = 100_000, 10
 
@@ -85,7 +86,7 @@ async def test_b08_a_hundred_thousand_clients_expire_a_few_at_a_time(tmp_path: P
         room.join(number)
     room.clock.advance(EXPIRY_MS + 1)
     most = await most_at_a_turn(room.housekeeping.clean, lambda: len(room.members))
-    assert most == ENTRIES_A_TURN
+    assert most == ENTRIES_A_SLOT
     assert len(room.members) == room.members.client_count == 0
     assert room.clients.consumers.get("g0") is None
 
@@ -109,7 +110,7 @@ async def test_g04_locks_that_are_over_go_a_few_at_a_time(tmp_path: Path) -> Non
         room.locks.lock("g", "c1", queues)
     room.clock.advance(LOCK_MS + 1)
     most = await most_at_a_turn(room.housekeeping.clean, lambda: len(room.locks))
-    assert (most, len(room.locks)) == (ENTRIES_A_TURN, 0)
+    assert (most, len(room.locks)) == (ENTRIES_A_SLOT, 0)
 
 
 async def test_g02_members_are_told_a_few_at_a_time(tmp_path: Path) -> None:
@@ -132,19 +133,19 @@ async def test_g02_members_are_told_a_few_at_a_time(tmp_path: Path) -> None:
         await asyncio.sleep(0)
     announcing.cancel()
     steps = [later - earlier for earlier, later in pairwise(told)]
-    assert 0 < max(steps) <= MEMBERS_A_TURN
+    assert 0 < max(steps) <= MEMBERS_A_SLOT
     assert len([step for step in steps if step]) >= 9
 
 
 async def test_g02_a_member_that_leaves_while_others_are_told_is_not(tmp_path: Path) -> None:
     room = Room(tmp_path)
-    for number in range(0, 3 * GROUPS * MEMBERS_A_TURN, GROUPS):
+    for number in range(0, 3 * GROUPS * MEMBERS_A_SLOT, GROUPS):
         room.join(number)
     members = list(room.members.members(consumers_of("g0")))
     first, last = room.streams.open(members[0]), room.streams.open(members[-1])
     announcing = asyncio.ensure_future(room.announcer.run())
     room.announcer.changed("g0")
-    assert await first.next() == MembersChanged("g0")
+    assert await first.next() == changed("g0")
     room.clients.unregister(members[-1], "", "g0")
     for _ in range(10):
         await asyncio.sleep(0)
@@ -154,7 +155,7 @@ async def test_g02_a_member_that_leaves_while_others_are_told_is_not(tmp_path: P
 
 async def test_g02_members_that_join_one_by_one_hear_of_few_changes(tmp_path: Path) -> None:
     room = Room(tmp_path)
-    count = 10 * MEMBERS_A_TURN
+    count = 10 * MEMBERS_A_SLOT
     heard = [0] * count
     streams = [room.streams.open(f"c{number * GROUPS}") for number in range(count)]
 
@@ -174,7 +175,7 @@ async def test_g02_members_that_join_one_by_one_hear_of_few_changes(tmp_path: Pa
         before = list(heard)
         # All have joined since the last notices; the group rests until all are notified.
         room.clock.advance(int(REST_MS_EACH * count))
-        await turns_of_others(10 * MEMBERS_A_TURN)
+        await turns_of_others(10 * MEMBERS_A_SLOT)
         assert {later - earlier for earlier, later in zip(before, heard, strict=True)} == {1}
         room.clock.advance(REST_MS_MAX)
         await turns_of_others()
@@ -185,20 +186,20 @@ async def test_g02_members_that_join_one_by_one_hear_of_few_changes(tmp_path: Pa
 
 async def test_g02_a_small_group_is_told_each_time_while_a_large_one_rests(tmp_path: Path) -> None:
     room = Room(tmp_path)
-    for number in range(0, GROUPS * (MEMBERS_A_TURN + 1), GROUPS):
+    for number in range(0, GROUPS * (MEMBERS_A_SLOT + 1), GROUPS):
         room.join(number)
     room.join(1)
     large, small = room.streams.open("c0"), room.streams.open("c1")
     announcing = asyncio.ensure_future(room.announcer.run())
     room.announcer.changed("g0")
-    assert await large.next() == MembersChanged("g0")
+    assert await large.next() == changed("g0")
     for _ in range(3):
         room.announcer.changed("g0")
         room.announcer.changed("g1")
-        assert await small.next() == MembersChanged("g1")
+        assert await small.next() == changed("g1")
     assert not large._changed
-    room.clock.advance(MEMBERS_A_TURN)
-    assert await large.next() == MembersChanged("g0")
+    room.clock.advance(MEMBERS_A_SLOT)
+    assert await large.next() == changed("g0")
     announcing.cancel()
 
 

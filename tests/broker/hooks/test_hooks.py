@@ -18,11 +18,11 @@ from rocketpy_broker.hooks import (
     SendContext,
     SendOutcome,
 )
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.hooks import chain
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
-from tests.broker.conftest import StartBroker
+from rocketpy_proto.model.codes import ResponseCode
+from tests.support.broker.running_broker import StartBroker
 
 
 class Watching(Hook):

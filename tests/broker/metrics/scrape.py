@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.broker.conftest import RunningBroker
+from tests.support.broker.running_broker import RunningBroker
 
 NODE = {"cluster": "DefaultCluster", "node_id": "broker-a", "node_type": "broker"}
 

@@ -18,8 +18,8 @@ from rocketpy_broker.server.http.connections import (
 )
 from rocketpy_broker.server.http.server import HttpServer
 from rocketpy_broker.services.observability.metrics.service import MetricsService
-from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.metrics.scrape import get
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
 LARGE = b"x" * (64 << 20)

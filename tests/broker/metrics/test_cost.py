@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily, Metric
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.observability.metrics import clients, lag, traffic
+from rocketpy_broker.services.observability.metrics import lag
 from rocketpy_broker.services.observability.metrics import service as service_module
+from rocketpy_broker.services.observability.metrics.families import Series
 from rocketpy_broker.services.observability.metrics.service import (
     KEPT_MS_MIN,
     KEPT_TIMES,
     MetricsService,
 )
-from tests.broker.conftest import StartBroker
 from tests.broker.metrics.scrape import get, parsed
 from tests.broker.metrics.test_messages import commit, enter
+from tests.support.broker.running_broker import StartBroker
 
 MANY, FEW = 7, 2
 FAMILIES = (
@@ -34,12 +34,13 @@ async def test_s13_large_families_are_made_in_small_parts_and_are_whole_in_the_t
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
-    written = MetricsService._written
+    made = MetricsService._parts
 
-    async def watched(service: MetricsService, families: Iterable[Metric]) -> bytes:
-        given = [*families]
-        sizes.extend(len(each.samples) for each in given if each.type != "histogram")
-        return await written(service, given)
+    async def watched(service: MetricsService) -> AsyncIterator[dict[str, Any]]:
+        async for parts in made(service):
+            plain = [each for each in parts.values() if each.type != "histogram"]
+            sizes.append(sum(len(each.samples) for each in plain))
+            yield parts
 
     async with start_broker(http_port=0) as running:
         await running.create_topic("T")
@@ -51,9 +52,8 @@ async def test_s13_large_families_are_made_in_small_parts_and_are_whole_in_the_t
             await running.pull(topic=f"T{number}", queue_id=0, offset=0, consumer_group="g")
             await commit(running, f"g{number}", 0)
         whole = parsed((await get(running, "/metrics"))[1])
-        for module in (clients, lag, traffic):
-            monkeypatch.setattr(module, "SERIES_A_TURN", FEW)
-        monkeypatch.setattr(MetricsService, "_written", watched)
+        monkeypatch.setattr(service_module, "SAMPLES_A_SLOT", FEW)
+        monkeypatch.setattr(MetricsService, "_parts", watched)
         running.clock.advance(KEPT_MS_MIN + 1)
         text = (await get(running, "/metrics"))[1]
     assert max(sizes) <= FEW
@@ -77,29 +77,34 @@ async def test_n12_of_very_many_lags_some_are_told_and_the_others_counted(
             await commit(running, f"g{number}", number % 2)
         metrics = running.broker.services.metrics
         assert metrics is not None
-        source = next(each for each in metrics.service._sources if isinstance(each, lag.GroupLags))
+        source = next(each for each in metrics._sources if isinstance(each, lag.GroupLags))
         monkeypatch.setattr(source, "_lags_max", FEW)
         monkeypatch.setattr(lag, "PLACES_KEPT_MAX", 1)
         page = parsed((await get(running, "/metrics"))[1])
         assert len(source._stored_ms) == 1
     assert len(page.samples["rocketmq_consumer_lag_messages"]) == FEW
-    assert page.value("rocketpy_untold_consumer_lags") == MANY - FEW
+    assert page.value("rocketpy_omitted_consumer_lags") == MANY - FEW
+
+
+async def test_n12_a_snapshot_reads_some_ages_and_counts_the_messages_of_all(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lag, "READS_MAX", FEW)
+    async with start_broker(http_port=0) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, *[b"1"] * MANY)
+        for number in range(MANY):
+            await commit(running, f"g{number}", number)
+        page = parsed((await get(running, "/metrics"))[1])
+    assert len(page.samples["rocketmq_consumer_lag_messages"]) == MANY
+    assert len(page.samples["rocketmq_consumer_lag_latency_milliseconds"]) == FEW
 
 
 async def test_a_page_is_handed_out_in_pieces_and_is_whole() -> None:
     clock = ManualClock()
-    sources = [SlowSource(clock, takes_ms=1) for _ in range(3)]
-    service = MetricsService(CollectorRegistry(), sources, {}, clock)
-    try:
-        whole = await service.text()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(service_module, "PIECE_BYTES", 1)
-            clock.advance(2_000)
-            pieces = await service.text()
-    finally:
-        service.close()
-    assert len(whole) == 1 < len(pieces)
-    assert b"slow 2.0" in b"".join(pieces)
+    pieces = await MetricsService([SlowSource(clock, takes_ms=1)], {}, clock).text()
+    assert len(pieces) > 1
+    assert b"rocketmq_topic_number 1.0" in b"".join(pieces)
 
 
 class SlowSource:
@@ -111,10 +116,10 @@ class SlowSource:
         self.error: Exception | None = None
         self.asked = 0
 
-    async def families(self) -> AsyncGenerator[Metric, None]:
+    async def series(self) -> AsyncIterator[Series | None]:
         self.asked += 1
         self._clock.advance(self._takes_ms)
-        yield GaugeMetricFamily("slow", "Takes time.", value=self.asked)
+        yield "rocketmq_topic_number", (), self.asked
         if self.error is not None:
             raise self.error
 
@@ -122,15 +127,12 @@ class SlowSource:
 async def test_a_snapshot_that_failed_is_not_tried_again_sooner_than_one_that_did_not() -> None:
     clock = ManualClock()
     source = SlowSource(clock, takes_ms=500)
-    service = MetricsService(CollectorRegistry(), [source], {}, clock)
+    service = MetricsService([source], {}, clock)
     source.error = RuntimeError("broken")
-    try:
-        for _ in range(5):
-            with pytest.raises(RuntimeError, match="broken"):
-                await service.text()
-        assert source.asked == 1
-        source.error = None
-        clock.advance(500 * KEPT_TIMES + 1)
-        assert b"slow 2.0" in b"".join(await service.text())
-    finally:
-        service.close()
+    for _ in range(5):
+        with pytest.raises(RuntimeError, match="broken"):
+            await service.text()
+    assert source.asked == 1
+    source.error = None
+    clock.advance(500 * KEPT_TIMES + 1)
+    assert b"rocketmq_topic_number 2.0" in b"".join(await service.text())

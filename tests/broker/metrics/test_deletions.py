@@ -6,12 +6,12 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from rocketpy_broker.services.observability.metrics import lag as lag_module
-from rocketpy_broker.services.observability.metrics import traffic as traffic_module
+from rocketpy_broker.services.observability.metrics import service as service_module
+from rocketpy_broker.services.observability.metrics.lag import GroupLags
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.metrics.scrape import scrape
 from tests.broker.metrics.test_messages import commit, update_group
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 LAG = {"consumer_group": "g", "topic": "T", "is_retry": "false", "is_system": "false"}
 
@@ -80,12 +80,17 @@ async def test_g01_who_is_deleted_while_a_snapshot_is_taken_is_not_told_as_far_b
         await commit(running, "g", 3)
         deletions = [delete]
 
-        async def turn() -> None:
+        async def turn(_kind: str) -> None:
             if deletions:
                 await deletions.pop()(running)
 
-        monkeypatch.setattr(lag_module, "QUEUES_A_TURN", 1)
-        monkeypatch.setattr(lag_module, "turn", turn)
+        metrics = running.broker.services.metrics
+        assert metrics is not None
+        lags = [each for each in metrics._sources if isinstance(each, GroupLags)]
+        monkeypatch.setattr(metrics, "_sources", lags)
+        monkeypatch.setattr(metrics, "_gauges", [])
+        monkeypatch.setattr(service_module, "SLOT_MS", 0)
+        monkeypatch.setattr(service_module, "take_slot", turn)
         found = await scrape(running)
         assert not deletions
     assert not found.samples.get("rocketmq_consumer_lag_messages")
@@ -94,14 +99,14 @@ async def test_g01_who_is_deleted_while_a_snapshot_is_taken_is_not_told_as_far_b
 async def test_s13_a_row_that_begins_anew_while_a_snapshot_is_taken_is_told_once(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(traffic_module, "SERIES_A_TURN", 1)
+    monkeypatch.setattr(service_module, "SAMPLES_A_SLOT", 1)
     async with start_broker(http_port=0) as running:
         for topic in ("T", "U"):
             await running.create_topic(topic, queues=1)
             await running.append(topic, 0, b"1")
         turns = 0
 
-        async def turn() -> None:
+        async def turn(_kind: str) -> None:
             nonlocal turns
             turns += 1
             if turns == 1:
@@ -110,7 +115,8 @@ async def test_s13_a_row_that_begins_anew_while_a_snapshot_is_taken_is_told_once
                     await delete_topic(running, topic)
                 await fill(running)
 
-        monkeypatch.setattr(traffic_module, "turn", turn)
+        monkeypatch.setattr(running.broker.services.metrics, "_gauges", [])
+        monkeypatch.setattr(service_module, "take_slot", turn)
         found = await scrape(running)
         assert turns
     assert found.sum("rocketmq_messages_in_total", topic="T") in {1, 3}

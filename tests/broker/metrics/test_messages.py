@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, groups_pb2, retry_pb2, retry_pb2_grpc
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.metrics.scrape import scrape
-from tests.broker.transactions.conftest import COMMIT, ROLLBACK, end, prepare
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.transactions import COMMIT, ROLLBACK, end, prepare
 
 NORMAL = {"topic": "T", "message_type": "normal", "is_system": "false"}
 

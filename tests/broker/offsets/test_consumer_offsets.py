@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 Queue = tuple[str, int]
 ZERO = (ResponseCode.SUCCESS, 0)
@@ -37,22 +37,17 @@ async def offsets(running: RunningBroker, *queues: Queue, **fields: Any) -> list
 
 
 async def test_c09_the_committed_offset_is_told_or_0_where_the_queue_begins_there(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, b"a", b"b")
-        await running.append("T", 1, b"a")
-        running.broker.services.offsets.committed.commit("g", "T", 0, 1)
-        queues = [("T", 0), ("T", 1), ("T", 2)]
-        # Queue 2 is empty.
-        assert await offsets(running, *queues) == [(ResponseCode.SUCCESS, 1), ZERO, ZERO]
-        assert await offsets(running, *queues, zero=False) == [
-            (ResponseCode.SUCCESS, 1),
-            NONE,
-            NONE,
-        ]
-        assert await offsets(running, *queues, group="h") == [ZERO, ZERO, ZERO]
+    await running.create_topic("T")
+    await running.append("T", 0, b"a", b"b")
+    await running.append("T", 1, b"a")
+    running.broker.services.offsets.committed.commit("g", "T", 0, 1)
+    queues = [("T", 0), ("T", 1), ("T", 2)]
+    # Queue 2 is empty.
+    assert await offsets(running, *queues) == [(ResponseCode.SUCCESS, 1), ZERO, ZERO]
+    assert await offsets(running, *queues, zero=False) == [(ResponseCode.SUCCESS, 1), NONE, NONE]
+    assert await offsets(running, *queues, group="h") == [ZERO, ZERO, ZERO]
 
 
 async def test_c09_a_queue_whose_first_message_is_cold_has_no_beginning_for_a_new_group(
@@ -70,24 +65,22 @@ async def test_c09_a_queue_whose_first_message_is_cold_has_no_beginning_for_a_ne
 
 
 async def test_c09_a_queue_that_has_lost_its_first_messages_has_none_either(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for _ in range(3):
-            await running.append("T", 0, *[bytes(30_000)] * 20)
-        assert await offsets(running, ("T", 0)) == [ZERO]
-        removal = running.broker.store.plan_removal()
-        removal.run()
-        running.broker.store.removed(removal)
-        assert await offsets(running, ("T", 0)) == [NONE]
+    await running.create_topic("T")
+    for _ in range(3):
+        await running.append("T", 0, *[bytes(30_000)] * 20)
+    assert await offsets(running, ("T", 0)) == [ZERO]
+    removal = running.broker.store.plan_removal()
+    removal.run()
+    running.broker.store.removed(removal)
+    assert await offsets(running, ("T", 0)) == [NONE]
 
 
-async def test_c09_asking_makes_no_group(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await offsets(running, ("T", 0))
-        assert "g" not in running.broker.services.groups.configs
+async def test_c09_asking_makes_no_group(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await offsets(running, ("T", 0))
+    assert "g" not in running.broker.services.groups.configs
 
 
 @pytest.mark.parametrize(
@@ -100,63 +93,59 @@ async def test_c09_asking_makes_no_group(start_broker: StartBroker) -> None:
     ],
 )
 async def test_c09_a_wrong_query_is_named(
-    start_broker: StartBroker, queue: Queue, group: str, code: ResponseCode, words: str
+    queue: Queue, group: str, code: ResponseCode, words: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        response = await ask(running, ("T", 1), queue, group=group)
-        assert response.status.code == code
-        assert words in response.status.remark
-        assert not response.offsets
+    await running.create_topic("T")
+    response = await ask(running, ("T", 1), queue, group=group)
+    assert response.status.code == code
+    assert words in response.status.remark
+    assert not response.offsets
 
 
-async def test_c09_a_call_takes_1000_queues(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        assert await offsets(running, *[("T", 0)] * 1_000) == [ZERO] * 1_000
-        response = await ask(running, *[("T", 0)] * 1_001)
-        assert response.status.code == ResponseCode.INVALID_PARAMETER
-        assert "number of queues is 1001, accepted is 1000 or fewer" in response.status.remark
+async def test_c09_a_call_takes_1000_queues(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    assert await offsets(running, *[("T", 0)] * 1_000) == [ZERO] * 1_000
+    response = await ask(running, *[("T", 0)] * 1_001)
+    assert response.status.code == ResponseCode.INVALID_PARAMETER
+    assert "number of queues is 1001, accepted is 1000 or fewer" in response.status.remark
 
 
 async def test_c10_a_commit_is_stored_by_topic_group_and_queue_whatever_was_before(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.create_topic("U")
-        for offset in (9, 4):
-            commit = broker_pb2.CommittedOffset(topic="T", queue_id=1, offset=offset)
-            request = broker_pb2.CommitOffsetsRequest(consumer_group="g", offsets=[commit])
-            response = await running.data.CommitOffsets(request)
-            assert response.status.code == ResponseCode.SUCCESS
-            found = await offsets(running, ("T", 0), ("T", 1), ("U", 1), zero=False)
-            assert found == [NONE, (ResponseCode.SUCCESS, offset), NONE]
+    await running.create_topic("T")
+    await running.create_topic("U")
+    for offset in (9, 4):
+        commit = broker_pb2.CommittedOffset(topic="T", queue_id=1, offset=offset)
+        request = broker_pb2.CommitOffsetsRequest(consumer_group="g", offsets=[commit])
+        response = await running.data.CommitOffsets(request)
+        assert response.status.code == ResponseCode.SUCCESS
+        found = await offsets(running, ("T", 0), ("T", 1), ("U", 1), zero=False)
+        assert found == [NONE, (ResponseCode.SUCCESS, offset), NONE]
 
 
 async def test_c11_the_earliest_store_time_is_that_of_the_first_message_since_ever(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        times = []
-        for _ in range(3):
-            times.append(running.clock.now_ms())
-            await running.append("T", 0, *[bytes(30_000)] * 20)
-            running.clock.advance(1_000)
+    await running.create_topic("T")
+    times = []
+    for _ in range(3):
+        times.append(running.clock.now_ms())
+        await running.append("T", 0, *[bytes(30_000)] * 20)
+        running.clock.advance(1_000)
 
-        async def first(queue_id: int, timestamp_ms: int = 0) -> tuple[bool, int, int]:
-            queue = broker_pb2.QueueTime(topic="T", queue_id=queue_id, timestamp_ms=timestamp_ms)
-            request = broker_pb2.SearchOffsetsRequest(queues=[queue])
-            [found] = (await running.data.SearchOffsets(request)).offsets
-            return found.found, found.offset, found.store_timestamp_ms
+    async def first(queue_id: int, timestamp_ms: int = 0) -> tuple[bool, int, int]:
+        queue = broker_pb2.QueueTime(topic="T", queue_id=queue_id, timestamp_ms=timestamp_ms)
+        request = broker_pb2.SearchOffsetsRequest(queues=[queue])
+        [found] = (await running.data.SearchOffsets(request)).offsets
+        return found.found, found.offset, found.store_timestamp_ms
 
-        assert await first(0) == (True, 0, times[0])
-        assert await first(0, times[1]) == (True, 20, times[1])
-        assert await first(0, times[2] + 1) == (False, 60, -1)
-        assert await first(1) == (False, 0, -1)
-        removal = running.broker.store.plan_removal()
-        removal.run()
-        running.broker.store.removed(removal)
-        low = running.broker.store.range_of(QueueKey("T", 0)).min_offset
-        assert await first(0) == (True, low, times[1])
+    assert await first(0) == (True, 0, times[0])
+    assert await first(0, times[1]) == (True, 20, times[1])
+    assert await first(0, times[2] + 1) == (False, 60, -1)
+    assert await first(1) == (False, 0, -1)
+    removal = running.broker.store.plan_removal()
+    removal.run()
+    running.broker.store.removed(removal)
+    low = running.broker.store.range_of(QueueKey("T", 0)).min_offset
+    assert await first(0) == (True, low, times[1])

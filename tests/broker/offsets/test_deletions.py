@@ -8,19 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.offsets.committed import ENTRIES_A_TURN, ConsumerOffsetManager
+from rocketpy_broker.services.offsets.committed import ENTRIES_A_SLOT, ConsumerOffsetManager
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.admin.test_administration import commit, committed
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.delay.conftest import start_crashed
 from tests.broker.offsets.test_queries import delete_topic
 from tests.broker.offsets.test_reset_service import fill, reset
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
-__all__ = ["start_crashed"]
 Deletion = Callable[[RunningBroker], Awaitable[None]]
 
 
@@ -52,17 +50,14 @@ async def test_c10_a_topic_made_again_is_read_from_its_start_also_after_a_kill(
         assert await committed(running, "g", "T") == [-1, -1]
 
 
-async def test_c10_nobody_commits_in_a_topic_that_is_being_deleted(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await fill(running)
-        with running.broker.store.deletions.refusing("T"):
-            assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SERVICE_NOT_AVAILABLE
-            answer = await reset(running, earliest=True)
-            assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-            assert "'T' is being deleted; try again later" in answer.status.remark
-        assert await committed(running, "g", "T") == [2, -1]
+async def test_c10_nobody_commits_in_a_topic_that_is_being_deleted(running: RunningBroker) -> None:
+    await fill(running)
+    with running.broker.store.deletions.refusing("T"):
+        assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SERVICE_NOT_AVAILABLE
+        answer = await reset(running, earliest=True)
+        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "'T' is being deleted; try again later" in answer.status.remark
+    assert await committed(running, "g", "T") == [2, -1]
 
 
 @pytest.fixture
@@ -72,7 +67,7 @@ def many(tmp_path: Path) -> ConsumerOffsetManager:
     One of them broadcasts in T.
     """
     manager = ConsumerOffsetManager(tmp_path, ManualClock())
-    for number in range(3 * ENTRIES_A_TURN // 2):
+    for number in range(3 * ENTRIES_A_SLOT // 2):
         for topic in ("T", "U"):
             manager.commit(f"g{number}", topic, 0, 1)
     manager.commit("g0@client", "T", 0, 1)

@@ -11,11 +11,11 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.offsets import queries
 from rocketpy_broker.services.offsets.known import KnownOffsets
 from rocketpy_broker.services.offsets.queries import FEW_QUEUES, REST_MS
-from rocketpy_broker.services.topics.config import Perm
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.services.topics.config import Perm, TopicConfig
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import RunningBroker, until
 
 
 async def ask(running: RunningBroker, queues: int, grown: int = 0) -> asyncio.Task[int]:
@@ -40,28 +40,26 @@ async def append(running: RunningBroker, count: int) -> None:
         await running.append_block("T", 0, wire_block("T", [b"x"]))
 
 
-async def test_b11_messages_that_come_at_once_are_one_answer(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=FEW_QUEUES + 1)
-        call = await ask(running, FEW_QUEUES + 1)
-        await append(running, 5)
-        assert not call.done()
-        running.clock.advance(REST_MS)
-        assert await call == 5
-        # One that has been held for longer is answered by the first message.
-        call = await ask(running, FEW_QUEUES + 1, 5)
-        running.clock.advance(REST_MS)
-        await append(running, 1)
-        await until(call.done)
-        assert call.result() == 6
+async def test_b11_messages_that_come_at_once_are_one_answer(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=FEW_QUEUES + 1)
+    call = await ask(running, FEW_QUEUES + 1)
+    await append(running, 5)
+    assert not call.done()
+    running.clock.advance(REST_MS)
+    assert await call == 5
+    # One that has been held for longer is answered by the first message.
+    call = await ask(running, FEW_QUEUES + 1, 5)
+    running.clock.advance(REST_MS)
+    await append(running, 1)
+    await until(call.done)
+    assert call.result() == 6
 
 
-async def test_b11_a_query_over_few_queues_is_answered_at_once(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=FEW_QUEUES)
-        call = await ask(running, FEW_QUEUES)
-        await append(running, 1)
-        assert await call == 1
+async def test_b11_a_query_over_few_queues_is_answered_at_once(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=FEW_QUEUES)
+    call = await ask(running, FEW_QUEUES)
+    await append(running, 1)
+    assert await call == 1
 
 
 class CountingStore:
@@ -74,7 +72,7 @@ class CountingStore:
         self.seen: list[QueueKey] = []
         service._store = self  # type: ignore[assignment]
 
-    def range_of(self, queue: QueueKey) -> QueueRange:
+    def range_of(self, queue: QueueKey) -> QueueBounds:
         self.seen.append(queue)
         return self._store.range_of(queue)
 
@@ -123,103 +121,95 @@ async def create(running: RunningBroker, topic: str, queues: int) -> None:
 
 @pytest.mark.parametrize("queues", [300, 3_000])
 async def test_b11_a_message_makes_a_held_query_look_at_its_queue(
-    start_broker: StartBroker, queues: int
+    queues: int, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await create(running, "T", 200)
-        for number in range(queues // 100 - 2):
-            await create(running, f"U{number}", 100)
-        held = HeldQuery(running)
-        await held.hold(pattern="T|U.*")
-        await running.append("T", 150, b"x")
-        assert await held.looked_at() == [QueueKey("T", 150)]
-        assert len(await held.call) == queues // 100 - 1
+    await create(running, "T", 200)
+    for number in range(queues // 100 - 2):
+        await create(running, f"U{number}", 100)
+    held = HeldQuery(running)
+    await held.hold(pattern="T|U.*")
+    await running.append("T", 150, b"x")
+    assert await held.looked_at() == [QueueKey("T", 150)]
+    assert len(await held.call) == queues // 100 - 1
 
 
 @pytest.mark.parametrize(("named", "pattern"), [(["T"], ""), ([], "T.*")])
 async def test_b11_topics_of_others_make_a_held_query_look_at_no_queue(
-    start_broker: StartBroker, named: list[str], pattern: str
+    named: list[str], pattern: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await create(running, "T", 300)
-        held = HeldQuery(running)
-        await held.hold(*named, pattern=pattern)
-        await create(running, "Other", 5)
-        assert await held.looked_at() == []
-        assert not held.call.done()
-        await running.append("T", 0, b"x")
-        assert await held.looked_at() == [QueueKey("T", 0)]
-        assert await held.call == ["T"]
+    await create(running, "T", 300)
+    held = HeldQuery(running)
+    await held.hold(*named, pattern=pattern)
+    await create(running, "Other", 5)
+    assert await held.looked_at() == []
+    assert not held.call.done()
+    await running.append("T", 0, b"x")
+    assert await held.looked_at() == [QueueKey("T", 0)]
+    assert await held.call == ["T"]
 
 
 async def test_b11_a_changed_topic_makes_a_held_query_look_at_its_queues(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await create(running, "T", 300)
-        await create(running, "U", 3)
-        held = HeldQuery(running)
-        await held.hold("T", "U")
-        # Not distinguished from a deleted and recreated topic: no epoch is known.
-        topics = running.broker.services.topics
-        await topics.update(replace(topics.get("U"), perm=Perm.READ), create_only=False)
-        assert await held.looked_at() == [QueueKey("U", i) for i in range(3)]
-        assert not held.call.done()
-        await topics.add_queues("U", 4)
-        assert await held.call == ["T", "U"]
+    await create(running, "T", 300)
+    await create(running, "U", 3)
+    held = HeldQuery(running)
+    await held.hold("T", "U")
+    # Not distinguished from a deleted and recreated topic: no epoch is known.
+    topics = running.broker.services.topics
+    await topics.update(replace(topics.get("U"), perm=Perm.READ), create_only=False)
+    assert await held.looked_at() == [QueueKey("U", i) for i in range(3)]
+    assert not held.call.done()
+    await topics.add_queues("U", 4)
+    assert await held.call == ["T", "U"]
 
 
 async def test_b11_what_changes_while_a_held_query_looks_is_looked_at(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await create(running, "T", 300)
-        held = HeldQuery(running)
-        await held.hold("T")
-        calls = running.broker.services.long_polling.calls
-        monkeypatch.setattr(queries, "QUEUES_A_TURN", 1)
+    await create(running, "T", 300)
+    held = HeldQuery(running)
+    await held.hold("T")
+    calls = running.broker.services.long_polling.calls
+    monkeypatch.setattr(queries, "QUEUES_A_SLOT", 1)
 
-        async def tell_between(_kind: str = "") -> None:
-            monkeypatch.setattr(queries, "take_slot", take_slot)
-            calls.notify_queue(QueueKey("T", 7))
+    async def tell_between(_kind: str = "") -> None:
+        monkeypatch.setattr(queries, "take_slot", take_slot)
+        calls.notify_queue(QueueKey("T", 7))
 
-        monkeypatch.setattr(queries, "take_slot", tell_between)
-        # The queues have no new messages, though the query is woken.
-        calls.notify_queue(QueueKey("T", 5))
-        calls.notify_queue(QueueKey("T", 6))
-        assert await held.looked_at() == [QueueKey("T", i) for i in (5, 6, 7)]
-        assert not held.call.done()
-        await running.append("T", 0, b"x")
-        assert await held.call == ["T"]
+    monkeypatch.setattr(queries, "take_slot", tell_between)
+    # The queues have no new messages, though the query is woken.
+    calls.notify_queue(QueueKey("T", 5))
+    calls.notify_queue(QueueKey("T", 6))
+    assert await held.looked_at() == [QueueKey("T", i) for i in (5, 6, 7)]
+    assert not held.call.done()
+    await running.append("T", 0, b"x")
+    assert await held.call == ["T"]
 
 
 async def test_b11_a_queue_that_no_longer_can_be_read_is_not_looked_at(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await create(running, "T", 300)
-        held = HeldQuery(running)
-        await held.hold("T")
-        running.broker.services.long_polling.calls.notify_queue(QueueKey("T", 300))
-        assert await held.looked_at() == []
-        held.call.cancel()
+    await create(running, "T", 300)
+    held = HeldQuery(running)
+    await held.hold("T")
+    running.broker.services.long_polling.calls.notify_queue(QueueKey("T", 300))
+    assert await held.looked_at() == []
+    held.call.cancel()
 
 
 @pytest.mark.parametrize("with_epochs", [False, True])
 async def test_b11_a_topic_that_is_made_again_is_told_by_its_epoch(
-    start_broker: StartBroker, *, with_epochs: bool
+    running: RunningBroker, *, with_epochs: bool
 ) -> None:
-    async with start_broker() as running:
-        await create(running, "T", 3)
-        held = HeldQuery(running)
-        await held.hold("T", with_epochs=with_epochs)
-        topics = running.broker.services.topics
-        # Waiters see one change: the topic is recreated before the query looks.
-        calls = running.broker.services.long_polling.calls
-        topics.on_change(lambda _names: None)
-        await topics.delete("T")
-        topics.on_change(calls.notify_topics)
-        await create(running, "T", 3)
-        await held.settle()
-        assert held.call.done() is with_epochs
-        held.call.cancel()
+    await create(running, "T", 3)
+    held = HeldQuery(running)
+    await held.hold("T", with_epochs=with_epochs)
+    topics = running.broker.services.topics
+    # Changes during the first save share the next one. So waiters see the recreated topic only.
+    await asyncio.gather(
+        topics.create(TopicConfig("U")), topics.delete("T"), topics.create(TopicConfig("T", 3, 3))
+    )
+    await held.settle()
+    assert held.call.done() is with_epochs
+    held.call.cancel()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.offsets import service
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.offsets.test_queries import ask
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 
 async def show(running: RunningBroker, topic: str, queues: int) -> None:
@@ -29,7 +29,7 @@ def ends(queues: list[broker_pb2.QueueOffsets]) -> dict[int, int]:
 async def test_s5_hidden_queues_are_answered_where_they_are_asked_for(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "QUEUES_A_TURN", 2)
+    monkeypatch.setattr(service, "QUEUES_A_SLOT", 2)
     async with start_broker() as running:
         await running.create_topic("T", 4)
         await running.create_topic("U", 2)
@@ -53,10 +53,9 @@ async def test_s5_hidden_queues_are_answered_where_they_are_asked_for(
 
 
 async def test_s5_more_hidden_queues_than_a_query_may_have_are_refused(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
-        wanted = queues_of("T", *range(1, OFFSET_QUERY_ENTRIES_MAX + 2))
-        answer = await ask(running, topics=["T"], hidden_queues=wanted)
-        assert answer.status.code == ResponseCode.INVALID_PARAMETER
+    await running.create_topic("T", 1)
+    wanted = queues_of("T", *range(1, OFFSET_QUERY_ENTRIES_MAX + 2))
+    answer = await ask(running, topics=["T"], hidden_queues=wanted)
+    assert answer.status.code == ResponseCode.INVALID_PARAMETER

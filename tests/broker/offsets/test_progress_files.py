@@ -28,8 +28,8 @@ from rocketpy_broker.store.files.timer_checkpoint import (
     TimerCheckpointFile,
     handed_over,
 )
-from rocketpy_broker.store.values import QueueKey, QueueRange
-from tests.broker.config_files import rocketmq_files
+from rocketpy_broker.store.values import QueueBounds, QueueKey
+from tests.support.broker import rocketmq_files
 
 NOW_MS = 1_700_000_000_000
 VERSION = {"counter": 3, "stateVersion": 2, "timestamp": 1_600_000_000_000}
@@ -41,11 +41,11 @@ def consumers(folder: Path) -> ConsumerOffsetManager:
     return manager
 
 
-def wide(_queue: QueueKey) -> QueueRange:
-    return QueueRange(0, 1 << 40)
+def wide(_queue: QueueKey) -> QueueBounds:
+    return QueueBounds(0, 1 << 40)
 
 
-def delays(folder: Path, range_of: Callable[[QueueKey], QueueRange] = wide) -> DelayOffsetManager:
+def delays(folder: Path, range_of: Callable[[QueueKey], QueueBounds] = wide) -> DelayOffsetManager:
     manager = DelayOffsetManager(folder, ManualClock())
     manager.load(range_of)
     return manager
@@ -137,8 +137,8 @@ def test_b01_delay_offsets_of_rocketmq_are_kept_and_saved_on_change(tmp_path: Pa
 def test_b01_delay_offsets_outside_their_queue_are_moved_into_it(tmp_path: Path) -> None:
     (tmp_path / "delayOffset.json").write_text(rocketmq_files.DELAY_OFFSETS)
     bounds = {
-        QueueKey("SCHEDULE_TOPIC_XXXX", 0): QueueRange(6, 9),
-        QueueKey("SCHEDULE_TOPIC_XXXX", 2): QueueRange(0, 4),
+        QueueKey("SCHEDULE_TOPIC_XXXX", 0): QueueBounds(6, 9),
+        QueueKey("SCHEDULE_TOPIC_XXXX", 2): QueueBounds(0, 4),
     }
     offsets = delays(tmp_path, bounds.__getitem__)
     assert [offsets.next_offset(level) for level in (1, 3)] == [6, 4]
@@ -232,5 +232,7 @@ def test_b03_whatever_a_file_holds_it_is_read_or_named_and_stays(content: dict[s
 @pytest.mark.parametrize("offset", ["9223372036854775808", "1.5", "true", "[1]", '"x"', "{}"])
 def test_b03_an_offset_that_cannot_be_is_broken(tmp_path: Path, offset: str) -> None:
     (tmp_path / "consumerOffset.json").write_text(f'{{"offsetTable":{{"T@g":{{0:{offset}}}}}}}')
-    with pytest.raises(ConfigFileError, match=r"stands where|invalid literal"):
+    with pytest.raises(
+        ConfigFileError, match=r"is no (object|string|integer)|is neither true nor|invalid literal"
+    ):
         consumers(tmp_path)

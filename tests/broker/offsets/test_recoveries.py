@@ -11,19 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.offsets import service
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.delay.conftest import start_crashed
-from tests.broker.groups.clients import consumer, heartbeat
 from tests.broker.offsets.test_queries import WAIT_MS, ask, delete_topic, known
 from tests.broker.offsets.test_reset_service import places, reset
-from tests.copies import copy_store
-
-__all__ = ["start_crashed"]
+from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.copies import copy_store
 
 
 class Disk:
@@ -136,7 +133,7 @@ async def test_s5_others_have_turns_while_many_queues_are_looked_through(
         await take_slot(name)
 
     async with start_broker() as running:
-        await running.create_topic("T", service.QUEUES_A_TURN)
+        await running.create_topic("T", service.QUEUES_A_SLOT)
         first = (await ask(running, topics=["T"])).recovery_id
         disk.flush()
     disk.cut_power()
@@ -145,8 +142,8 @@ async def test_s5_others_have_turns_while_many_queues_are_looked_through(
         await ask(running, topics=["T"])
         assert turns == 0
         answer = await ask(running, topics=["T"], recovery_id=first)
-        assert turns == service.QUEUES_A_TURN / service.LOOKUPS_A_TURN
-        assert cuts(answer) == [[0] * service.QUEUES_A_TURN]
+        assert turns == service.QUEUES_A_SLOT / service.LOOKUPS_A_SLOT
+        assert cuts(answer) == [[0] * service.QUEUES_A_SLOT]
 
 
 async def test_s5_a_pull_behind_a_cut_is_refused_by_name(
@@ -164,7 +161,7 @@ async def test_s5_a_pull_behind_a_cut_is_refused_by_name(
         [answer] = await running.pull(topic="T", offset=1, recovery_id=first)
         assert answer.status.code == ResponseCode.QUERY_NOT_FOUND
         assert answer.status.remark.startswith(
-            "a power cut took back what queue 0 of topic 'T' held from offset 1 on"
+            "a power cut took the messages of queue 0 of topic 'T' from offset 1 on"
         )
         for offset_end in (0, 1, 3):
             whole = {"topic": "T", "offset_end": offset_end}

@@ -8,17 +8,14 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
-from rocketpy_broker.services.offsets.pending_resets import PendingResets
+from rocketpy_broker.services.offsets.table import OffsetTable
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
 from tests.broker.admin.test_administration import commit, committed
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.delay.conftest import start_crashed
-from tests.broker.groups.clients import consumer, heartbeat, unregister
-
-__all__ = ["start_crashed"]
+from tests.support.broker.group_clients import consumer, heartbeat, unregister
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 
 async def reset(running: RunningBroker, **fields: Any) -> groups_pb2.ResetOffsetsResponse:
@@ -66,25 +63,23 @@ NOW_MS = 1_700_000_000_000
     ],
 )
 async def test_a_group_is_set_to_a_place_of_each_queue(
-    start_broker: StartBroker, to: dict[str, Any], expected: list[tuple[int, int, int]]
+    to: dict[str, Any], expected: list[tuple[int, int, int]], running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await fill(running)
-        assert places(await reset(running, dry_run=True, **to)) == expected
-        assert await committed(running, "g", "T") == [2, -1]
-        assert places(await reset(running, **to)) == expected
-        after = {0: 2, 1: -1} | {queue_id: new for queue_id, _, new in expected}
-        assert await committed(running, "g", "T") == list(after.values())
+    await fill(running)
+    assert places(await reset(running, dry_run=True, **to)) == expected
+    assert await committed(running, "g", "T") == [2, -1]
+    assert places(await reset(running, **to)) == expected
+    after = {0: 2, 1: -1} | {queue_id: new for queue_id, _, new in expected}
+    assert await committed(running, "g", "T") == list(after.values())
 
 
 async def test_a_reset_is_on_disk_when_it_is_answered(
-    start_broker: StartBroker, tmp_path: Path
+    tmp_path: Path, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await fill(running)
-        assert places(await reset(running, earliest=True))
-        saved = json.loads((tmp_path / "config" / "consumerOffset.json").read_text())
-        assert saved["offsetTable"]["T@g"] == {"0": 0, "1": 0}
+    await fill(running)
+    assert places(await reset(running, earliest=True))
+    saved = json.loads((tmp_path / "config" / "consumerOffset.json").read_text())
+    assert saved["offsetTable"]["T@g"] == {"0": 0, "1": 0}
 
 
 @pytest.mark.parametrize(
@@ -117,87 +112,78 @@ async def test_a_reset_is_on_disk_when_it_is_answered(
     ],
 )
 async def test_a_bad_reset_is_refused_and_changes_nothing(
-    start_broker: StartBroker, fields: dict[str, Any], code: int, said: str
+    fields: dict[str, Any], code: int, said: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await fill(running)
-        response = await reset(running, **fields)
-        assert (response.status.code, list(response.offsets)) == (code, [])
-        assert said in response.status.remark
-        assert await committed(running, "g", "T") == [2, -1]
+    await fill(running)
+    response = await reset(running, **fields)
+    assert (response.status.code, list(response.offsets)) == (code, [])
+    assert said in response.status.remark
+    assert await committed(running, "g", "T") == [2, -1]
 
 
-async def test_a_group_with_members_is_left_alone(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await fill(running)
-        await heartbeat(running, "c1", consumer("g", "T"))
-        refused = await reset(running, earliest=True)
-        assert refused.status.code == ResponseCode.ILLEGAL_OPERATION
-        assert "'g' has a member online; stop them first, or force it" in refused.status.remark
-        assert await committed(running, "g", "T") == [2, -1]
-        assert places(await reset(running, earliest=True, dry_run=True))[0] == (0, 2, 0)
-        await unregister(running, "c1")
-        assert places(await reset(running, earliest=True))[0] == (0, 2, 0)
+async def test_a_group_with_members_is_left_alone(running: RunningBroker) -> None:
+    await fill(running)
+    await heartbeat(running, "c1", consumer("g", "T"))
+    refused = await reset(running, earliest=True)
+    assert refused.status.code == ResponseCode.ILLEGAL_OPERATION
+    assert "'g' has a member online; stop them first, or force it" in refused.status.remark
+    assert await committed(running, "g", "T") == [2, -1]
+    assert places(await reset(running, earliest=True, dry_run=True))[0] == (0, 2, 0)
+    await unregister(running, "c1")
+    assert places(await reset(running, earliest=True))[0] == (0, 2, 0)
 
 
 async def test_members_that_are_overruled_hear_of_it_with_their_next_pull(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
     """Asserts that commits before that pull do not count, and neither does the pull's own."""
-    async with start_broker() as running:
-        await overrule(running)
-        assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
-        assert await committed(running, "g", "T") == [1, -1]
-        pull = {"topic": "T", "queue_id": 0, "consumer_group": "g", "commit_offset": 3}
-        [moved] = await running.pull(offset=3, **pull)
-        assert moved.status.code == ResponseCode.PULL_OFFSET_MOVED
-        assert (moved.next_offset, moved.pull_status) == (1, broker_pb2.OFFSET_RESET)
-        assert (moved.min_offset, moved.max_offset, moved.records) == (0, 3, b"")
-        assert await committed(running, "g", "T") == [1, -1]
-        [found] = await running.pull(offset=1, **{**pull, "commit_offset": 1})
-        assert (found.status.code, found.next_offset) == (ResponseCode.SUCCESS, 3)
-        assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
-        assert await committed(running, "g", "T") == [3, -1]
+    await overrule(running)
+    assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
+    assert await committed(running, "g", "T") == [1, -1]
+    pull = {"topic": "T", "queue_id": 0, "consumer_group": "g", "commit_offset": 3}
+    [moved] = await running.pull(offset=3, **pull)
+    assert moved.status.code == ResponseCode.PULL_OFFSET_MOVED
+    assert (moved.next_offset, moved.pull_status) == (1, broker_pb2.OFFSET_RESET)
+    assert (moved.min_offset, moved.max_offset, moved.records) == (0, 3, b"")
+    assert await committed(running, "g", "T") == [1, -1]
+    [found] = await running.pull(offset=1, **{**pull, "commit_offset": 1})
+    assert (found.status.code, found.next_offset) == (ResponseCode.SUCCESS, 3)
+    assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
+    assert await committed(running, "g", "T") == [3, -1]
 
 
-async def test_who_pulls_from_the_new_place_is_not_moved(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await overrule(running)
-        [found] = await running.pull(topic="T", queue_id=0, consumer_group="g", offset=1)
-        assert (found.status.code, found.next_offset) == (ResponseCode.SUCCESS, 3)
-        [plain] = await running.pull(topic="T", queue_id=0, offset=2)
-        assert plain.status.code == ResponseCode.SUCCESS
+async def test_who_pulls_from_the_new_place_is_not_moved(running: RunningBroker) -> None:
+    await overrule(running)
+    [found] = await running.pull(topic="T", queue_id=0, consumer_group="g", offset=1)
+    assert (found.status.code, found.next_offset) == (ResponseCode.SUCCESS, 3)
+    [plain] = await running.pull(topic="T", queue_id=0, offset=2)
+    assert plain.status.code == ResponseCode.SUCCESS
 
 
-async def test_a_group_whose_members_have_gone_asks_for_its_place(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await overrule(running)
-        await unregister(running, "c1")
-        assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
-        assert await committed(running, "g", "T") == [3, -1]
-        [found] = await running.pull(topic="T", queue_id=0, consumer_group="g", offset=2)
-        assert found.status.code == ResponseCode.SUCCESS
+async def test_a_group_whose_members_have_gone_asks_for_its_place(running: RunningBroker) -> None:
+    await overrule(running)
+    await unregister(running, "c1")
+    assert await commit(running, "g", ("T", 0, 3)) == ResponseCode.SUCCESS
+    assert await committed(running, "g", "T") == [3, -1]
+    [found] = await running.pull(topic="T", queue_id=0, consumer_group="g", offset=2)
+    assert found.status.code == ResponseCode.SUCCESS
 
 
-async def test_a_topic_that_is_made_again_knows_of_no_reset(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await overrule(running)
-        resets = running.broker.services.offsets.committed.resets
-        assert resets
-        await running.broker.services.admin.admin.delete_topic("T")
-        assert not resets
+async def test_a_topic_that_is_made_again_knows_of_no_reset(running: RunningBroker) -> None:
+    await overrule(running)
+    resets = running.broker.services.offsets.committed.resets
+    assert resets
+    await running.broker.services.admin.admin.delete_topic("T")
+    assert not resets
 
 
-async def test_a_broadcasting_group_keeps_its_own_progress(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await fill(running)
-        group = consumer("g", "T", message_model=groups_pb2.BROADCASTING)
-        await heartbeat(running, "c1", group)
-        refused = await reset(running, earliest=True, force=True)
-        assert refused.status.code == ResponseCode.NO_PERMISSION
-        assert "its members keep their own progress" in refused.status.remark
+async def test_a_broadcasting_group_keeps_its_own_progress(running: RunningBroker) -> None:
+    await fill(running)
+    group = consumer("g", "T", message_model=groups_pb2.BROADCASTING)
+    await heartbeat(running, "c1", group)
+    refused = await reset(running, earliest=True, force=True)
+    assert refused.status.code == ResponseCode.NO_PERMISSION
+    assert "its members keep their own progress" in refused.status.remark
 
 
 async def test_progress_from_elsewhere_is_reset_too(
@@ -284,5 +270,7 @@ async def test_c10_a_reset_of_a_queue_that_is_shorter_now_ends_where_it_does(
 
 @pytest.mark.parametrize("odd", [[], 1, {"T@g": 1}, {"T@g": {"x": 1}}, {"T@g": {"0": {}}}])
 def test_c10_resets_that_cannot_be_read_are_a_broken_file(odd: object) -> None:
-    with pytest.raises(ValueError, match=r"stands where|invalid literal"):
-        PendingResets.from_json(odd)
+    with pytest.raises(
+        ValueError, match=r"is no (object|string|integer)|is neither true nor|invalid literal"
+    ):
+        OffsetTable.from_json(odd)

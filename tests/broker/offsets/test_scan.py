@@ -16,15 +16,15 @@ from rocketpy_broker.services.offsets.committed import COMMITTING_MS, ConsumerOf
 from rocketpy_broker.services.offsets.scan import (
     DELAY_MS,
     INTERVAL_MS,
-    QUEUES_A_TURN,
+    QUEUES_A_SLOT,
     OffsetScan,
 )
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.groups.clients import consumer, heartbeat, unregister
+from tests.support.broker.group_clients import consumer, heartbeat, unregister
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
-NOTHING = QueueRange(0, 0)
+NOTHING = QueueBounds(0, 0)
 
 
 class Desk:
@@ -33,7 +33,7 @@ class Desk:
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
         self.table = ConsumerOffsetManager(folder, self.clock)
-        self.ranges: dict[QueueKey, QueueRange] = {}
+        self.ranges: dict[QueueKey, QueueBounds] = {}
         self.subscribed: set[tuple[str, str]] = set()
         self.scan = OffsetScan(
             self.table,
@@ -48,7 +48,7 @@ class Desk:
 
     def bounds(self, topic: str, *ranges: tuple[int, int]) -> None:
         for queue_id, bounds in enumerate(ranges):
-            self.ranges[QueueKey(topic, queue_id)] = QueueRange(*bounds)
+            self.ranges[QueueKey(topic, queue_id)] = QueueBounds(*bounds)
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ GROUPS = ["committing", "subscribing", "deleted"]
 async def test_b06_a_group_that_comes_back_during_the_scan_keeps_its_progress(
     desk: Desk, first: str
 ) -> None:
-    count = 3 * QUEUES_A_TURN
+    count = 3 * QUEUES_A_SLOT
     for group in dict.fromkeys([first, *GROUPS, "gone"]):
         desk.commit(group, "T", dict.fromkeys(range(count), 4))
     desk.bounds("T", *[(5, 9)] * count)
@@ -175,7 +175,7 @@ async def test_b06_progress_that_is_deleted_is_not_at_work(desk: Desk) -> None:
 
 
 async def test_b06_others_get_their_turns_while_many_queues_are_looked_at(desk: Desk) -> None:
-    count = 10 * QUEUES_A_TURN
+    count = 10 * QUEUES_A_SLOT
     desk.commit("g", "T", dict.fromkeys(range(count), 4))
     desk.bounds("T", *[(5, 9)] * count)
     desk.clock.advance(COMMITTING_MS + 1)
@@ -248,16 +248,13 @@ async def test_b06_a_broker_forgets_it_minutes_after_its_start_and_saves_that(
     assert table.keys() == {"T@at", "T@ahead"}
 
 
-async def test_b06_a_query_that_was_stopped_goes_on_where_it_was(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        minimum = await queue_without_its_beginning(running)
-        await commit(running, "query", "T", minimum + 1)
-        await advance(running, COMMITTING_MS + 1)
-        for _ in range(3):
-            await advance(running, INTERVAL_MS)
-        assert await committed(running, "query") == minimum + 1
+async def test_b06_a_query_that_was_stopped_goes_on_where_it_was(running: RunningBroker) -> None:
+    minimum = await queue_without_its_beginning(running)
+    await commit(running, "query", "T", minimum + 1)
+    await advance(running, COMMITTING_MS + 1)
+    for _ in range(3):
+        await advance(running, INTERVAL_MS)
+    assert await committed(running, "query") == minimum + 1
 
 
 async def test_n12_b06_a_scan_leaves_one_line_however_much_is_forgotten(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker
 
 
 async def search(
@@ -22,24 +22,23 @@ async def search(
     return response
 
 
-async def test_k05_offsets_are_found_by_time_queue_by_queue(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=3)
-        begin_ms = running.clock.now_ms()
-        for queue_id in (0, 0, 1, 0):
-            await running.append("T", queue_id, b"x", b"y")
-            running.clock.advance(10)
-        response = await search(
-            running,
-            ("T", 0, begin_ms + 1),
-            ("T", 1, 0),
-            ("T", 0, begin_ms + 30),
-            ("T", 0, begin_ms + 31),
-            ("T", 2, 0),
-        )
-        assert response.status.code == ResponseCode.SUCCESS
-        answers = [(offset.found, offset.offset) for offset in response.offsets]
-        assert answers == [(True, 2), (True, 0), (True, 4), (False, 6), (False, 0)]
+async def test_k05_offsets_are_found_by_time_queue_by_queue(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=3)
+    begin_ms = running.clock.now_ms()
+    for queue_id in (0, 0, 1, 0):
+        await running.append("T", queue_id, b"x", b"y")
+        running.clock.advance(10)
+    response = await search(
+        running,
+        ("T", 0, begin_ms + 1),
+        ("T", 1, 0),
+        ("T", 0, begin_ms + 30),
+        ("T", 0, begin_ms + 31),
+        ("T", 2, 0),
+    )
+    assert response.status.code == ResponseCode.SUCCESS
+    answers = [(offset.found, offset.offset) for offset in response.offsets]
+    assert answers == [(True, 2), (True, 0), (True, 4), (False, 6), (False, 0)]
 
 
 @pytest.mark.parametrize(
@@ -50,21 +49,19 @@ async def test_k05_offsets_are_found_by_time_queue_by_queue(start_broker: StartB
     ],
 )
 async def test_k05_a_wrong_queue_in_a_search_is_named(
-    start_broker: StartBroker, queue: tuple[str, int, int], code: ResponseCode, words: str
+    queue: tuple[str, int, int], code: ResponseCode, words: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        response = await search(running, ("T", 0, 0), queue)
-        assert response.status.code == code
-        assert words in response.status.remark
-        assert not response.offsets
+    await running.create_topic("T")
+    response = await search(running, ("T", 0, 0), queue)
+    assert response.status.code == code
+    assert words in response.status.remark
+    assert not response.offsets
 
 
-async def test_k05_more_queues_than_a_search_takes_are_refused(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        response = await search(running, *[("T", 0, 0)] * 1_000)
-        assert len(response.offsets) == 1_000
-        response = await search(running, *[("T", 0, 0)] * 1_001)
-        assert response.status.code == ResponseCode.INVALID_PARAMETER
-        assert "number of queues is 1001, accepted is 1000 or fewer" in response.status.remark
+async def test_k05_more_queues_than_a_search_takes_are_refused(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    response = await search(running, *[("T", 0, 0)] * 1_000)
+    assert len(response.offsets) == 1_000
+    response = await search(running, *[("T", 0, 0)] * 1_001)
+    assert response.status.code == ResponseCode.INVALID_PARAMETER
+    assert "number of queues is 1001, accepted is 1000 or fewer" in response.status.remark

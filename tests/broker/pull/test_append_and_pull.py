@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from rocketpy_broker.config import Limits
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.segment import Segment
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import WireBlock, bodies_of, wire_block
-from tests.broker.conftest import StartBroker
+from tests.support.blocks import WireBlock, bodies_of, wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 
 def found(responses: list[broker_pb2.PullResponse]) -> list[bytes]:
@@ -65,11 +65,10 @@ async def test_p01_many_blocks_in_one_stream_are_answered_in_order(
         assert offsets == [(number % 4, number // 4) for number in range(200)]
 
 
-async def test_p06_the_broker_picks_a_queue_when_asked_to(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=3)
-        picked = [(await running.append("T", -1, b"x")).queue_id for _ in range(6)]
-        assert sorted(picked) == [0, 0, 1, 1, 2, 2]
+async def test_p06_the_broker_picks_a_queue_when_asked_to(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=3)
+    picked = [(await running.append("T", -1, b"x")).queue_id for _ in range(6)]
+    assert sorted(picked) == [0, 0, 1, 1, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -82,13 +81,12 @@ async def test_p06_the_broker_picks_a_queue_when_asked_to(start_broker: StartBro
     ],
 )
 async def test_p04_p06_a_wrong_topic_or_queue_is_named(
-    start_broker: StartBroker, topic: str, queue_id: int, code: ResponseCode, words: str
+    topic: str, queue_id: int, code: ResponseCode, words: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        response = await running.append(topic, queue_id, b"x")
-        assert response.status.code == code
-        assert words in response.status.remark
+    await running.create_topic("T")
+    response = await running.append(topic, queue_id, b"x")
+    assert response.status.code == code
+    assert words in response.status.remark
 
 
 def broken_blocks() -> list[tuple[str, WireBlock]]:
@@ -104,7 +102,7 @@ def broken_blocks() -> list[tuple[str, WireBlock]]:
         ("malformed", WireBlock(bytes(flipped), good.record_sizes)),
         ("malformed", WireBlock(b"garbage" * 20, (140).to_bytes(4, "big"))),
         ("other topics", wire_block("U", [b"x"])),
-        ("limit is 100", wire_block("T", [bytes(101)])),
+        ("limit 100", wire_block("T", [bytes(101)])),
     ]
 
 
@@ -122,19 +120,18 @@ async def test_s02_a_block_that_may_not_be_stored_is_refused_whole(
 
 
 async def test_c05_offsets_outside_the_queue_are_answered_with_the_corrected_one(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, b"a", b"b")
-        [at_end] = await running.pull(topic="T", queue_id=0, offset=2)
-        assert at_end.status.code == ResponseCode.PULL_NOT_FOUND
-        [beyond] = await running.pull(topic="T", queue_id=0, offset=9)
-        assert (beyond.status.code, beyond.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 2)
-        [empty] = await running.pull(topic="T", queue_id=1, offset=0)
-        assert empty.status.code == ResponseCode.PULL_NOT_FOUND
-        [moved] = await running.pull(topic="T", queue_id=1, offset=3)
-        assert (moved.status.code, moved.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 0)
+    await running.create_topic("T")
+    await running.append("T", 0, b"a", b"b")
+    [at_end] = await running.pull(topic="T", queue_id=0, offset=2)
+    assert at_end.status.code == ResponseCode.PULL_NOT_FOUND
+    [beyond] = await running.pull(topic="T", queue_id=0, offset=9)
+    assert (beyond.status.code, beyond.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 2)
+    [empty] = await running.pull(topic="T", queue_id=1, offset=0)
+    assert empty.status.code == ResponseCode.PULL_NOT_FOUND
+    [moved] = await running.pull(topic="T", queue_id=1, offset=3)
+    assert (moved.status.code, moved.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 0)
 
 
 @pytest.mark.parametrize(
@@ -149,39 +146,34 @@ async def test_c05_offsets_outside_the_queue_are_answered_with_the_corrected_one
     ],
 )
 async def test_c01_a_wrong_pull_request_is_named(
-    start_broker: StartBroker, fields: dict[str, object], words: str
+    fields: dict[str, object], words: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        [response] = await running.pull(**fields)
-        assert response.status.code != ResponseCode.SUCCESS
-        assert words in response.status.remark
+    await running.create_topic("T")
+    [response] = await running.pull(**fields)
+    assert response.status.code != ResponseCode.SUCCESS
+    assert words in response.status.remark
 
 
-async def test_a_pull_streams_a_range_in_responses_of_bounded_size(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        bodies = [b"%04d" % number + bytes(996) for number in range(100)]
-        await running.append("T", 0, *bodies)
-        responses = await running.pull(
-            topic="T", queue_id=0, offset=10, offset_end=90, response_bytes_max=20_000
-        )
-        assert found(responses) == bodies[10:90]
-        assert len(responses) > 1
-        assert all(len(response.records) <= 20_000 for response in responses)
-        assert responses[-1].next_offset == 90
+async def test_a_pull_streams_a_range_in_responses_of_bounded_size(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    bodies = [b"%04d" % number + bytes(996) for number in range(100)]
+    await running.append("T", 0, *bodies)
+    responses = await running.pull(
+        topic="T", queue_id=0, offset=10, offset_end=90, response_bytes_max=20_000
+    )
+    assert found(responses) == bodies[10:90]
+    assert len(responses) > 1
+    assert all(len(response.records) <= 20_000 for response in responses)
+    assert responses[-1].next_offset == 90
 
 
 async def test_a_first_record_larger_than_the_response_is_sent_whole(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, bytes(5000), b"small")
-        responses = await running.pull(topic="T", queue_id=0, response_bytes_max=100)
-        assert [len(body) for body in found(responses)] == [5000, 5]
+    await running.create_topic("T")
+    await running.append("T", 0, bytes(5000), b"small")
+    responses = await running.pull(topic="T", queue_id=0, response_bytes_max=100)
+    assert [len(body) for body in found(responses)] == [5000, 5]
 
 
 async def test_c08_a_held_pull_is_answered_when_a_message_arrives(
@@ -198,40 +190,35 @@ async def test_c08_a_held_pull_is_answered_when_a_message_arrives(
         assert len(running.broker.services.long_polling.calls) == 0
 
 
-async def test_c08_a_held_pull_is_answered_at_its_deadline(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        pull = asyncio.ensure_future(running.pull(topic="T", queue_id=0, wait_ms_max=30_000))
-        await running.held(1)
-        running.clock.advance(29_999)
-        assert not pull.done()
-        running.clock.advance(1)
-        [response] = await pull
-        assert response.status.code == ResponseCode.PULL_NOT_FOUND
+async def test_c08_a_held_pull_is_answered_at_its_deadline(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    pull = asyncio.ensure_future(running.pull(topic="T", queue_id=0, wait_ms_max=30_000))
+    await running.held(1)
+    running.clock.advance(29_999)
+    assert not pull.done()
+    running.clock.advance(1)
+    [response] = await pull
+    assert response.status.code == ResponseCode.PULL_NOT_FOUND
 
 
-async def test_c08_a_held_pull_whose_client_went_away_is_dropped(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        call = running.data.Pull(broker_pb2.PullRequest(topic="T", wait_ms_max=30_000))
-        waiting = asyncio.ensure_future(call.read())
-        await running.held(1)
-        call.cancel()
-        await running.held(0)
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
+async def test_c08_a_held_pull_whose_client_went_away_is_dropped(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    call = running.data.Pull(broker_pb2.PullRequest(topic="T", wait_ms_max=30_000))
+    waiting = asyncio.ensure_future(call.read())
+    await running.held(1)
+    call.cancel()
+    await running.held(0)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
-async def test_a_stopping_broker_answers_held_pulls(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        pull = asyncio.ensure_future(running.pull(topic="T", queue_id=0, wait_ms_max=30_000))
-        await running.held(1)
-        running.broker.services.long_polling.calls.stop()
-        [response] = await pull
-        assert response.status.code == ResponseCode.PULL_NOT_FOUND
+async def test_a_stopping_broker_answers_held_pulls(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    pull = asyncio.ensure_future(running.pull(topic="T", queue_id=0, wait_ms_max=30_000))
+    await running.held(1)
+    running.broker.services.long_polling.calls.stop()
+    [response] = await pull
+    assert response.status.code == ResponseCode.PULL_NOT_FOUND
 
 
 async def test_s09_acknowledged_messages_are_there_after_a_restart(
@@ -267,19 +254,18 @@ async def test_f8_after_a_failed_flush_nothing_is_acknowledged_and_reading_goes_
 
 
 async def test_s15_a_full_disk_is_an_answer_and_sends_go_on_when_there_is_space(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
+    await running.create_topic("T")
 
-        def full(_descriptor: int, _offset: int, _length: int) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
+    def full(_descriptor: int, _offset: int, _length: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "posix_fallocate", full)
-            refused = await running.append("T", 0, b"too much")
-            assert refused.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
-            assert "No space left" in refused.status.remark
-        accepted = await running.append("T", 0, b"fits")
-        assert accepted.status.code == ResponseCode.SUCCESS
-        assert found(await running.pull(topic="T", queue_id=0)) == [b"fits"]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "posix_fallocate", full)
+        refused = await running.append("T", 0, b"too much")
+        assert refused.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "No space left" in refused.status.remark
+    accepted = await running.append("T", 0, b"fits")
+    assert accepted.status.code == ResponseCode.SUCCESS
+    assert found(await running.pull(topic="T", queue_id=0)) == [b"fits"]

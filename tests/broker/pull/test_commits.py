@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.store.config import FlushDiskType
-from tests.broker.conftest import RunningBroker, StartBroker
+from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.pull.test_checks import change_group, pulled, refused
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 
 def committed(running: RunningBroker, group: str = "g", queue_id: int = 0) -> int:
@@ -28,47 +28,43 @@ def committed(running: RunningBroker, group: str = "g", queue_id: int = 0) -> in
     ],
 )
 async def test_c07_the_offset_of_a_pull_is_committed_whatever_is_found(
-    start_broker: StartBroker, offset: int, code: ResponseCode
+    offset: int, code: ResponseCode, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, b"a", b"b")
-        answer = await pulled(running, offset=offset, commit_offset=1)
-        assert answer.status.code == code
-        assert (committed(running), committed(running, queue_id=1)) == (1, -1)
+    await running.create_topic("T")
+    await running.append("T", 0, b"a", b"b")
+    answer = await pulled(running, offset=offset, commit_offset=1)
+    assert answer.status.code == code
+    assert (committed(running), committed(running, queue_id=1)) == (1, -1)
 
 
 async def test_c07_a_commit_of_0_is_one_and_a_pull_without_one_commits_nothing(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await pulled(running)
-        assert committed(running) == -1
-        await pulled(running, commit_offset=0)
-        assert committed(running) == 0
+    await running.create_topic("T")
+    await pulled(running)
+    assert committed(running) == -1
+    await pulled(running, commit_offset=0)
+    assert committed(running) == 0
 
 
-async def test_c07_a_held_pull_has_committed_and_does_not_again(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, b"a")
-        pull = asyncio.ensure_future(pulled(running, offset=1, commit_offset=1, wait_ms_max=30_000))
-        await running.held(1)
-        assert committed(running) == 1
-        running.broker.services.offsets.committed.commit("g", "T", 0, 5)
-        await running.append("T", 0, b"b")
-        await pull
-        assert committed(running) == 5
+async def test_c07_a_held_pull_has_committed_and_does_not_again(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await running.append("T", 0, b"a")
+    pull = asyncio.ensure_future(pulled(running, offset=1, commit_offset=1, wait_ms_max=30_000))
+    await running.held(1)
+    assert committed(running) == 1
+    running.broker.services.offsets.committed.commit("g", "T", 0, 5)
+    await running.append("T", 0, b"b")
+    await pull
+    assert committed(running) == 5
 
 
-async def test_c07_the_first_commit_makes_the_retry_topic(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await pulled(running)
-        assert "%RETRY%g" not in running.broker.services.topics
-        await pulled(running, commit_offset=0)
-        assert "%RETRY%g" in running.broker.services.topics
+async def test_c07_the_first_commit_makes_the_retry_topic(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await pulled(running)
+    assert "%RETRY%g" not in running.broker.services.topics
+    await pulled(running, commit_offset=0)
+    assert "%RETRY%g" in running.broker.services.topics
 
 
 @pytest.mark.parametrize(
@@ -86,22 +82,20 @@ async def test_c07_the_first_commit_makes_the_retry_topic(start_broker: StartBro
     ],
 )
 async def test_c07_a_wrong_commit_refuses_the_pull_and_a_refused_pull_commits_nothing(
-    start_broker: StartBroker, fields: dict[str, Any], code: ResponseCode, words: str
+    fields: dict[str, Any], code: ResponseCode, words: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, b"a")
-        await refused(running, code, words, **fields)
-        entries = running.broker.services.offsets.committed.entries()
-        assert [entry async for entry in entries] == []
+    await running.create_topic("T")
+    await running.append("T", 0, b"a")
+    await refused(running, code, words, **fields)
+    entries = running.broker.services.offsets.committed.entries()
+    assert [entry async for entry in entries] == []
 
 
-async def test_c07_a_group_that_may_not_consume_does_not_commit(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await change_group(running, "g", consume_enable=False)
-        await refused(running, ResponseCode.NO_PERMISSION, "g", commit_offset=1)
-        assert committed(running) == -1
+async def test_c07_a_group_that_may_not_consume_does_not_commit(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await change_group(running, "g", consume_enable=False)
+    await refused(running, ResponseCode.NO_PERMISSION, "g", commit_offset=1)
+    assert committed(running) == -1
 
 
 async def test_c07_what_a_pull_has_committed_is_there_after_a_restart(

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.pull import matching_reader
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.queues.readers import candidates
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.java_hash import java_hash
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import bodies_of, wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 PARSE_FAILED = 23
 AGAIN = ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -42,55 +42,48 @@ def told(response: broker_pb2.PullResponse) -> tuple[int, int]:
     return response.status.code, response.next_offset
 
 
-async def test_c04_a_pull_by_an_expression_gives_only_what_matches(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await append(running, 9, 1, 2, 7)
-        await running.append("T", 0, b"has no property")
-        await append(running, 3, 8, 4)
-        [response] = await running.pull(topic="T", **LARGE)
-        assert (found([response]), told(response)) == ([9, 7, 8], (ResponseCode.SUCCESS, 8))
-        [response] = await running.pull(topic="T", offset=1, offset_end=3, **LARGE)
-        assert told(response) == (ResponseCode.SUCCESS, 3)
-        assert response.pull_status == broker_pb2.NO_MATCHED_MESSAGE
+async def test_c04_a_pull_by_an_expression_gives_only_what_matches(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await append(running, 9, 1, 2, 7)
+    await running.append("T", 0, b"has no property")
+    await append(running, 3, 8, 4)
+    [response] = await running.pull(topic="T", **LARGE)
+    assert (found([response]), told(response)) == ([9, 7, 8], (ResponseCode.SUCCESS, 8))
+    [response] = await running.pull(topic="T", offset=1, offset_end=3, **LARGE)
+    assert told(response) == (ResponseCode.SUCCESS, 3)
+    assert response.pull_status == broker_pb2.NO_MATCHED_MESSAGE
 
 
 async def test_c03_a_pull_by_an_expression_of_tags_gives_only_theirs(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for tag in ("TagA", "TagB", "TagC"):
-            await running.append_block("T", 0, wire_block("T", [tag[3:].encode()], tags=tag))
-        for kind in ("", "TAG"):
-            pull = running.pull(topic="T", expression_type=kind, expression=" TagA || TagC ||")
-            assert [bodies_of(each.records, each.record_sizes) for each in await pull] == [
-                [b"A", b"C"]
-            ]
-        for everything in ("", "*"):
-            [response] = await running.pull(topic="T", expression=everything)
-            assert len(response.record_sizes) == 3 * 4
+    await running.create_topic("T")
+    for tag in ("TagA", "TagB", "TagC"):
+        await running.append_block("T", 0, wire_block("T", [tag[3:].encode()], tags=tag))
+    for kind in ("", "TAG"):
+        pull = running.pull(topic="T", expression_type=kind, expression=" TagA || TagC ||")
+        assert [bodies_of(each.records, each.record_sizes) for each in await pull] == [[b"A", b"C"]]
+    for everything in ("", "*"):
+        [response] = await running.pull(topic="T", expression=everything)
+        assert len(response.record_sizes) == 3 * 4
 
 
 @pytest.mark.parametrize("response_bytes_max", [1, 600])
 async def test_c04_responses_are_bounded_and_their_ends_are_exact(
-    start_broker: StartBroker, response_bytes_max: int
+    response_bytes_max: int, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        sizes = [9, 1, 7, 2] * 10
-        await append(running, *sizes)
-        responses = await running.pull(topic="T", response_bytes_max=response_bytes_max, **LARGE)
-        assert found(responses) == [9, 7] * 10
-        ends = [response.next_offset for response in responses]
-        assert ends == sorted(set(ends))
-        assert ends[-1] == 40
-        assert max(len(response.records) for response in responses) <= max(response_bytes_max, 200)
-        for end in ends[:-1]:
-            rest = await running.pull(topic="T", offset=end, **LARGE)
-            assert found(rest) == [size for size in sizes[end:] if size > 5]
+    await running.create_topic("T")
+    sizes = [9, 1, 7, 2] * 10
+    await append(running, *sizes)
+    responses = await running.pull(topic="T", response_bytes_max=response_bytes_max, **LARGE)
+    assert found(responses) == [9, 7] * 10
+    ends = [response.next_offset for response in responses]
+    assert ends == sorted(set(ends))
+    assert ends[-1] == 40
+    assert max(len(response.records) for response in responses) <= max(response_bytes_max, 200)
+    for end in ends[:-1]:
+        rest = await running.pull(topic="T", offset=end, **LARGE)
+        assert found(rest) == [size for size in sizes[end:] if size > 5]
 
 
 async def test_c04_a_long_range_is_looked_at_in_steps_that_tell_where_they_are(
@@ -133,17 +126,16 @@ async def test_c04_a_step_consists_of_reads_that_give_way_and_make_one_response(
 
 
 async def test_c05_no_match_up_to_the_end_of_the_queue_is_to_be_asked_for_again(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await append(running, 1)
-        [response] = await running.pull(topic="T", offset_end=5, **LARGE)
-        assert told(response) == (AGAIN, 1)
-        [response] = await running.pull(topic="T", offset=1, offset_end=5, **LARGE)
-        assert told(response) == (ResponseCode.PULL_NOT_FOUND, 1)
-        [response] = await running.pull(topic="T", offset=2, **LARGE)
-        assert told(response) == (ResponseCode.PULL_OFFSET_MOVED, 1)
+    await running.create_topic("T")
+    await append(running, 1)
+    [response] = await running.pull(topic="T", offset_end=5, **LARGE)
+    assert told(response) == (AGAIN, 1)
+    [response] = await running.pull(topic="T", offset=1, offset_end=5, **LARGE)
+    assert told(response) == (ResponseCode.PULL_NOT_FOUND, 1)
+    [response] = await running.pull(topic="T", offset=2, **LARGE)
+    assert told(response) == (ResponseCode.PULL_OFFSET_MOVED, 1)
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))
@@ -165,31 +157,27 @@ async def test_c08_a_held_pull_is_woken_by_a_match_only(
 
 
 async def test_c08_a_held_pull_tells_at_its_deadline_what_it_has_passed_over(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        pull = asyncio.ensure_future(running.pull(topic="T", wait_ms_max=30_000, **LARGE))
-        await running.held(1)
-        await append(running, 1, 2)
-        await running.held(1)
-        running.clock.advance(30_000)
-        [response] = await pull
-        assert told(response) == (ResponseCode.PULL_NOT_FOUND, 2)
+    await running.create_topic("T")
+    pull = asyncio.ensure_future(running.pull(topic="T", wait_ms_max=30_000, **LARGE))
+    await running.held(1)
+    await append(running, 1, 2)
+    await running.held(1)
+    running.clock.advance(30_000)
+    [response] = await pull
+    assert told(response) == (ResponseCode.PULL_NOT_FOUND, 2)
 
 
 async def test_c08_a_held_pull_is_answered_when_its_range_is_exhausted(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        pull = asyncio.ensure_future(
-            running.pull(topic="T", offset_end=2, wait_ms_max=30_000, **LARGE)
-        )
-        await running.held(1)
-        await append(running, 1, 2)
-        [response] = await pull
-        assert told(response) == (ResponseCode.SUCCESS, 2)
+    await running.create_topic("T")
+    pull = asyncio.ensure_future(running.pull(topic="T", offset_end=2, wait_ms_max=30_000, **LARGE))
+    await running.held(1)
+    await append(running, 1, 2)
+    [response] = await pull
+    assert told(response) == (ResponseCode.SUCCESS, 2)
 
 
 async def test_c04_a_match_that_comes_while_a_long_queue_is_looked_at_is_not_missed(
@@ -212,7 +200,7 @@ SQL_PLACE = "parse the consumer's subscription failed: SQL92: "
     [
         (
             {"expression_type": "SQL92", "expression": "a = 1 garbage"},
-            f"{SQL_PLACE}'garbage' cannot stand here, at character 7, behind >>> in: a = 1 >>>g",
+            f"{SQL_PLACE}'garbage' is not accepted here, at character 7, after >>> in: a = 1 >>>g",
         ),
         ({"expression_type": "SQL92"}, f"{SQL_PLACE}it is empty"),
         (
@@ -221,35 +209,36 @@ SQL_PLACE = "parse the consumer's subscription failed: SQL92: "
         ),
         (
             {"expression_type": "SQL92", "expression": "a = 1", "tags_codes": [1]},
-            "tags codes and an expression are two filters; send one",
+            "the request has tags codes and an expression; send one of them",
         ),
-        ({"expression_type": "SQL92", "tags_codes": [1]}, "are two filters"),
-        ({"expression": "TagA", "tags_codes": [java_hash("TagA")]}, "are two filters"),
+        ({"expression_type": "SQL92", "tags_codes": [1]}, "has tags codes and an expression"),
+        (
+            {"expression": "TagA", "tags_codes": [java_hash("TagA")]},
+            "has tags codes and an expression",
+        ),
         ({"expression": " || "}, "TAG: ' || ' names no tag"),
-        ({"expression": "x" * 40_000}, "TAG: it has 40000 characters, 32767 are accepted"),
+        ({"expression": "x" * 40_000}, "TAG: it has 40000 characters, limit 32767"),
     ],
 )
 async def test_c01_a_filter_that_cannot_be_understood_is_refused(
-    start_broker: StartBroker, fields: dict[str, Any], remark: str
+    fields: dict[str, Any], remark: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        [response] = await running.pull(topic="T", **fields)
-        assert response.status.code == PARSE_FAILED
-        assert remark in response.status.remark
-        # The topic is checked first, as in RocketMQ.
-        [response] = await running.pull(topic="unknown", **fields)
-        assert response.status.code == ResponseCode.TOPIC_NOT_EXIST
-        if "tags_codes" not in fields:
-            checked = await running.data.CheckFilter(broker_pb2.CheckFilterRequest(**fields))
-            assert checked.status.code == PARSE_FAILED
-            assert remark in checked.status.remark
+    await running.create_topic("T")
+    [response] = await running.pull(topic="T", **fields)
+    assert response.status.code == PARSE_FAILED
+    assert remark in response.status.remark
+    # The topic is checked first, as in RocketMQ.
+    [response] = await running.pull(topic="unknown", **fields)
+    assert response.status.code == ResponseCode.TOPIC_NOT_EXIST
+    if "tags_codes" not in fields:
+        checked = await running.data.CheckFilter(broker_pb2.CheckFilterRequest(**fields))
+        assert checked.status.code == PARSE_FAILED
+        assert remark in checked.status.remark
 
 
 @pytest.mark.parametrize("fields", [{}, LARGE, {"expression": "TagA||TagB"}])
 async def test_c04_a_filter_that_is_fine_is_said_to_be(
-    start_broker: StartBroker, fields: dict[str, str]
+    fields: dict[str, str], running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        checked = await running.data.CheckFilter(broker_pb2.CheckFilterRequest(**fields))
-        assert checked.status.code == ResponseCode.SUCCESS
+    checked = await running.data.CheckFilter(broker_pb2.CheckFilterRequest(**fields))
+    assert checked.status.code == ResponseCode.SUCCESS

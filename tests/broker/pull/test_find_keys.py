@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.pull import key_lookup
 from rocketpy_broker.store.index.service import IndexService
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
-from tests.broker.batches.writer import Job
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.blocks import wire_block
+from tests.support.broker.batch_writer import Job
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 # Queue, begin, end.
 Part = tuple[int, int, int]
@@ -46,23 +46,22 @@ async def append(running: RunningBroker, queue_id: int, keys: Sequence[str]) -> 
 
 
 async def test_k05_parts_hold_every_message_with_a_key_and_little_else(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        keys = [f"{number} common" for number in range(2_000)]
-        await append(running, 0, keys[:1_000])
-        await append(running, 1, keys[1_000:])
-        whole = [(0, 0, 1_000), (1, 0, 1_000)]
-        assert await found(running, ["7"], *whole) == [(0, 7, 8)]
-        assert await found(running, ["7", "900", "3", "1999"], *whole) == [
-            (0, 3, 8),
-            (0, 900, 901),
-            (1, 999, 1_000),
-        ]
-        assert await found(running, ["7", "900"], (0, 8, 900), (0, 900, 2_000)) == [(0, 900, 901)]
-        assert await found(running, ["absent"], *whole) == []
-        assert await found(running, ["7"]) == []
+    await running.create_topic("T")
+    keys = [f"{number} common" for number in range(2_000)]
+    await append(running, 0, keys[:1_000])
+    await append(running, 1, keys[1_000:])
+    whole = [(0, 0, 1_000), (1, 0, 1_000)]
+    assert await found(running, ["7"], *whole) == [(0, 7, 8)]
+    assert await found(running, ["7", "900", "3", "1999"], *whole) == [
+        (0, 3, 8),
+        (0, 900, 901),
+        (1, 999, 1_000),
+    ]
+    assert await found(running, ["7", "900"], (0, 8, 900), (0, 900, 2_000)) == [(0, 900, 901)]
+    assert await found(running, ["absent"], *whole) == []
+    assert await found(running, ["7"]) == []
 
 
 async def test_k05_parts_hold_every_message_with_a_key_whatever_the_keys(
@@ -93,17 +92,14 @@ async def test_k05_parts_hold_every_message_with_a_key_whatever_the_keys(
             assert len(shown) == len(set(shown)) <= 4 * len(with_key)
 
 
-async def test_s08_a_staged_message_is_in_no_part_until_it_shows(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        await job.stage((0, [b"k"]))
-        await append(running, 0, ["other"])
-        assert await found(running, ["k"], (0, 0, 10)) == []
-        await job.commit()
-        assert await found(running, ["k"], (0, 0, 10)) == [(0, 1, 2)]
+async def test_s08_a_staged_message_is_in_no_part_until_it_shows(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    job = Job(running)
+    await job.stage((0, [b"k"]))
+    await append(running, 0, ["other"])
+    assert await found(running, ["k"], (0, 0, 10)) == []
+    await job.commit()
+    assert await found(running, ["k"], (0, 0, 10)) == [(0, 1, 2)]
 
 
 @pytest.mark.parametrize("limit", ["PLACES_OF_KEY_MAX", "PLACES_MAX"])
@@ -120,53 +116,47 @@ async def test_k05_ranges_come_back_whole_where_too_much_is_found(
 
 
 async def test_k05_ranges_come_back_whole_while_the_index_lags(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
     def no_space(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    async with start_broker() as running:
-        await running.create_topic("T")
-        with monkeypatch.context() as patched:
-            patched.setattr(IndexService, "put", no_space)
-            await append(running, 0, ["a", "b"])
-            assert await found(running, ["b"], (0, 0, 2)) == [(0, 0, 2)]
-        assert await found(running, ["b"], (0, 0, 2)) == [(0, 1, 2)]
+    await running.create_topic("T")
+    with monkeypatch.context() as patched:
+        patched.setattr(IndexService, "put", no_space)
+        await append(running, 0, ["a", "b"])
+        assert await found(running, ["b"], (0, 0, 2)) == [(0, 0, 2)]
+    assert await found(running, ["b"], (0, 0, 2)) == [(0, 1, 2)]
 
 
-async def test_k05_a_damaged_record_with_the_key_is_not_left_out(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await append(running, 0, ["a", "b", "c"])
-        log = running.broker.store._log
-        (segment,) = log.files.segments
-        position = bytes(segment.view).index(b"KEYS\x01b")
-        segment.write(position, memoryview(b"K"[::-1].lower()))
-        assert await found(running, ["c"], (0, 0, 3)) == [(0, 2, 3)]
-        assert await found(running, ["b"], (0, 0, 3)) == [(0, 0, 3)]
+async def test_k05_a_damaged_record_with_the_key_is_not_left_out(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await append(running, 0, ["a", "b", "c"])
+    log = running.broker.store._log
+    (segment,) = log.files.segments
+    position = bytes(segment.view).index(b"KEYS\x01b")
+    segment.write(position, memoryview(b"K"[::-1].lower()))
+    assert await found(running, ["c"], (0, 0, 3)) == [(0, 2, 3)]
+    assert await found(running, ["b"], (0, 0, 3)) == [(0, 0, 3)]
 
 
 async def test_k05_ranges_come_back_whole_where_too_many_keys_are_wanted(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await append(running, 0, ["k0", "other"])
-        keys = [f"k{number}" for number in range(1_001)]
-        assert await found(running, keys[:1_000], (0, 0, 2)) == [(0, 0, 1)]
-        assert await found(running, keys, (0, 0, 2)) == [(0, 0, 2)]
+    await running.create_topic("T")
+    await append(running, 0, ["k0", "other"])
+    keys = [f"k{number}" for number in range(1_001)]
+    assert await found(running, keys[:1_000], (0, 0, 2)) == [(0, 0, 1)]
+    assert await found(running, keys, (0, 0, 2)) == [(0, 0, 2)]
 
 
-async def test_k05_more_ranges_than_a_call_takes_are_refused(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        response = await find(running, ["k"], *[(0, 0, 1)] * 1_000)
-        assert response.range_count == 1_000
-        response = await find(running, ["k"], *[(0, 0, 1)] * 1_001)
-        assert response.status.code == ResponseCode.INVALID_PARAMETER
-        assert "number of ranges is 1001, accepted is 1000 or fewer" in response.status.remark
+async def test_k05_more_ranges_than_a_call_takes_are_refused(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    response = await find(running, ["k"], *[(0, 0, 1)] * 1_000)
+    assert response.range_count == 1_000
+    response = await find(running, ["k"], *[(0, 0, 1)] * 1_001)
+    assert response.status.code == ResponseCode.INVALID_PARAMETER
+    assert "number of ranges is 1001, accepted is 1000 or fewer" in response.status.remark
 
 
 @pytest.mark.parametrize(
@@ -180,16 +170,10 @@ async def test_k05_more_ranges_than_a_call_takes_are_refused(start_broker: Start
     ],
 )
 async def test_k05_a_wrong_query_is_refused_by_name(
-    start_broker: StartBroker,
-    topic: str,
-    keys: list[str],
-    part: Part,
-    code: ResponseCode,
-    words: str,
+    topic: str, keys: list[str], part: Part, code: ResponseCode, words: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        response = await find(running, keys, part, topic=topic)
-        assert response.status.code == code
-        assert words in response.status.remark
-        assert not response.ranges
+    await running.create_topic("T")
+    response = await find(running, keys, part, topic=topic)
+    assert response.status.code == code
+    assert words in response.status.remark
+    assert not response.ranges

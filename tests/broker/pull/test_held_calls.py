@@ -10,7 +10,7 @@ import pytest
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.long_polling.waiters import WAKES_A_PASS, LongPollWaiters
 from rocketpy_broker.store.values import QueueKey
-from tests.broker.conftest import until
+from tests.support.broker.running_broker import until
 
 QUEUE = QueueKey("T", 0)
 

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.errors import StoreBusyError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.pull import moved_events
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Record, decode_record
-from tests.broker.conftest import RunningBroker, StartBroker
 from tests.broker.pull.test_checks import pulled
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 EVENTS = QueueKey("OFFSET_MOVED_EVENT", 0)
 
@@ -56,19 +56,16 @@ async def test_c06_the_event_has_rocketmqs_form(start_broker: StartBroker) -> No
     assert event.born_timestamp_ms == event.store_timestamp_ms == running.clock.now_ms()
 
 
-async def test_c06_an_event_is_found_by_the_group_as_tag_and_key(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for group in ("g", "h"):
-            await moved(running, consumer_group=group, offset=3)
-        [found] = await running.pull(topic=EVENTS.topic, expression="h")
-        assert b'"consumerGroup":"h"' in found.records
-        assert b'"consumerGroup":"g"' not in found.records
-        running.broker.store.dispatch()
-        store = running.broker.store
-        assert len(store.messages.by_key(EVENTS.topic, "h", 0, 1 << 62, 10)) == 1
+async def test_c06_an_event_is_found_by_the_group_as_tag_and_key(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    for group in ("g", "h"):
+        await moved(running, consumer_group=group, offset=3)
+    [found] = await running.pull(topic=EVENTS.topic, expression="h")
+    assert b'"consumerGroup":"h"' in found.records
+    assert b'"consumerGroup":"g"' not in found.records
+    running.broker.store.dispatch()
+    store = running.broker.store
+    assert len(store.messages.by_key(EVENTS.topic, "h", 0, 1 << 62, 10)) == 1
 
 
 async def test_c06_with_sync_flush_the_event_shows_although_nobody_waits_for_it(
@@ -94,48 +91,45 @@ async def test_c06_with_sync_flush_the_event_shows_although_nobody_waits_for_it(
     ],
 )
 async def test_c06_only_a_groups_offset_that_was_moved_is_told(
-    start_broker: StartBroker, fields: dict[str, Any], count: int
+    fields: dict[str, Any], count: int, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, b"a", b"b")
-        await pulled(running, **fields)
-        assert event_count(running) == count
+    await running.create_topic("T")
+    await running.append("T", 0, b"a", b"b")
+    await pulled(running, **fields)
+    assert event_count(running) == count
 
 
-async def test_c06_an_offset_below_the_queue_is_told_too(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for _ in range(3):
-            await running.append("T", 0, *[bytes(30_000)] * 20)
-        store = running.broker.store
-        removal = store.plan_removal()
-        removal.run()
-        store.removed(removal)
-        low = store.range_of(QueueKey("T", 0)).min_offset
-        assert low > 0
-        await moved(running, offset=1)
-        [event] = await events(running)
-        assert b'"offsetNew":%d,"offsetRequest":1' % low in event.body
+async def test_c06_an_offset_below_the_queue_is_told_too(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    for _ in range(3):
+        await running.append("T", 0, *[bytes(30_000)] * 20)
+    store = running.broker.store
+    removal = store.plan_removal()
+    removal.run()
+    store.removed(removal)
+    low = store.range_of(QueueKey("T", 0)).min_offset
+    assert low > 0
+    await moved(running, offset=1)
+    [event] = await events(running)
+    assert b'"offsetNew":%d,"offsetRequest":1' % low in event.body
 
 
 async def test_c06_a_client_that_pulls_a_wrong_offset_again_and_again_is_told_of_once(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for _ in range(20):
-            await moved(running, offset=9)
-        assert event_count(running) == 1
-        for fields in ({"offset": 8}, {"queue_id": 1}, {"consumer_group": "h"}):
-            await moved(running, **{"offset": 9, **fields})
-        assert event_count(running) == 4
-        running.clock.advance(moved_events.REPEAT_MS - 1)
+    await running.create_topic("T")
+    for _ in range(20):
         await moved(running, offset=9)
-        assert event_count(running) == 4
-        running.clock.advance(1)
-        await moved(running, offset=9)
-        assert event_count(running) == 5
+    assert event_count(running) == 1
+    for fields in ({"offset": 8}, {"queue_id": 1}, {"consumer_group": "h"}):
+        await moved(running, **{"offset": 9, **fields})
+    assert event_count(running) == 4
+    running.clock.advance(moved_events.REPEAT_MS - 1)
+    await moved(running, offset=9)
+    assert event_count(running) == 4
+    running.clock.advance(1)
+    await moved(running, offset=9)
+    assert event_count(running) == 5
 
 
 async def test_c06_no_more_events_are_written_in_a_minute_than_may_be(
@@ -147,14 +141,14 @@ async def test_c06_no_more_events_are_written_in_a_minute_than_may_be(
         for offset in range(1, 13):
             await moved(running, offset=offset)
         assert event_count(running) == 5
-        assert len(running.broker.services.consume._events) == 5
+        assert len(running.broker.services.pull.pulls._events) == 5
         running.clock.advance(moved_events.MINUTE_MS)
         await moved(running, offset=12)
         assert event_count(running) == 6
         assert "7 events of moved offsets were left out" in caplog.text
         running.clock.advance(moved_events.REPEAT_MS)
         await moved(running, offset=1)
-        assert len(running.broker.services.consume._events) == 1
+        assert len(running.broker.services.pull.pulls._events) == 1
 
 
 async def test_c06_a_pull_is_answered_although_its_event_cannot_be_stored(

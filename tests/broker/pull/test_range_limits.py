@@ -11,11 +11,11 @@ from pyspark_rocketpy.transport.grpc_v1.client import forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
 from pyspark_rocketpy.transport.values import RetryPolicy
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.queues.readers import lookup as queue_lookup
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 FIXED = len(wire_block("T", [b""]).records)
 Ranges = list[tuple[int, int, int]]
@@ -62,42 +62,39 @@ def sized(size: int, count: int) -> list[bytes]:
     return [bytes(size - FIXED)] * count
 
 
-async def test_k04_ranges_are_cut_in_proportion_to_their_bytes(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, *sized(100, 600))
-        await running.append("T", 1, *sized(200, 100))
-        everything: Ranges = [(0, 0, 600), (1, 0, 100), (2, 0, 0)]
-        assert await ends(running, 80_000, everything) == [600, 100, 0]
-        # 100 and 200 bytes for the first messages, then three quarters and one quarter.
-        assert await ends(running, 8_300, everything) == [61, 10, 0]
-        assert await ends(running, 4_000, [(1, 50, 100)]) == [70]
-        assert await ends(running, 4_199, [(1, 50, 100)]) == [70]
-        assert await ends(running, 1, []) == []
+async def test_k04_ranges_are_cut_in_proportion_to_their_bytes(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await running.append("T", 0, *sized(100, 600))
+    await running.append("T", 1, *sized(200, 100))
+    everything: Ranges = [(0, 0, 600), (1, 0, 100), (2, 0, 0)]
+    assert await ends(running, 80_000, everything) == [600, 100, 0]
+    # 100 and 200 bytes for the first messages, then three quarters and one quarter.
+    assert await ends(running, 8_300, everything) == [61, 10, 0]
+    assert await ends(running, 4_000, [(1, 50, 100)]) == [70]
+    assert await ends(running, 4_199, [(1, 50, 100)]) == [70]
+    assert await ends(running, 1, []) == []
 
 
-async def test_k04_at_least_the_oldest_message_is_left(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 1, *sized(500, 2))
-        await running.append("T", 0, *sized(100, 600))
-        assert await ends(running, 1, [(0, 0, 600), (1, 0, 2)]) == [0, 1]
-        assert await ends(running, 600, [(0, 0, 600), (1, 0, 2)]) == [1, 1]
+async def test_k04_at_least_the_oldest_message_is_left(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await running.append("T", 1, *sized(500, 2))
+    await running.append("T", 0, *sized(100, 600))
+    assert await ends(running, 1, [(0, 0, 600), (1, 0, 2)]) == [0, 1]
+    assert await ends(running, 600, [(0, 0, 600), (1, 0, 2)]) == [1, 1]
 
 
 async def test_k04_a_small_queue_does_not_wait_for_ever_behind_a_large_one(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, *sized(100, 50))
-        await running.append("T", 1, *sized(900, 1))
-        await running.append("T", 0, *sized(100, 550))
-        begin, batches = 0, 0
-        while (reached := await ends(running, 999, [(0, begin, 600), (1, 0, 1)]))[1] == 0:
-            assert reached[0] - begin <= 9
-            begin, batches = reached[0], batches + 1
-        assert (begin, batches) == (54, 6)
+    await running.create_topic("T")
+    await running.append("T", 0, *sized(100, 50))
+    await running.append("T", 1, *sized(900, 1))
+    await running.append("T", 0, *sized(100, 550))
+    begin, batches = 0, 0
+    while (reached := await ends(running, 999, [(0, begin, 600), (1, 0, 1)]))[1] == 0:
+        assert reached[0] - begin <= 9
+        begin, batches = reached[0], batches + 1
+    assert (begin, batches) == (54, 6)
 
 
 @pytest.mark.parametrize("bytes_max", [10_000, 50_000, 59_999])
@@ -114,12 +111,11 @@ async def test_k04_long_ranges_are_read_in_stretches(
         assert abs(reached[0] - reached[1]) <= 1
 
 
-async def test_k04_offsets_outside_the_queue_have_no_bytes(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, *sized(100, 10))
-        assert await ends(running, 900, [(0, 0, 20)]) == [9]
-        assert await ends(running, 1_000, [(0, 0, 20), (1, 0, 7)]) == [20, 7]
+async def test_k04_offsets_outside_the_queue_have_no_bytes(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await running.append("T", 0, *sized(100, 10))
+    assert await ends(running, 900, [(0, 0, 20)]) == [9]
+    assert await ends(running, 1_000, [(0, 0, 20), (1, 0, 7)]) == [20, 7]
 
 
 async def test_k04_ranges_are_measured_until_they_have_more_than_was_asked(
@@ -142,15 +138,14 @@ async def test_k04_ranges_are_measured_until_they_have_more_than_was_asked(
         assert places == [0, 5_000 + 5 * 101, 5_000 + 50 * 101]
 
 
-async def test_k04_each_range_reaches_as_far_as_its_own_bytes(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, *sized(100, 10))
-        ranges: Ranges = [(0, 0, 10), (0, 3, 10), (0, 0, 20), (1, 0, 5), (0, 2, 10)]
-        response = await limit(running, [250, 100, 1_000, 0, 99], ranges)
-        assert list(response.ends) == [2, 4, 20, 5, 2]
-        assert list(response.bytes) == [200, 100, 1_000, 0, 0]
-        assert not response.goes_on
+async def test_k04_each_range_reaches_as_far_as_its_own_bytes(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await running.append("T", 0, *sized(100, 10))
+    ranges: Ranges = [(0, 0, 10), (0, 3, 10), (0, 0, 20), (1, 0, 5), (0, 2, 10)]
+    response = await limit(running, [250, 100, 1_000, 0, 99], ranges)
+    assert list(response.ends) == [2, 4, 20, 5, 2]
+    assert list(response.bytes) == [200, 100, 1_000, 0, 0]
+    assert not response.goes_on
 
 
 @pytest.mark.parametrize(
@@ -164,37 +159,30 @@ async def test_k04_each_range_reaches_as_far_as_its_own_bytes(start_broker: Star
     ],
 )
 async def test_k04_a_wrong_range_is_named(
-    start_broker: StartBroker,
-    topic: str,
-    part: tuple[int, int, int],
-    bytes_max: int,
-    words: str,
+    topic: str, part: tuple[int, int, int], bytes_max: int, words: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        measured = await measure(running, bytes_max, [part], topic)
-        limited = await limit(running, [bytes_max], [part], topic)
-        for status in (measured.status, limited.status):
-            assert status.code != ResponseCode.SUCCESS
-            assert words in status.remark
-        assert not measured.ranges
-        assert not limited.ends
+    await running.create_topic("T")
+    measured = await measure(running, bytes_max, [part], topic)
+    limited = await limit(running, [bytes_max], [part], topic)
+    for status in (measured.status, limited.status):
+        assert status.code != ResponseCode.SUCCESS
+        assert words in status.remark
+    assert not measured.ranges
+    assert not limited.ends
 
 
-async def test_k04_a_limit_for_each_range_is_asked_for(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        response = await limit(running, [1, 2], [(0, 0, 1)])
-        assert response.status.code == ResponseCode.INVALID_PARAMETER
-        assert "number of bytes_max is 2, accepted is 1" in response.status.remark
+async def test_k04_a_limit_for_each_range_is_asked_for(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    response = await limit(running, [1, 2], [(0, 0, 1)])
+    assert response.status.code == ResponseCode.INVALID_PARAMETER
+    assert "number of bytes_max is 2, accepted is 1" in response.status.remark
 
 
-async def test_k04_more_ranges_than_a_call_takes_are_refused(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for count, code in ((1_000, ResponseCode.SUCCESS), (1_001, ResponseCode.INVALID_PARAMETER)):
-            ranges: Ranges = [(0, 0, 1)] * count
-            answers = await measure(running, 1, ranges), await limit(running, [1] * count, ranges)
-            for answer in answers:
-                assert answer.status.code == code
-        assert "number of ranges is 1001, accepted is 1000 or fewer" in answer.status.remark
+async def test_k04_more_ranges_than_a_call_takes_are_refused(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    for count, code in ((1_000, ResponseCode.SUCCESS), (1_001, ResponseCode.INVALID_PARAMETER)):
+        ranges: Ranges = [(0, 0, 1)] * count
+        answers = await measure(running, 1, ranges), await limit(running, [1] * count, ranges)
+        for answer in answers:
+            assert answer.status.code == code
+    assert "number of ranges is 1001, accepted is 1000 or fewer" in answer.status.remark

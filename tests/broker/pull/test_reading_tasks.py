@@ -23,9 +23,9 @@ from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy, Subscription
 from rocketpy_broker import LocalBroker
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.blocks import wire_block
-from tests.patience import PATIENCE_SECONDS
-from tests.queues import Q0
+from tests.support.blocks import wire_block
+from tests.support.queues import Q0
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 KIB = 1 << 10
 SEGMENT_BYTES = 1 << 20
@@ -51,7 +51,7 @@ def fill(broker: LocalBroker) -> None:
 
     with grpc.insecure_channel(broker.endpoint) as channel:
         for response in broker_pb2_grpc.BrokerStub(channel).Append(
-            requests(), timeout=PATIENCE_SECONDS
+            requests(), timeout=WAIT_SECONDS_MAX
         ):
             assert response.status.code == 0, response.status.remark
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.services.pull.service import NO_END, response_code
+from rocketpy_broker.services.pull.checks import NO_END
+from rocketpy_broker.services.pull.outcome import response_code
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT_BYTES
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker
 
 FOUND, RETRY = ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY
 NOT_FOUND, MOVED = ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_OFFSET_MOVED
@@ -58,37 +59,33 @@ async def last(running: RunningBroker, offset: int, queue_id: int = 0) -> tuple[
 
 
 async def test_c05_offsets_are_corrected_to_where_the_queue_begins_or_ends(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for _ in range(3):
-            await running.append("T", 0, *[bytes(30_000)] * 20)
-        assert await last(running, 60) == (NOT_FOUND, "OFFSET_OVERFLOW_ONE", 60)
-        assert await last(running, 61) == (MOVED, "OFFSET_OVERFLOW_BADLY", 60)
-        assert await last(running, 1 << 61) == (MOVED, "OFFSET_OVERFLOW_BADLY", 60)
-        assert await last(running, 0, 1) == (NOT_FOUND, "NO_MATCHED_LOGIC_QUEUE", 0)
-        assert await last(running, 1, 1) == (MOVED, "NO_MATCHED_LOGIC_QUEUE", 0)
-        removal = running.broker.store.plan_removal()
-        removal.run()
-        running.broker.store.removed(removal)
-        low = running.broker.store.range_of(QueueKey("T", 0)).min_offset
-        assert 0 < low < 60
-        assert await last(running, 0) == (MOVED, "OFFSET_TOO_SMALL", low)
-        assert await last(running, low - 1) == (MOVED, "OFFSET_TOO_SMALL", low)
-        assert (await last(running, low))[:2] == (FOUND, "FOUND")
+    await running.create_topic("T")
+    for _ in range(3):
+        await running.append("T", 0, *[bytes(30_000)] * 20)
+    assert await last(running, 60) == (NOT_FOUND, "OFFSET_OVERFLOW_ONE", 60)
+    assert await last(running, 61) == (MOVED, "OFFSET_OVERFLOW_BADLY", 60)
+    assert await last(running, 1 << 61) == (MOVED, "OFFSET_OVERFLOW_BADLY", 60)
+    assert await last(running, 0, 1) == (NOT_FOUND, "NO_MATCHED_LOGIC_QUEUE", 0)
+    assert await last(running, 1, 1) == (MOVED, "NO_MATCHED_LOGIC_QUEUE", 0)
+    removal = running.broker.store.plan_removal()
+    removal.run()
+    running.broker.store.removed(removal)
+    low = running.broker.store.range_of(QueueKey("T", 0)).min_offset
+    assert 0 < low < 60
+    assert await last(running, 0) == (MOVED, "OFFSET_TOO_SMALL", low)
+    assert await last(running, low - 1) == (MOVED, "OFFSET_TOO_SMALL", low)
+    assert (await last(running, low))[:2] == (FOUND, "FOUND")
 
 
-async def test_c05_a_lost_message_is_passed_over_by_the_next_pull(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 0, b"a", b"b", b"c")
-        queue = running.broker.store._queues.get(QueueKey("T", 0))
-        assert queue is not None
-        units = queue.units(1, 2).copy()
-        units["size"] = BLANK_SIZE
-        queue._files.write(UNIT_BYTES, units.tobytes())
-        assert await last(running, 1) == (RETRY, "MESSAGE_WAS_REMOVING", 2)
-        assert (await last(running, 2))[:2] == (FOUND, "FOUND")
+async def test_c05_a_lost_message_is_passed_over_by_the_next_pull(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await running.append("T", 0, b"a", b"b", b"c")
+    queue = running.broker.store._queues.get(QueueKey("T", 0))
+    assert queue is not None
+    units = queue.units(1, 2).copy()
+    units["size"] = BLANK_SIZE
+    queue._files.write(UNIT_BYTES, units.tobytes())
+    assert await last(running, 1) == (RETRY, "MESSAGE_WAS_REMOVING", 2)
+    assert (await last(running, 2))[:2] == (FOUND, "FOUND")

@@ -27,14 +27,13 @@ from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy
 from rocketpy_broker.broker import Broker
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.server.rocketpy_v1.servicers.broker_servicer import BrokerServicer
 from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.queues.readers import lookup as queue_lookup
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import WORK_MS_MAX
-from tests.blocks import wire_block
+from tests.support.blocks import wire_block
 
 CONFIG = ClientConfig(("h:1",), 100)
 METHODS = ("SearchOffsets", "FindKeys", "MeasureRanges", "LimitRanges")
@@ -73,8 +72,8 @@ class CalledBroker:
         for topic in TOPICS:
             asyncio.run(topics.update(TopicConfig(topic, 4, 4, 6), create_only=True))
         topics.saver.close()
-        (door,) = self._broker.services.protocols(config)
-        self._handlers = BrokerServicer(cast("RocketpyV1Services", door).broker).handlers()
+        (protocol,) = self._broker.services.protocols(config)
+        self._handlers = cast("RocketpyV1Services", protocol).methods["rocketpy.v1.Broker"]
         self.broker = SimpleNamespace(**{name: partial(self._call, name) for name in METHODS})
         self.call_count = 0
 

@@ -8,9 +8,9 @@ from typing import Any
 import grpc
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 WAIT_MS = 30_000
 SHORT: dict[str, Any] = {"long_polling_enable": False, "short_polling_time_ms": 700}
@@ -84,21 +84,18 @@ async def test_c08_a_stopping_broker_answers_calls_of_short_polling(
         assert answer.status.code == ResponseCode.PULL_NOT_FOUND
 
 
-async def test_c08_calls_of_a_connection_that_is_closed_are_dropped(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=1)
-        known = [broker_pb2.KnownOffset(topic="T", queue_id=0, max_offset=0)]
-        channel = grpc.aio.insecure_channel(f"127.0.0.1:{running.ready.port}")
-        stub = broker_pb2_grpc.BrokerStub(channel)
-        pull = broker_pb2.PullRequest(topic="T", consumer_group="g", wait_ms_max=WAIT_MS)
-        query = broker_pb2.QueryOffsetsRequest(topics=["T"], known=known, wait_ms_max=WAIT_MS)
-        calls = [stub.Pull(pull), stub.Pull(pull), stub.QueryOffsets(query)]
-        waiting = [asyncio.ensure_future(call.code()) for call in calls]
-        await running.held(3)
-        await channel.close()
-        await running.held(0)
-        held = running.broker.services.long_polling.calls
-        assert not any((held._by_queue, held._by_topic, held._by_table))
-        assert set(await asyncio.gather(*waiting)) == {grpc.StatusCode.CANCELLED}
+async def test_c08_calls_of_a_connection_that_is_closed_are_dropped(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=1)
+    known = [broker_pb2.KnownOffset(topic="T", queue_id=0, max_offset=0)]
+    channel = grpc.aio.insecure_channel(f"127.0.0.1:{running.ready.port}")
+    stub = broker_pb2_grpc.BrokerStub(channel)
+    pull = broker_pb2.PullRequest(topic="T", consumer_group="g", wait_ms_max=WAIT_MS)
+    query = broker_pb2.QueryOffsetsRequest(topics=["T"], known=known, wait_ms_max=WAIT_MS)
+    calls = [stub.Pull(pull), stub.Pull(pull), stub.QueryOffsets(query)]
+    waiting = [asyncio.ensure_future(call.code()) for call in calls]
+    await running.held(3)
+    await channel.close()
+    await running.held(0)
+    held = running.broker.services.long_polling.calls
+    assert not any((held._by_queue, held._by_topic, held._by_table))
+    assert set(await asyncio.gather(*waiting)) == {grpc.StatusCode.CANCELLED}

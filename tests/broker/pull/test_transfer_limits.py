@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy_broker.config import Limits, TransferLimits
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 KIB = 1 << 10
 
@@ -37,61 +37,56 @@ FILTERS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("wanted", FILTERS)
 async def test_s12_hot_answers_have_32_messages_and_cold_ones_8(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch, wanted: dict[str, object], running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await fill(running, 100, 70)
-        assert await group_pull(running, **wanted) == [32, 32, 6]
-        monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
-        assert await group_pull(running, **wanted) == [8] * 8 + [6]
+    await fill(running, 100, 70)
+    assert await group_pull(running, **wanted) == [32, 32, 6]
+    monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
+    assert await group_pull(running, **wanted) == [8] * 8 + [6]
 
 
 @pytest.mark.parametrize("wanted", FILTERS)
 async def test_s12_hot_answers_have_256_kib_and_cold_ones_64(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch, wanted: dict[str, object], running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await fill(running, 30 * KIB, 20)
-        assert await group_pull(running, **wanted) == [8, 8, 4]
-        monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
-        assert await group_pull(running, **wanted) == [2] * 10
+    await fill(running, 30 * KIB, 20)
+    assert await group_pull(running, **wanted) == [8, 8, 4]
+    monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
+    assert await group_pull(running, **wanted) == [2] * 10
 
 
 async def test_s12_the_first_message_is_given_whatever_its_size(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await fill(running, 300 * KIB, 2)
-        assert await group_pull(running) == [1, 1]
-        monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
-        assert await group_pull(running) == [1, 1]
+    await fill(running, 300 * KIB, 2)
+    assert await group_pull(running) == [1, 1]
+    monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
+    assert await group_pull(running) == [1, 1]
 
 
 async def test_s12_messages_go_by_their_own_limits_where_cold_data_ends(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await fill(running, 100, 70)
-        size = running.broker.store.positions().log_end // 70
-        # The last 64 are hot: after 6 cold ones an answer goes on with hot ones.
-        monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 64 * size)
-        responses = await running.pull(topic="T", consumer_group="g")
-        assert counts(responses) == [32, 32, 6]
-        # The last 58 are hot: the first answer ends at its eighth, cold message.
-        monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 58 * size)
-        assert await group_pull(running) == [8, 32, 30]
+    await fill(running, 100, 70)
+    size = running.broker.store.positions().log_end // 70
+    # The last 64 are hot: after 6 cold ones an answer goes on with hot ones.
+    monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 64 * size)
+    responses = await running.pull(topic="T", consumer_group="g")
+    assert counts(responses) == [32, 32, 6]
+    # The last 58 are hot: the first answer ends at its eighth, cold message.
+    monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 58 * size)
+    assert await group_pull(running) == [8, 32, 30]
 
 
 @pytest.mark.parametrize(
     "fields", [{"consumer_group": ""}, {"response_bytes_max": 1 << 20}], ids=["plain", "sized"]
 )
 async def test_s12_plain_pulls_and_those_that_name_a_size_go_by_bytes_alone(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, fields: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, object], running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await fill(running, 100, 700)
-        monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
-        assert await group_pull(running, **fields) == [700]
+    await fill(running, 100, 700)
+    monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)
+    assert await group_pull(running, **fields) == [700]
 
 
 async def test_s12_limits_and_what_is_cold_can_be_configured(start_broker: StartBroker) -> None:

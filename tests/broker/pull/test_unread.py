@@ -8,7 +8,6 @@ from typing import Any
 import grpc
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.scheduler import connection
 from rocketpy_broker.services.pull import response_buffer
 from rocketpy_broker.services.pull.response_buffer import (
@@ -21,9 +20,10 @@ from rocketpy_broker.services.pull.response_buffer import (
     ResponseBufferLimiter,
 )
 from rocketpy_broker.store.values import ReadLimits
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 STALLED = 30
 # A window that never grows: what is not read stays at the broker.

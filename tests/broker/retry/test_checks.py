@@ -8,7 +8,6 @@ import pytest
 
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.errors import FlushTimeoutError, StoreBusyError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.retry import service
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
@@ -16,9 +15,9 @@ from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import RecordBlock
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.retry.conftest import (
+from tests.support.broker.retries import (
     DEAD_LETTER,
     DEAD_LETTERS,
     GROUP,
@@ -32,7 +31,8 @@ from tests.broker.retry.conftest import (
     refusal,
     send,
 )
-from tests.broker.transactions.conftest import prepare
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.transactions import prepare
 
 
 async def test_r01_an_unknown_group_is_refused_where_groups_are_not_made(
@@ -59,11 +59,10 @@ async def test_r01_an_unknown_group_and_its_topic_are_made_and_saved(
 
 @pytest.mark.parametrize("name", ["", "a b", "x" * 121])
 async def test_n11_a_group_name_that_cannot_be_is_refused(
-    start_broker: StartBroker, name: str
+    name: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        code, remark = await refusal(running, Meant(0), group=name)
-        assert (code, "consumer_group is" in remark) == (ResponseCode.INVALID_PARAMETER, True)
+    code, remark = await refusal(running, Meant(0), group=name)
+    assert (code, "consumer_group is" in remark) == (ResponseCode.INVALID_PARAMETER, True)
 
 
 async def test_n11_no_more_groups_than_the_broker_takes(start_broker: StartBroker) -> None:
@@ -75,18 +74,16 @@ async def test_n11_no_more_groups_than_the_broker_takes(start_broker: StartBroke
 
 @pytest.mark.parametrize("number", [0, 1_001])
 async def test_n11_a_call_takes_one_to_a_thousand_messages(
-    start_broker: StartBroker, number: int
+    number: int, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        code, remark = await refusal(running, *[Meant(0)] * number)
-        assert code == ResponseCode.INVALID_PARAMETER
-        assert f"number of messages is {number}" in remark
+    code, remark = await refusal(running, *[Meant(0)] * number)
+    assert code == ResponseCode.INVALID_PARAMETER
+    assert f"number of messages is {number}" in remark
 
 
-async def test_n11_a_negative_maximum_is_refused(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        code, remark = await refusal(running, Meant(0), times_max=-1)
-        assert (code, "max_reconsume_times is -1" in remark) == (29, True)
+async def test_n11_a_negative_maximum_is_refused(running: RunningBroker) -> None:
+    code, remark = await refusal(running, Meant(0), times_max=-1)
+    assert (code, "max_reconsume_times is -1" in remark) == (29, True)
 
 
 async def test_n11_a_request_with_too_many_bytes_is_refused(start_broker: StartBroker) -> None:
@@ -97,66 +94,57 @@ async def test_n11_a_request_with_too_many_bytes_is_refused(start_broker: StartB
 
 
 async def test_r01_a_retry_topic_that_cannot_be_made_is_told(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
-        code, remark = await refusal(running, Meant(0))
-        assert code == ResponseCode.SYSTEM_ERROR
-        assert remark.startswith(f"topic[{RETRY_TOPIC}] not exist")
+    monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
+    code, remark = await refusal(running, Meant(0))
+    assert code == ResponseCode.SYSTEM_ERROR
+    assert remark.startswith(f"topic[{RETRY_TOPIC}] not exist")
 
 
 async def test_r01_dead_letters_without_a_topic_are_told_and_retries_go_on(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running)
-        await outcome(running, offset)
-        monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
-        answer = await answered(running, Meant(offset, -1), Meant(offset, 1))
-        dead, again = answer.messages
-        assert dead.status.code == ResponseCode.SYSTEM_ERROR
-        assert dead.status.remark.startswith(f"topic[{DEAD_LETTERS}] not exist")
-        assert (again.status.code, again.to) == (0, RETRY)
+    await running.create_topic("T")
+    offset = await send(running)
+    await outcome(running, offset)
+    monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
+    answer = await answered(running, Meant(offset, -1), Meant(offset, 1))
+    dead, again = answer.messages
+    assert dead.status.code == ResponseCode.SYSTEM_ERROR
+    assert dead.status.remark.startswith(f"topic[{DEAD_LETTERS}] not exist")
+    assert (again.status.code, again.to) == (0, RETRY)
 
 
 async def test_n12_r01_a_topic_that_cannot_be_made_is_logged_once_a_minute(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running)
-        await outcome(running, offset)
-        monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
-        for minute in (1, 2):
-            for _ in range(5):
-                await answered(running, Meant(offset, -1))
-            assert caplog.text.count("could not be made") == minute
-            running.clock.advance(60_000)
+    await running.create_topic("T")
+    offset = await send(running)
+    await outcome(running, offset)
+    monkeypatch.setattr(TopicConfigManager, "make_retry_topics", full_disk)
+    for minute in (1, 2):
+        for _ in range(5):
+            await answered(running, Meant(offset, -1))
+        assert caplog.text.count("could not be created") == minute
+        running.clock.advance(60_000)
 
 
 async def full_disk(*_given: object) -> None:
     raise OSError(28, "No space left on device")
 
 
-async def test_r01_a_retry_topic_that_is_not_writable_is_refused(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await set_perm(running, RETRY_TOPIC, Perm.READ)
-        code, remark = await refusal(running, Meant(0))
-        assert code == ResponseCode.NO_PERMISSION
-        assert remark.startswith(f"the topic[{RETRY_TOPIC}] sending message is forbidden")
+async def test_r01_a_retry_topic_that_is_not_writable_is_refused(running: RunningBroker) -> None:
+    await set_perm(running, RETRY_TOPIC, Perm.READ)
+    code, remark = await refusal(running, Meant(0))
+    assert code == ResponseCode.NO_PERMISSION
+    assert remark.startswith(f"the topic[{RETRY_TOPIC}] sending message is forbidden")
 
 
-async def test_r03_the_permission_of_dead_letters_does_not_matter(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await set_perm(running, DEAD_LETTERS, Perm.READ)
-        assert (await outcome(running, await send(running), -1))[1] == DEAD_LETTER
+async def test_r03_the_permission_of_dead_letters_does_not_matter(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await set_perm(running, DEAD_LETTERS, Perm.READ)
+    assert (await outcome(running, await send(running), -1))[1] == DEAD_LETTER
 
 
 async def set_perm(running: RunningBroker, topic: str, perm: Perm) -> None:
@@ -165,142 +153,132 @@ async def set_perm(running: RunningBroker, topic: str, perm: Perm) -> None:
     )
 
 
-async def test_r01_the_retry_topic_is_no_ordered_one_any_more(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        topics = running.broker.services.topics
-        await topics.make_retry_topics([TopicConfig(RETRY_TOPIC, 1, 1, 6, order=True)])
-        await outcome(running, 0)
-        assert topics.get(RETRY_TOPIC).order is False
+async def test_r01_the_retry_topic_is_no_ordered_one_any_more(running: RunningBroker) -> None:
+    topics = running.broker.services.topics
+    await topics.make_retry_topics([TopicConfig(RETRY_TOPIC, 1, 1, 6, order=True)])
+    await outcome(running, 0)
+    assert topics.get(RETRY_TOPIC).order is False
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 10_000_000])
 async def test_r01_where_no_message_begins_none_is_sent_back(
-    start_broker: StartBroker, offset: int
+    offset: int, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await send(running)
-        code, _, remark = await outcome(running, offset)
-        assert code == ResponseCode.SYSTEM_ERROR
-        assert remark.startswith(f"look message by offset failed, {offset}: no message begins")
+    await running.create_topic("T")
+    await send(running)
+    code, _, remark = await outcome(running, offset)
+    assert code == ResponseCode.SYSTEM_ERROR
+    assert remark.startswith(f"look message by offset failed, {offset}: no message starts")
 
 
-async def test_r01_a_half_message_is_not_sent_back(start_broker: StartBroker) -> None:
+async def test_r01_a_half_message_is_not_sent_back(running: RunningBroker) -> None:
     """Guards against readers that see what was never committed."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        half = await prepare(running, "a")
-        code, _, remark = await outcome(running, half.commit_log_offset, -1)
-        assert code == ResponseCode.SYSTEM_ERROR
-        assert f"the broker's own topic {HALF_QUEUE.topic!r}" in remark
+    await running.create_topic("T")
+    half = await prepare(running, "a")
+    code, _, remark = await outcome(running, half.commit_log_offset, -1)
+    assert code == ResponseCode.SYSTEM_ERROR
+    assert f"the broker's own topic {HALF_QUEUE.topic!r}" in remark
 
 
-async def test_r01_a_message_that_waits_is_not_sent_back(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running, DELAY="5")
-        assert "'SCHEDULE_TOPIC_XXXX'" in (await outcome(running, offset))[2]
+async def test_r01_a_message_that_waits_is_not_sent_back(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    offset = await send(running, DELAY="5")
+    assert "'SCHEDULE_TOPIC_XXXX'" in (await outcome(running, offset))[2]
 
 
 WRONG = {
-    "a message of topic 'T', not of 'U'": Meant(0, topic="U"),
-    "has not the id 'other'": Meant(0, msg_id="other"),
+    "is of topic 'T', not of 'U'": Meant(0, topic="U"),
+    "does not have the id 'other'": Meant(0, msg_id="other"),
 }
 
 
 @pytest.mark.parametrize("said", WRONG)
 async def test_r01_another_message_than_was_meant_is_not_sent_back(
-    start_broker: StartBroker, said: str
+    said: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running, UNIQ_KEY="u")
-        answer = await answered(running, replace(WRONG[said], offset=offset, level=-1))
-        assert answer.messages[0].status.code == ResponseCode.SYSTEM_ERROR
-        assert said in answer.messages[0].status.remark
-        good = [Meant(offset, -1, "u", "T"), Meant(offset, -1, "u"), Meant(offset, -1, topic="T")]
-        answer = await answered(running, *good)
-        assert [each.to for each in answer.messages] == [DEAD_LETTER] * 3
+    await running.create_topic("T")
+    offset = await send(running, UNIQ_KEY="u")
+    answer = await answered(running, replace(WRONG[said], offset=offset, level=-1))
+    assert answer.messages[0].status.code == ResponseCode.SYSTEM_ERROR
+    assert said in answer.messages[0].status.remark
+    good = [Meant(offset, -1, "u", "T"), Meant(offset, -1, "u"), Meant(offset, -1, topic="T")]
+    answer = await answered(running, *good)
+    assert [each.to for each in answer.messages] == [DEAD_LETTER] * 3
 
 
 async def test_r01_what_was_sent_back_before_is_known_by_its_first_topic_and_id(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running)
-        await outcome(running, offset, -1)
-        (dead,) = await records(running, DEAD_LETTERS)
-        origin = dead.properties["ORIGIN_MESSAGE_ID"]
-        for topic in ("T", DEAD_LETTERS):
-            meant = Meant(dead.physical_offset, -1, origin, topic)
-            answer = await answered(running, meant)
-            assert answer.messages[0].to == DEAD_LETTER, answer.messages[0].status.remark
+    await running.create_topic("T")
+    offset = await send(running)
+    await outcome(running, offset, -1)
+    (dead,) = await records(running, DEAD_LETTERS)
+    origin = dead.properties["ORIGIN_MESSAGE_ID"]
+    for topic in ("T", DEAD_LETTERS):
+        meant = Meant(dead.physical_offset, -1, origin, topic)
+        answer = await answered(running, meant)
+        assert answer.messages[0].to == DEAD_LETTER, answer.messages[0].status.remark
 
 
 async def test_n11_a_broker_that_is_busy_or_closed_sends_nothing_back(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running)
-        running.broker.store.flush_failed(OSError(5, "Input/output error"))
-        code, remark = await refusal(running, Meant(offset))
-        assert code == ResponseCode.SERVICE_NOT_AVAILABLE
-        assert "read-only" in remark
-        assert GROUP not in running.broker.services.groups.configs
+    await running.create_topic("T")
+    offset = await send(running)
+    running.broker.store.flush_failed(OSError(5, "Input/output error"))
+    code, remark = await refusal(running, Meant(offset))
+    assert code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "read-only" in remark
+    assert GROUP not in running.broker.services.groups.configs
 
 
 async def test_n11_a_store_that_gets_busy_refuses_the_rest(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running)
+    await running.create_topic("T")
+    offset = await send(running)
 
-        def busy(*_given: object) -> None:
-            raise StoreBusyError(2, 1)
+    def busy(*_given: object) -> None:
+        raise StoreBusyError(2, 1)
 
-        monkeypatch.setattr(MessageStore, "append", busy)
-        code, _, remark = await outcome(running, offset)
-        assert (code, "2 bytes wait" in remark) == (ResponseCode.SYSTEM_BUSY, True)
+    monkeypatch.setattr(MessageStore, "append", busy)
+    code, _, remark = await outcome(running, offset)
+    assert (code, "2 bytes wait" in remark) == (ResponseCode.SYSTEM_BUSY, True)
 
 
 async def test_r01_what_the_disk_does_not_confirm_has_failed_by_the_stores_status(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running)
+    await running.create_topic("T")
+    offset = await send(running)
 
-        async def late(*_given: object) -> None:
-            raise FlushTimeoutError(5_000)
+    async def late(*_given: object) -> None:
+        raise FlushTimeoutError(5_000)
 
-        monkeypatch.setattr(GroupCommit, "wait", late)
-        answer = await answered(running, Meant(offset, -1), Meant(1))
-        first, second = answer.messages
-        assert first.status.code == ResponseCode.SYSTEM_ERROR
-        assert first.status.remark.startswith("FLUSH_DISK_TIMEOUT: stored, but")
-        assert second.status.remark.startswith("look message by offset failed, 1")
-        assert count(running, DEAD_LETTERS) == 1
+    monkeypatch.setattr(GroupCommit, "wait", late)
+    answer = await answered(running, Meant(offset, -1), Meant(1))
+    first, second = answer.messages
+    assert first.status.code == ResponseCode.SYSTEM_ERROR
+    assert first.status.remark.startswith("FLUSH_DISK_TIMEOUT: stored, but")
+    assert second.status.remark.startswith("look message by offset failed, 1")
+    assert count(running, DEAD_LETTERS) == 1
 
 
 @pytest.mark.parametrize(("level", "topic"), [(1, RETRY_TOPIC), (-1, DEAD_LETTERS)])
 async def test_r01_what_is_sent_back_while_its_topic_goes_is_told(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, level: int, topic: str
+    monkeypatch: pytest.MonkeyPatch, level: int, topic: str, running: RunningBroker
 ) -> None:
     """Guards against a message of a topic that is not there, which no reader could see."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running)
-        await outcome(running, offset, level)
-        stored = running.broker.store.positions().log_end
+    await running.create_topic("T")
+    offset = await send(running)
+    await outcome(running, offset, level)
+    stored = running.broker.store.positions().log_end
 
-        async def deleting(_block: RecordBlock) -> None:
-            if topic in running.broker.services.topics:
-                await running.broker.services.admin.admin.delete_topic(topic)
+    async def deleting(_block: RecordBlock) -> None:
+        if topic in running.broker.services.topics:
+            await running.broker.services.admin.admin.delete_topic(topic)
 
-        monkeypatch.setattr(service, "_between_copies", deleting)
-        code, _, remark = await outcome(running, offset, level)
-        assert (code, remark[: len(topic) + 7]) == (ResponseCode.SYSTEM_ERROR, f"topic[{topic}]")
-        assert running.broker.store.positions().log_end == stored
+    monkeypatch.setattr(service, "_between_copies", deleting)
+    code, _, remark = await outcome(running, offset, level)
+    assert (code, remark[: len(topic) + 7]) == (ResponseCode.SYSTEM_ERROR, f"topic[{topic}]")
+    assert running.broker.store.positions().log_end == stored

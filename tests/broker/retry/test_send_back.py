@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import encode_offset_message_id
-from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_levels import turns
-from tests.broker.retry.conftest import (
+from tests.support.broker.retries import (
     DEAD_LETTER,
     DEAD_LETTERS,
     DROPPED,
@@ -26,7 +25,8 @@ from tests.broker.retry.conftest import (
     send,
     set_group,
 )
-from tests.broker.transactions.conftest import COMMIT, end, prepare
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.transactions import COMMIT, end, prepare
 
 both = pytest.mark.parametrize("flush", list(FlushDiskType))
 MINUTE = 60
@@ -72,52 +72,47 @@ async def test_r01_a_message_sent_back_comes_again_and_says_where_it_is_from(
             assert getattr(again, name) == getattr(first, name)
 
 
-async def test_r01_the_second_time_it_still_says_where_it_was_first(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await outcome(running, await send(running), 1)
-        await wait(running, 1)
-        (again,) = await records(running)
-        await outcome(running, again.physical_offset, 1)
-        await wait(running, 1)
-        third = (await records(running))[1]
-        assert third.reconsume_times == 2
-        for name in ("RETRY_TOPIC", "ORIGIN_MESSAGE_ID"):
-            assert third.properties[name] == again.properties[name]
+async def test_r01_the_second_time_it_still_says_where_it_was_first(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await outcome(running, await send(running), 1)
+    await wait(running, 1)
+    (again,) = await records(running)
+    await outcome(running, again.physical_offset, 1)
+    await wait(running, 1)
+    third = (await records(running))[1]
+    assert third.reconsume_times == 2
+    for name in ("RETRY_TOPIC", "ORIGIN_MESSAGE_ID"):
+        assert third.properties[name] == again.properties[name]
 
 
 async def test_r02_r03_a_message_that_fails_17_times_waits_16_times_and_is_a_dead_letter(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running, b"poison")
-        for times, seconds in enumerate(WAITS):
-            assert await outcome(running, offset) == (ResponseCode.SUCCESS, RETRY, "")
-            await wait(running, seconds - 1)
-            assert count(running) == times
-            await wait(running, 1)
-            (again,) = await records(running, offset=times)
-            assert again.reconsume_times == times + 1
-            offset = again.physical_offset
-        assert await outcome(running, offset) == (ResponseCode.SUCCESS, DEAD_LETTER, "")
-        (dead,) = await records(running, DEAD_LETTERS)
-        assert (dead.body, dead.reconsume_times) == (b"poison", 17)
-        assert (dead.properties["DELAY"], dead.properties["RETRY_TOPIC"]) == ("0", "T")
-        await wait(running, 3 * 3600)
-        assert (count(running), count(running, DEAD_LETTERS)) == (16, 1)
+    await running.create_topic("T")
+    offset = await send(running, b"poison")
+    for times, seconds in enumerate(WAITS):
+        assert await outcome(running, offset) == (ResponseCode.SUCCESS, RETRY, "")
+        await wait(running, seconds - 1)
+        assert count(running) == times
+        await wait(running, 1)
+        (again,) = await records(running, offset=times)
+        assert again.reconsume_times == times + 1
+        offset = again.physical_offset
+    assert await outcome(running, offset) == (ResponseCode.SUCCESS, DEAD_LETTER, "")
+    (dead,) = await records(running, DEAD_LETTERS)
+    assert (dead.body, dead.reconsume_times) == (b"poison", 17)
+    assert (dead.properties["DELAY"], dead.properties["RETRY_TOPIC"]) == ("0", "T")
+    await wait(running, 3 * 3600)
+    assert (count(running), count(running, DEAD_LETTERS)) == (16, 1)
 
 
 @pytest.mark.parametrize(("level", "queue_id"), [(1, 0), (5, 4), (18, 17), (30, 17)])
 async def test_r02_a_level_is_taken_as_it_is_up_to_the_highest(
-    start_broker: StartBroker, level: int, queue_id: int
+    level: int, queue_id: int, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await outcome(running, await send(running, times=7), level)
-        assert count(running, SCHEDULE_TOPIC, queue_id) == 1
+    await running.create_topic("T")
+    await outcome(running, await send(running, times=7), level)
+    assert count(running, SCHEDULE_TOPIC, queue_id) == 1
 
 
 @pytest.mark.parametrize(
@@ -134,77 +129,71 @@ async def test_r02_a_level_is_taken_as_it_is_up_to_the_highest(
     ],
 )
 async def test_r03_a_negative_level_and_too_many_deliveries_make_a_dead_letter(
-    start_broker: StartBroker, times: int, level: int, times_max: int | None, to: int
+    times: int, level: int, times_max: int | None, to: int, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running, times=times)
-        found = await outcome(running, offset, level, times_max=times_max)
-        assert found == (ResponseCode.SUCCESS, to, "")
-        assert count(running, DEAD_LETTERS) == int(to == DEAD_LETTER)
+    await running.create_topic("T")
+    offset = await send(running, times=times)
+    found = await outcome(running, offset, level, times_max=times_max)
+    assert found == (ResponseCode.SUCCESS, to, "")
+    assert count(running, DEAD_LETTERS) == int(to == DEAD_LETTER)
 
 
-async def test_r03_the_groups_own_maximum_counts(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await set_group(running, retry_max_times=1)
-        assert (await outcome(running, await send(running)))[1] == RETRY
-        assert (await outcome(running, await send(running, times=1)))[1] == DEAD_LETTER
+async def test_r03_the_groups_own_maximum_counts(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await set_group(running, retry_max_times=1)
+    assert (await outcome(running, await send(running)))[1] == RETRY
+    assert (await outcome(running, await send(running, times=1)))[1] == DEAD_LETTER
 
 
-async def test_r03_a_dead_letter_waits_for_nothing(start_broker: StartBroker) -> None:
+async def test_r03_a_dead_letter_waits_for_nothing(running: RunningBroker) -> None:
     """Covers the time at which the message was once delivered, too."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running, TIMER_DELAY_SEC="0", DELAY="0")
-        await outcome(running, offset, -1)
-        assert count(running, DEAD_LETTERS) == 1
-        topic = running.broker.services.topics.get(DEAD_LETTERS)
-        assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
+    await running.create_topic("T")
+    offset = await send(running, TIMER_DELAY_SEC="0", DELAY="0")
+    await outcome(running, offset, -1)
+    assert count(running, DEAD_LETTERS) == 1
+    topic = running.broker.services.topics.get(DEAD_LETTERS)
+    assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (1, 1, 6)
 
 
-async def test_r04_a_group_without_retry_queues_drops_messages(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await set_group(running, retry_queue_nums=0)
-        offset = await send(running)
-        end = running.broker.store.positions().log_end
-        answer = await answered(running, Meant(offset), Meant(12345, -1))
-        assert [each.to for each in answer.messages] == [DROPPED] * 2
-        assert [each.status.code for each in answer.messages] == [ResponseCode.SUCCESS] * 2
-        assert running.broker.store.positions().log_end == end
-        assert RETRY_TOPIC not in running.broker.services.topics
+async def test_r04_a_group_without_retry_queues_drops_messages(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await set_group(running, retry_queue_nums=0)
+    offset = await send(running)
+    end = running.broker.store.positions().log_end
+    answer = await answered(running, Meant(offset), Meant(12345, -1))
+    assert [each.to for each in answer.messages] == [DROPPED] * 2
+    assert [each.status.code for each in answer.messages] == [ResponseCode.SUCCESS] * 2
+    assert running.broker.store.positions().log_end == end
+    assert RETRY_TOPIC not in running.broker.services.topics
 
 
-async def test_r01_a_group_that_gets_retry_queues_later_has_them(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
+async def test_r01_a_group_that_gets_retry_queues_later_has_them(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    await outcome(running, await send(running), 1)
+    await set_group(running, retry_queue_nums=3)
+    for _ in range(3):
         await outcome(running, await send(running), 1)
-        await set_group(running, retry_queue_nums=3)
-        for _ in range(3):
-            await outcome(running, await send(running), 1)
-        await wait(running, 1)
-        found = [len(await records(running, queue_id=queue_id)) for queue_id in range(3)]
-        assert found == [2, 1, 1] or sorted(found) == [1, 1, 2]
+    await wait(running, 1)
+    found = [len(await records(running, queue_id=queue_id)) for queue_id in range(3)]
+    assert found == [2, 1, 1] or sorted(found) == [1, 1, 2]
 
 
 async def test_r01_one_call_takes_a_thousand_messages_each_with_its_own_status(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        given = [await send(running, b"%d" % number) for number in range(20)]
-        meant = [Meant(given[number % 20], (-1, 1, 2)[number % 3]) for number in range(1_000)]
-        meant[500] = Meant(given[0] + 1)
-        answer = await answered(running, *meant)
-        assert len(answer.messages) == 1_000
-        codes = [each.status.code for each in answer.messages]
-        assert (codes.count(0), codes[500]) == (999, ResponseCode.SYSTEM_ERROR)
-        assert [each.to for each in answer.messages[:3]] == [DEAD_LETTER, RETRY, RETRY]
-        dead = [record.body for record in await records(running, DEAD_LETTERS)]
-        assert dead == [b"%d" % (number % 20) for number in range(1_000) if number % 3 == 0]
-        await wait(running, 5)
-        await until(lambda: count(running) == 665)
+    await running.create_topic("T")
+    given = [await send(running, b"%d" % number) for number in range(20)]
+    meant = [Meant(given[number % 20], (-1, 1, 2)[number % 3]) for number in range(1_000)]
+    meant[500] = Meant(given[0] + 1)
+    answer = await answered(running, *meant)
+    assert len(answer.messages) == 1_000
+    codes = [each.status.code for each in answer.messages]
+    assert (codes.count(0), codes[500]) == (999, ResponseCode.SYSTEM_ERROR)
+    assert [each.to for each in answer.messages[:3]] == [DEAD_LETTER, RETRY, RETRY]
+    dead = [record.body for record in await records(running, DEAD_LETTERS)]
+    assert dead == [b"%d" % (number % 20) for number in range(1_000) if number % 3 == 0]
+    await wait(running, 5)
+    await until(lambda: count(running) == 665)
 
 
 async def test_r01_a_call_with_many_bytes_answers_for_the_first_messages(
@@ -220,68 +209,71 @@ async def test_r01_a_call_with_many_bytes_answers_for_the_first_messages(
 
 
 async def test_r01_one_message_that_cannot_be_stored_keeps_none_of_the_others(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
     """Covers a message that is too long with the properties of a message sent back."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        given = [
-            await send(running, b"a"),
-            await send(running, b"long", much="x" * 32_700),
-            await send(running, b"b"),
-        ]
-        answer = await answered(running, *(Meant(offset, 1) for offset in given))
-        codes = [each.status.code for each in answer.messages]
-        assert codes == [0, ResponseCode.MESSAGE_ILLEGAL, 0]
-        assert "sent back, the message cannot be stored" in answer.messages[1].status.remark
-        await wait(running, 1)
-        assert [record.body for record in await records(running)] == [b"a", b"b"]
+    await running.create_topic("T")
+    given = [
+        await send(running, b"a"),
+        await send(running, b"long", much="x" * 32_700),
+        await send(running, b"b"),
+    ]
+    answer = await answered(running, *(Meant(offset, 1) for offset in given))
+    codes = [each.status.code for each in answer.messages]
+    assert codes == [0, ResponseCode.MESSAGE_ILLEGAL, 0]
+    assert "sent back, the message cannot be stored" in answer.messages[1].status.remark
+    await wait(running, 1)
+    assert [record.body for record in await records(running)] == [b"a", b"b"]
 
 
-async def test_r01_a_committed_message_sent_back_is_an_ordinary_one(
-    start_broker: StartBroker,
-) -> None:
+async def test_r01_a_committed_message_sent_back_is_an_ordinary_one(running: RunningBroker) -> None:
     """Guards against the bits and place of a transaction: they would end another one at a start."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await end(running, await prepare(running, "a"), COMMIT)
-        (message,) = await records(running, "T", 1)
-        await outcome(running, message.physical_offset, -1)
-        (dead,) = await records(running, DEAD_LETTERS)
-        assert (dead.sys_flag, dead.prepared_transaction_offset) == (0, 0)
+    await running.create_topic("T")
+    await end(running, await prepare(running, "a"), COMMIT)
+    (message,) = await records(running, "T", 1)
+    await outcome(running, message.physical_offset, -1)
+    (dead,) = await records(running, DEAD_LETTERS)
+    assert (dead.sys_flag, dead.prepared_transaction_offset) == (0, 0)
 
 
 async def test_r01_each_slice_of_a_call_gives_way(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        offset = await send(running)
-        ways = []
+    await running.create_topic("T")
+    offset = await send(running)
+    ways = []
 
-        async def take_slot() -> None:
-            ways.append(count(running, DEAD_LETTERS))
+    async def take_slot() -> None:
+        ways.append(count(running, DEAD_LETTERS))
 
-        monkeypatch.setattr("rocketpy_broker.services.retry.service.take_slot", take_slot)
-        await answered(running, *[Meant(offset, -1)] * 200)
-        assert ways == [0, 64, 64, 128, 128, 192, 192, 200]
+    monkeypatch.setattr("rocketpy_broker.services.retry.service.take_slot", take_slot)
+    await answered(running, *[Meant(offset, -1)] * 200)
+    assert ways == [0, 64, 64, 128, 128, 192, 192, 200]
 
 
-async def test_r01_records_are_what_the_store_was_given(start_broker: StartBroker) -> None:
+async def test_r01_records_are_what_the_store_was_given(running: RunningBroker) -> None:
     """Asserts that each retry is stored twice, waiting and delivered, and a dead letter once."""
-    async with start_broker() as running:
+    await running.create_topic("T")
+    offset = await send(running)
+    appended = []
+    append = MessageStore.append
+
+    def noting(store: MessageStore, queue: QueueKey, *given: object) -> object:
+        appended.append(queue)
+        return append(store, queue, *given)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MessageStore, "append", noting)
+        await outcome(running, offset)
+        await wait(running, 10)
+        await outcome(running, offset, -1)
+    assert [queue.topic for queue in appended] == [SCHEDULE_TOPIC, RETRY_TOPIC, DEAD_LETTERS]
+
+
+async def test_r01_a_stop_after_the_answer_loses_nothing(start_broker: StartBroker) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic("T")
-        offset = await send(running)
-        appended = []
-        append = MessageStore.append
-
-        def noting(store: MessageStore, queue: QueueKey, *given: object) -> object:
-            appended.append(queue)
-            return append(store, queue, *given)  # type: ignore[arg-type]
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(MessageStore, "append", noting)
-            await outcome(running, offset)
-            await wait(running, 10)
-            await outcome(running, offset, -1)
-        assert [queue.topic for queue in appended] == [SCHEDULE_TOPIC, RETRY_TOPIC, DEAD_LETTERS]
+        await answered(running, Meant(await send(running), -1))
+        store = running.broker.store
+        # Durable when answered, although the message says WAIT=false.
+        assert store.flushed_end == store.positions().log_end

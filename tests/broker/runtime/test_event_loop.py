@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy_broker import LocalBroker
 from rocketpy_broker.runtime import event_loop
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 WITH_GRPC = """
 import asyncio, grpc
@@ -71,7 +72,7 @@ def test_b09_grpc_still_wakes_the_loop_by_such_a_socket() -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=WAIT_SECONDS_MAX,
     )
     assert done.stdout.split() == ["1"]
 
@@ -114,6 +115,16 @@ def test_b09_no_call_waits_for_an_import(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=WAIT_SECONDS_MAX,
     )
     assert done.stdout == "True\n"
+
+
+def test_b09_a_broker_process_works_without_pandas(tmp_path: Path) -> None:
+    with LocalBroker(tmp_path) as broker:
+        broker.create_topic("T", 1)
+        broker.send("T", [f"{number}" for number in range(100)], tags="a", keys=["key"])
+        assert len(broker.messages("T")) == 100
+        files = Path(f"/proc/{broker.pid}/maps").read_text()
+    assert "/pyarrow/" in files
+    assert "/pandas/" not in files

@@ -10,11 +10,11 @@ import pytest
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.broker.conftest import StartBroker
 from tests.broker.runtime.test_request_sizes import METHODS, first_answer
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 LONG = "x" * 400_000
 # Values of the other fields, so that the broker reaches the long one.
@@ -54,14 +54,13 @@ async def test_n12_a_long_text_gets_a_short_remark(start_broker: StartBroker, na
             assert len(answer.status.remark) <= 1_000
 
 
-async def test_n12_a_key_longer_than_any_is_refused(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for count, code in (
-            (PROPERTIES_BYTES_MAX, ResponseCode.SUCCESS),
-            (PROPERTIES_BYTES_MAX + 1, ResponseCode.INVALID_PARAMETER),
-        ):
-            request = admin_pb2.QueryMessageRequest(topic="T", key="k" * count)
-            answer = await running.admin.QueryMessage(request)
-            assert answer.status.code == code
-        assert "accepted is up to 32767 characters" in answer.status.remark
+async def test_n12_a_key_longer_than_any_is_refused(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    for count, code in (
+        (PROPERTIES_BYTES_MAX, ResponseCode.SUCCESS),
+        (PROPERTIES_BYTES_MAX + 1, ResponseCode.INVALID_PARAMETER),
+    ):
+        request = admin_pb2.QueryMessageRequest(topic="T", key="k" * count)
+        answer = await running.admin.QueryMessage(request)
+        assert answer.status.code == code
+    assert "accepted is up to 32767 characters" in answer.status.remark

@@ -7,7 +7,7 @@ import asyncio
 from rocketpy_broker.runtime.clock import ManualClock, sleep
 from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.runtime.tasks import TaskScope
-from tests.broker.conftest import until
+from tests.support.broker.running_broker import until
 
 
 async def test_time_is_the_other_clocks_and_what_was_moved() -> None:

@@ -12,12 +12,12 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.rocketpy_v1 import name_rules
 from rocketpy_broker.server.rocketpy_v1.name_rules import RULES, EntriesMax, NameRule, Names, Texts
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, groups_pb2
-from tests.broker.conftest import StartBroker
 from tests.broker.runtime.test_request_sizes import METHODS, first_answer
+from tests.support.broker.running_broker import StartBroker
 
 
 def fields_of(message: Any) -> Iterator[tuple[str, Any]]:

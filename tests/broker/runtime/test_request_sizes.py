@@ -8,7 +8,6 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.rocketpy_v1.handlers import LARGE_PARTS_MAX
 from rocketpy_broker.server.rocketpy_v1.request_parts import has_more_parts
 from rocketpy_proto.call_limits import (
@@ -17,6 +16,7 @@ from rocketpy_proto.call_limits import (
     KEYS_MAX,
     OFFSET_QUERY_ENTRIES_MAX,
 )
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     broker_pb2,
@@ -24,8 +24,8 @@ from rocketpy_proto.rocketpy.v1 import (
     retry_pb2,
     transactions_pb2,
 )
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 METHODS = {
     f"{service.name}.{method.name}": method

@@ -14,10 +14,10 @@ from rocketpy_broker.services.delay.timer import service as timer
 from rocketpy_broker.services.filters.service import Sql92Filter
 from rocketpy_broker.services.retry import service
 from rocketpy_broker.store.message_store import MessageStore
-from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_levels import bodies, visible
 from tests.broker.delay.test_times import NOW_MS, send_at
-from tests.broker.retry.conftest import DEAD_LETTER, RETRY, Meant, answered, outcome, send
+from tests.support.broker.retries import DEAD_LETTER, RETRY, Meant, answered, outcome, send
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 LONG = b"x" * (4 << 20)
 
@@ -145,7 +145,7 @@ async def test_b09_d03_of_messages_long_overdue_few_seconds_are_taken_at_a_turn(
             most, before = max(most, taken - before), taken
         assert await bodies(running) == [b"%d" % number for number in range(count)]
     assert taken == count
-    assert most == timer.TURN_SLOTS
+    assert most == timer.SLOT_ENTRIES
 
 
 async def test_b09_d04_a_stop_while_overdue_messages_are_taken_leaves_them_to_deliver(
@@ -156,7 +156,7 @@ async def test_b09_d04_a_stop_while_overdue_messages_are_taken_leaves_them_to_de
         await running.create_topic("T")
         await overdue(running, count)
         pending = running.broker.services.delay.timer.pending
-        while len(pending) != count - timer.TURN_SLOTS:  # noqa: ASYNC110 (no event)
+        while len(pending) != count - timer.SLOT_ENTRIES:  # noqa: ASYNC110 (no event)
             await asyncio.sleep(0)
         assert visible(running) == 0
     async with start_broker(clock=running.clock) as running:

@@ -19,16 +19,16 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.hooks import Hook, HookAbortError, SendContext
 from rocketpy_broker.services.hooks import chain
-from rocketpy_broker.services.retry.send_service import SendService
 from rocketpy_broker.services.send import batcher as send_batcher
-from rocketpy_broker.services.send.append_service import Stored
+from rocketpy_broker.services.send.blocks import Stored
+from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import ANY_QUEUE
 from rocketpy_proto.record import RecordBlock
-from tests.blocks import WireBlock, bodies_of, wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.send.test_large_blocks import LARGE, HeldWrites, append
+from tests.support.blocks import WireBlock, bodies_of, wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 Answer = Stored | BaseException
 
@@ -48,7 +48,7 @@ def blocks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def sends_of(running: RunningBroker) -> SendService:
-    return running.broker.services.retry.sends
+    return running.broker.services.sends
 
 
 def message(body: bytes, topic: str = "T", **properties: str) -> WireBlock:
@@ -84,67 +84,59 @@ def places(answers: Sequence[Answer]) -> list[tuple[int, int]]:
 
 
 async def test_p01_messages_of_one_pass_are_one_block_and_each_is_told_its_place(
-    start_broker: StartBroker, blocks: list[int]
+    blocks: list[int], running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 2, b"before")
-        blocks.clear()
-        answers = await send_all(
-            running, *((queue_id, message(b"%d" % n)) for n, queue_id in enumerate([2, 0, 2, 1, 0]))
-        )
-        assert blocks == [5]
-        assert places(answers) == [(2, 1), (0, 0), (2, 2), (1, 0), (0, 1)]
-        assert await bodies(running, 0) == [b"1", b"4"]
-        assert await bodies(running, 1) == [b"3"]
-        assert await bodies(running, 2) == [b"before", b"0", b"2"]
-        for number, answer in enumerate(answers):
-            assert isinstance(answer, Stored)
-            record = running.broker.services.appends._store.messages.at(
-                answer.result.physical_offset
-            )
-            assert record is not None
-            assert bodies_of(bytes(record), np.array([len(record)])) == [b"%d" % number]
-            assert answer.result.record_count == 1
+    await running.create_topic("T")
+    await running.append("T", 2, b"before")
+    blocks.clear()
+    answers = await send_all(
+        running, *((queue_id, message(b"%d" % n)) for n, queue_id in enumerate([2, 0, 2, 1, 0]))
+    )
+    assert blocks == [5]
+    assert places(answers) == [(2, 1), (0, 0), (2, 2), (1, 0), (0, 1)]
+    assert await bodies(running, 0) == [b"1", b"4"]
+    assert await bodies(running, 1) == [b"3"]
+    assert await bodies(running, 2) == [b"before", b"0", b"2"]
+    for number, answer in enumerate(answers):
+        assert isinstance(answer, Stored)
+        record = running.broker.services.sends._store.messages.at(answer.result.physical_offset)
+        assert record is not None
+        assert bodies_of(bytes(record), np.array([len(record)])) == [b"%d" % number]
+        assert answer.result.record_count == 1
 
 
 async def test_p06_the_broker_chooses_queues_in_turn_also_for_gathered_messages(
-    start_broker: StartBroker, blocks: list[int]
+    blocks: list[int], running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        answers = await send_all(running, *[(ANY_QUEUE, message(b"any"))] * 8)
-        assert blocks == [8]
-        assert sorted(places(answers)) == [
-            (queue, offset) for queue in range(4) for offset in (0, 1)
-        ]
+    await running.create_topic("T")
+    answers = await send_all(running, *[(ANY_QUEUE, message(b"any"))] * 8)
+    assert blocks == [8]
+    assert sorted(places(answers)) == [(queue, offset) for queue in range(4) for offset in (0, 1)]
 
 
 async def test_p01_more_messages_than_a_block_takes_go_into_several(
-    start_broker: StartBroker, blocks: list[int]
+    blocks: list[int], running: RunningBroker
 ) -> None:
     count = 2 * send_batcher.GATHERED_MAX + 1
-    async with start_broker() as running:
-        await running.create_topic("T")
-        answers = await send_all(running, *[(0, message(b"%d" % n)) for n in range(count)])
-        assert blocks == [send_batcher.GATHERED_MAX, send_batcher.GATHERED_MAX, 1]
-        assert places(answers) == [(0, offset) for offset in range(count)]
-        assert await bodies(running, 0) == [b"%d" % n for n in range(count)]
+    await running.create_topic("T")
+    answers = await send_all(running, *[(0, message(b"%d" % n)) for n in range(count)])
+    assert blocks == [send_batcher.GATHERED_MAX, send_batcher.GATHERED_MAX, 1]
+    assert places(answers) == [(0, offset) for offset in range(count)]
+    assert await bodies(running, 0) == [b"%d" % n for n in range(count)]
 
 
 async def test_p01_messages_of_several_topics_are_gathered_by_topic(
-    start_broker: StartBroker, blocks: list[int]
+    blocks: list[int], running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        for topic in "TU":
-            await running.create_topic(topic)
-        answers = await asyncio.gather(
-            send_all(running, (0, message(b"1")), (0, message(b"2"))),
-            send_all(running, (0, message(b"3", "U")), (0, message(b"4", "U")), topic="U"),
-        )
-        assert blocks == [2, 2]
-        assert [places(each) for each in answers] == [[(0, 0), (0, 1)]] * 2
-        assert await bodies(running, 0, "U") == [b"3", b"4"]
+    for topic in "TU":
+        await running.create_topic(topic)
+    answers = await asyncio.gather(
+        send_all(running, (0, message(b"1")), (0, message(b"2"))),
+        send_all(running, (0, message(b"3", "U")), (0, message(b"4", "U")), topic="U"),
+    )
+    assert blocks == [2, 2]
+    assert [places(each) for each in answers] == [[(0, 0), (0, 1)]] * 2
+    assert await bodies(running, 0, "U") == [b"3", b"4"]
 
 
 FOREIGN, LONG, DAMAGED = message(b"of U", "U"), message(bytes(101)), message(b"damaged")
@@ -178,36 +170,33 @@ async def test_p03_what_is_wrong_with_one_message_is_told_to_its_sender_alone(
         assert await bodies(running, 0) == [b"good", b"too"]
 
 
-async def test_p04_an_unknown_topic_is_refused_to_each(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        answers = await send_all(running, *[(0, message(b"lost"))] * 3)
-        assert [type(answer) for answer in answers] == [TopicNotExistError] * 3
+async def test_p04_an_unknown_topic_is_refused_to_each(running: RunningBroker) -> None:
+    answers = await send_all(running, *[(0, message(b"lost"))] * 3)
+    assert [type(answer) for answer in answers] == [TopicNotExistError] * 3
 
 
 async def test_d02_a_message_that_waits_does_so_and_those_beside_it_do_not(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await send_all(
-            running,
-            (0, message(b"now")),
-            (0, message(b"later", DELAY="1")),
-            (0, message(b"half", TRAN_MSG="true", PGROUP="producers")),
-            (0, message(b"too")),
-        )
-        assert await bodies(running, 0) == [b"now", b"too"]
+    await running.create_topic("T")
+    await send_all(
+        running,
+        (0, message(b"now")),
+        (0, message(b"later", DELAY="1")),
+        (0, message(b"half", TRAN_MSG="true", PGROUP="producers")),
+        (0, message(b"too")),
+    )
+    assert await bodies(running, 0) == [b"now", b"too"]
 
 
 async def test_p01_a_message_that_does_not_wait_for_the_disk_says_so(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        answers = await send_all(
-            running, (0, message(b"waits")), (0, message(b"does not", WAIT="false"))
-        )
-        assert [answer.waits for answer in answers if isinstance(answer, Stored)] == [True, False]
+    await running.create_topic("T")
+    answers = await send_all(
+        running, (0, message(b"waits")), (0, message(b"does not", WAIT="false"))
+    )
+    assert [answer.waits for answer in answers if isinstance(answer, Stored)] == [True, False]
 
 
 async def test_p02_hooks_see_each_message_and_refuse_one(
@@ -223,29 +212,24 @@ async def test_p02_hooks_see_each_message_and_refuse_one(
 
     async with start_broker() as running:
         await running.create_topic("T")
-        monkeypatch.setattr(
-            running.broker.services.appends, "_hooks", chain.HookChain([Watching()])
-        )
+        monkeypatch.setattr(running.broker.services.sends, "_hooks", chain.HookChain([Watching()]))
         answers = await send_all(running, *((queue, message(b"m")) for queue in (0, 1, 2)))
         assert seen == [0, 1, 2]
         assert places(answers) == [(0, 0), (2, 0)]
         assert isinstance(answers[1], HookAbortError)
 
 
-async def test_p01_a_sender_that_is_cancelled_first_stores_nothing(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        sends = [
-            asyncio.ensure_future(sends_of(running).append("T", 0, one.records, one.record_sizes))
-            for one in map(message, (b"0", b"gone", b"2"))
-        ]
-        await asyncio.sleep(0)
-        sends[1].cancel()
-        answers = await asyncio.gather(*sends, return_exceptions=True)
-        assert places(answers) == [(0, 0), (0, 1)]
-        assert await bodies(running, 0) == [b"0", b"2"]
+async def test_p01_a_sender_that_is_cancelled_first_stores_nothing(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    sends = [
+        asyncio.ensure_future(sends_of(running).append("T", 0, one.records, one.record_sizes))
+        for one in map(message, (b"0", b"gone", b"2"))
+    ]
+    await asyncio.sleep(0)
+    sends[1].cancel()
+    answers = await asyncio.gather(*sends, return_exceptions=True)
+    assert places(answers) == [(0, 0), (0, 1)]
+    assert await bodies(running, 0) == [b"0", b"2"]
 
 
 async def test_b09_single_messages_wait_for_a_large_block_and_for_no_thread(
@@ -267,35 +251,33 @@ async def test_b09_single_messages_wait_for_a_large_block_and_for_no_thread(
 
 @pytest.mark.parametrize("count", [1, 3])
 async def test_n12_an_error_that_nobody_foresaw_leaves_no_sender_waiting(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, count: int
+    monkeypatch: pytest.MonkeyPatch, count: int, running: RunningBroker
 ) -> None:
     def failing(*_: object) -> None:
         raise ZeroDivisionError
 
-    async with start_broker() as running:
-        await running.create_topic("T")
-        told: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(
-            lambda _, context: told.append(type(context["exception"]))
-        )
-        with monkeypatch.context() as patch:
-            patch.setattr(MessageStore, "append", failing)
-            answers = await send_all(running, *[(0, message(b"m"))] * count)
-        assert [type(answer) for answer in answers] == [StoreClosedError] * count
-        assert told == [ZeroDivisionError]
-        assert places(await send_all(running, (0, message(b"m")))) == [(0, 0)]
+    await running.create_topic("T")
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: told.append(type(context["exception"]))
+    )
+    with monkeypatch.context() as patch:
+        patch.setattr(MessageStore, "append", failing)
+        answers = await send_all(running, *[(0, message(b"m"))] * count)
+    assert [type(answer) for answer in answers] == [StoreClosedError] * count
+    assert told == [ZeroDivisionError]
+    assert places(await send_all(running, (0, message(b"m")))) == [(0, 0)]
 
 
 async def test_f7_when_the_log_cannot_be_written_each_sender_is_told(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
     def refusing(*_: object) -> None:
         raise StoreClosedError("the disk is full")
 
-    async with start_broker() as running:
-        await running.create_topic("T")
-        with monkeypatch.context() as patch:
-            patch.setattr(MessageStore, "append", refusing)
-            answers = await send_all(running, *[(0, message(b"m"))] * 3)
-        assert [str(answer) for answer in answers] == ["the disk is full"] * 3
-        assert places(await send_all(running, (0, message(b"m")))) == [(0, 0)]
+    await running.create_topic("T")
+    with monkeypatch.context() as patch:
+        patch.setattr(MessageStore, "append", refusing)
+        answers = await send_all(running, *[(0, message(b"m"))] * 3)
+    assert [str(answer) for answer in answers] == ["the disk is full"] * 3
+    assert places(await send_all(running, (0, message(b"m")))) == [(0, 0)]

@@ -16,15 +16,15 @@ from rocketpy_broker.store.append.appender import Appending
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.blocks import wire_block
-from tests.broker.batches.writer import Job
-from tests.broker.conftest import RunningBroker, StartBroker, until
 from tests.broker.delay.test_levels import visible
 from tests.broker.delay.test_recall import DUE_MS, handle_of, recall
 from tests.broker.delay.test_times import send_at
-from tests.broker.retry.conftest import Meant, answered, send
-from tests.broker.transactions.conftest import COMMIT, end, prepare
-from tests.patience import PATIENCE_SECONDS
+from tests.support.blocks import wire_block
+from tests.support.broker.batch_writer import Job
+from tests.support.broker.retries import Meant, answered, send
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.transactions import COMMIT, end, prepare
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 class SlowDisk:
@@ -42,7 +42,7 @@ class SlowDisk:
         def slow(segment: Segment, position: int, data: memoryview) -> None:
             if threading.current_thread() is not self._loop_thread:
                 self._entered.set()
-                self._released.wait(PATIENCE_SECONDS)
+                self._released.wait(WAIT_SECONDS_MAX)
             write(segment, position, data)
 
         def told(appending: Appending) -> None:
@@ -137,7 +137,7 @@ async def test_b09_a_direct_append_waits_for_a_large_write_without_holding_the_l
         await running.create_topic("T")
         await running.create_topic("Large")
         act = await prepared(running)
-        writes = running.broker.services.flush.group_commit.large_writes
+        writes = running.broker.services.flush.group_commit.admission
         count = running.broker.store.statistics.put_message_count
         async with slow_disk.writing(running):
             acting = asyncio.ensure_future(act())
@@ -168,7 +168,7 @@ async def test_b09_a_batch_is_rolled_forward_between_large_writes(
         await job.stage((0, [b"a"]), (1, [b"b"]))
         committing = asyncio.ensure_future(job.commit())
         await until(lambda: running.broker.store.next_offset(BATCHES_QUEUE) == 1)
-        turn = running.broker.services.appends._one_at_a_time
+        turn = running.broker.services.sends.admission._one_at_a_time
         async with slow_disk.writing(running):
             begin.set()
             await until(lambda: bool(turn._waiters or slow_disk.held))
@@ -198,7 +198,7 @@ async def test_b07_b09_a_deletion_waits_for_a_large_write_without_holding_the_lo
     async with start_broker() as running:
         await running.create_topic("T")
         await running.create_topic("Large")
-        writes = running.broker.services.flush.group_commit.large_writes
+        writes = running.broker.services.flush.group_commit.admission
         if deletion is a_removal_of_unused_topics:
             running.broker.store.append(
                 QueueKey("Unused", 0), wire_block("Unused", [b"a"]).parsed()

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.call_limits import ANY_QUEUE
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 
 async def send_creating(
@@ -35,22 +35,20 @@ async def send_creating(
 
 
 @pytest.mark.parametrize("name", ["TBW102", "DefaultCluster", "SCHEDULE_TOPIC_XXXX"])
-async def test_p04_reserved_names_cannot_be_sent_to(start_broker: StartBroker, name: str) -> None:
-    async with start_broker() as running:
-        answer = await running.append(name, 0, b"x")
-        assert answer.status.code == ResponseCode.NO_PERMISSION
-        assert name in answer.status.remark
-        assert running.broker.store.queues() == []
+async def test_p04_reserved_names_cannot_be_sent_to(name: str, running: RunningBroker) -> None:
+    answer = await running.append(name, 0, b"x")
+    assert answer.status.code == ResponseCode.NO_PERMISSION
+    assert name in answer.status.remark
+    assert running.broker.store.queues() == []
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a/../b", "T" * 128, "ü"])
 async def test_p04_names_that_no_topic_can_have_are_refused_as_such(
-    start_broker: StartBroker, name: str
+    name: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        for answer in (await running.append(name, 0, b"x"), await send_creating(running, name)):
-            assert answer.status.code == ResponseCode.INVALID_PARAMETER
-            assert repr(name) in answer.status.remark
+    for answer in (await running.append(name, 0, b"x"), await send_creating(running, name)):
+        assert answer.status.code == ResponseCode.INVALID_PARAMETER
+        assert repr(name) in answer.status.remark
 
 
 @pytest.mark.parametrize(("asked", "made"), [(4, 4), (8, 8), (100, 8), (1, 1)])
@@ -66,29 +64,26 @@ async def test_p05_an_unknown_topic_is_made_from_the_template(
         assert "New" in running.broker.services.topics
 
 
-async def test_p05_a_topic_that_is_there_stays_as_it_is(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=2)
-        answers = await asyncio.gather(*(send_creating(running, "T") for _ in range(10)))
-        assert {answer.status.code for answer in answers} == {0}
-        assert running.broker.services.topics.get("T").write_queue_nums == 2
+async def test_p05_a_topic_that_is_there_stays_as_it_is(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=2)
+    answers = await asyncio.gather(*(send_creating(running, "T") for _ in range(10)))
+    assert {answer.status.code for answer in answers} == {0}
+    assert running.broker.services.topics.get("T").write_queue_nums == 2
 
 
-async def test_p05_many_first_sends_make_one_topic(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        answers = await asyncio.gather(*(send_creating(running, "New", 4) for _ in range(20)))
-        assert {answer.status.code for answer in answers} == {0}
-        assert {answer.queue_offset for answer in answers} == set(range(20))
+async def test_p05_many_first_sends_make_one_topic(running: RunningBroker) -> None:
+    answers = await asyncio.gather(*(send_creating(running, "New", 4) for _ in range(20)))
+    assert {answer.status.code for answer in answers} == {0}
+    assert {answer.queue_offset for answer in answers} == set(range(20))
 
 
 @pytest.mark.parametrize("default_topic", ["", "Nothing", "BenchmarkTest"])
 async def test_p05_without_a_template_an_unknown_topic_stays_unknown(
-    start_broker: StartBroker, default_topic: str
+    default_topic: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        answer = await send_creating(running, "New", default_topic=default_topic)
-        assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
-        assert "New" not in running.broker.services.topics
+    answer = await send_creating(running, "New", default_topic=default_topic)
+    assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
+    assert "New" not in running.broker.services.topics
 
 
 async def test_p05_a_broker_that_makes_no_topics_says_so(start_broker: StartBroker) -> None:
@@ -112,13 +107,10 @@ async def test_p05_nor_does_it_make_any_in_a_store_from_when_it_did(
 
 
 @pytest.mark.parametrize("queues", [0, -1])
-async def test_p05_a_topic_without_queues_is_not_made(
-    start_broker: StartBroker, queues: int
-) -> None:
-    async with start_broker() as running:
-        answer = await send_creating(running, "New", queues)
-        assert answer.status.code == ResponseCode.INVALID_PARAMETER
-        assert f"with {queues} queues" in answer.status.remark
+async def test_p05_a_topic_without_queues_is_not_made(queues: int, running: RunningBroker) -> None:
+    answer = await send_creating(running, "New", queues)
+    assert answer.status.code == ResponseCode.INVALID_PARAMETER
+    assert f"with {queues} queues" in answer.status.remark
 
 
 async def test_p06_of_a_topic_without_queues_the_broker_picks_none(
@@ -158,12 +150,11 @@ async def test_c01_a_broker_without_read_permission_lets_nobody_pull(
         assert "the broker[broker-a] pulling message is forbidden" in answer.status.remark
 
 
-async def test_p03_a_topic_that_may_not_be_written_is_named(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.broker.services.topics.update(TopicConfig("T", perm=4), create_only=True)
-        answer = await running.append("T", 0, b"x")
-        assert answer.status.code == ResponseCode.NO_PERMISSION
-        assert "'T' is not writable" in answer.status.remark
+async def test_p03_a_topic_that_may_not_be_written_is_named(running: RunningBroker) -> None:
+    await running.broker.services.topics.update(TopicConfig("T", perm=4), create_only=True)
+    answer = await running.append("T", 0, b"x")
+    assert answer.status.code == ResponseCode.NO_PERMISSION
+    assert "'T' is not writable" in answer.status.remark
 
 
 async def test_p07_a_broker_may_refuse_transactions(start_broker: StartBroker) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rocketpy_broker.services.send.in_flight_limiter import InFlightLimiter
+from rocketpy_broker.runtime.shares import InFlightLimiter
 
 
 class Sender:
@@ -98,7 +98,19 @@ async def test_b09_who_is_cancelled_leaves_no_room_taken(
     await asyncio.gather(*(each.task for each in senders), return_exceptions=True)
     assert senders[2].is_in
     assert (in_flight.total, in_flight.waiting_count) == (0, 0)
-    assert not in_flight._by_connection
+    assert not in_flight._shares._by_connection
+
+
+async def test_b09_a_task_that_is_cancelled_after_it_got_room_frees_it() -> None:
+    in_flight = InFlightLimiter(total_max=10, connection_max=10)
+    await in_flight.take("a", 10)
+    waiting = asyncio.ensure_future(in_flight.take("b", 10))
+    await settle()
+    in_flight.free("a", 10)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert waiting.cancelled()
+    assert (in_flight.total, in_flight.waiting_count) == (0, 0)
 
 
 async def test_b09_a_larger_block_is_not_passed_by_smaller_ones_for_ever() -> None:

@@ -11,15 +11,15 @@ from typing import Any
 import grpc
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.server.rocketpy_v1.servicers import admin_servicer
+from rocketpy_broker.services.admin import topic_admin_service
+from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.offsets import service as offsets
-from rocketpy_broker.services.send.in_flight_limiter import SMALL_BYTES_MAX
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, broker_pb2_grpc
-from tests.blocks import WireBlock, bodies_of, wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, until
+from tests.support.blocks import WireBlock, bodies_of, wire_block
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 LARGE = bytes(2 * SMALL_BYTES_MAX)
 
@@ -57,67 +57,62 @@ def append(running: RunningBroker, *bodies: bytes) -> asyncio.Task[broker_pb2.Ap
 
 def in_flight(running: RunningBroker) -> tuple[int, int]:
     """Returns the bytes of large blocks under way, and how many blocks wait."""
-    found = running.broker.services.appends._in_flight
+    found = running.broker.services.sends.admission.sends
     return found.total, found.waiting_count
 
 
 async def test_b09_the_loop_serves_others_while_a_large_block_is_written(
-    start_broker: StartBroker, held: HeldWrites
+    held: HeldWrites, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.append("T", 1, b"small")
-        large = append(running, LARGE)
-        await until(lambda: bool(held.begun))
-        [pulled] = await running.pull(topic="T", queue_id=1)
-        assert bodies_of(pulled.records, pulled.record_sizes) == [b"small"]
-        assert not large.done()
-        held.wake(1)
-        response = await large
-        assert (response.status.code, response.queue_offset) == (ResponseCode.SUCCESS, 0)
-        assert held.begun[0].startswith("append")
-        assert in_flight(running) == (0, 0)
+    await running.create_topic("T")
+    await running.append("T", 1, b"small")
+    large = append(running, LARGE)
+    await until(lambda: bool(held.begun))
+    [pulled] = await running.pull(topic="T", queue_id=1)
+    assert bodies_of(pulled.records, pulled.record_sizes) == [b"small"]
+    assert not large.done()
+    held.wake(1)
+    response = await large
+    assert (response.status.code, response.queue_offset) == (ResponseCode.SUCCESS, 0)
+    assert held.begun[0].startswith("append")
+    assert in_flight(running) == (0, 0)
 
 
 async def test_b09_small_blocks_go_before_the_large_ones_that_wait(
-    start_broker: StartBroker, held: HeldWrites
+    held: HeldWrites, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        large = [append(running, LARGE) for _ in range(4)]
-        await until(lambda: bool(held.begun) and not large_waits(running, 3))
-        small = [append(running, b"small %d" % number) for number in range(10)]
-        gathering = running.broker.services.retry.sends._gathering
-        await until(lambda: len(gathering._by_topic.get("T", ())) == len(small))
-        held.wake(len(large))
-        stored = await asyncio.gather(*large, *small)
-        offsets_found = [each.queue_offset for each in stored]
-        assert offsets_found[: len(large)] == [0, 11, 12, 13]
-        assert sorted(offsets_found[len(large) :]) == list(range(1, 11))
+    await running.create_topic("T")
+    large = [append(running, LARGE) for _ in range(4)]
+    await until(lambda: bool(held.begun) and not large_waits(running, 3))
+    small = [append(running, b"small %d" % number) for number in range(10)]
+    gathering = running.broker.services.sends._batcher
+    await until(lambda: len(gathering._by_topic.get("T", ())) == len(small))
+    held.wake(len(large))
+    stored = await asyncio.gather(*large, *small)
+    offsets_found = [each.queue_offset for each in stored]
+    assert sorted(offsets_found[: len(large)]) == [0, 11, 12, 13]
+    assert sorted(offsets_found[len(large) :]) == list(range(1, 11))
 
 
 def large_waits(running: RunningBroker, count: int) -> bool:
     """True if fewer than `count` large blocks are checked and wait for the one that is written."""
-    waiters = running.broker.services.appends._one_at_a_time._waiters
+    waiters = running.broker.services.sends.admission._one_at_a_time._waiters
     return len(waiters or ()) < count
 
 
-async def test_b09_large_blocks_go_on_while_small_ones_keep_coming(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        large = [append(running, LARGE) for _ in range(4)]
-        small = 0
-        while not all(each.done() for each in large):
-            response = await running.append("T", 1, b"small")
-            assert response.queue_offset == small
-            small += 1
-        assert sorted(each.result().queue_offset for each in large) == [0, 1, 2, 3]
+async def test_b09_large_blocks_go_on_while_small_ones_keep_coming(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    large = [append(running, LARGE) for _ in range(4)]
+    small = 0
+    while not all(each.done() for each in large):
+        response = await running.append("T", 1, b"small")
+        assert response.queue_offset == small
+        small += 1
+    assert sorted(each.result().queue_offset for each in large) == [0, 1, 2, 3]
 
 
 async def test_b09_blocks_of_one_stream_stay_in_their_order_whatever_their_size(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
     bodies = [b"a", LARGE, b"b", b"c", LARGE, LARGE, b"d"]
 
@@ -128,45 +123,43 @@ async def test_b09_blocks_of_one_stream_stay_in_their_order_whatever_their_size(
                 topic="T", queue_id=0, records=block.records, record_sizes=block.record_sizes
             )
 
-    async with start_broker() as running:
-        await running.create_topic("T")
-        answers = [answer async for answer in running.data.Append(requests())]
-        assert [answer.queue_offset for answer in answers] == list(range(len(bodies)))
-        found = [
-            body
-            for response in await running.pull(topic="T", queue_id=0)
-            for body in bodies_of(response.records, response.record_sizes)
-        ]
-        assert found == bodies
+    await running.create_topic("T")
+    answers = [answer async for answer in running.data.Append(requests())]
+    assert [answer.queue_offset for answer in answers] == list(range(len(bodies)))
+    found = [
+        body
+        for response in await running.pull(topic="T", queue_id=0)
+        for body in bodies_of(response.records, response.record_sizes)
+    ]
+    assert found == bodies
 
 
 async def test_b09_clients_that_go_away_leave_no_room_taken(
-    start_broker: StartBroker, held: HeldWrites
+    held: HeldWrites, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        gone = grpc.aio.insecure_channel(f"127.0.0.1:{running.ready.port}")
-        stub = broker_pb2_grpc.BrokerStub(gone)
-        block = wire_block("T", [LARGE])
-        request = broker_pb2.AppendRequest(
-            topic="T", queue_id=0, records=block.records, record_sizes=block.record_sizes
-        )
-        reads = [asyncio.ensure_future(stub.Append(iter([request])).read()) for _ in range(3)]
-        await until(lambda: bool(held.begun) and in_flight(running)[0] > 2 * len(LARGE))
-        await gone.close()
-        await asyncio.gather(*reads, return_exceptions=True)
-        await until(lambda: in_flight(running)[0] < 2 * len(LARGE))
-        held.wake(3)
-        await until(lambda: in_flight(running) == (0, 0))
-        held.wake(1)
-        response = await running.append("T", 0, LARGE)
-        assert response.status.code == ResponseCode.SUCCESS
-        # What was being written is stored; what waited is not.
-        assert response.queue_offset == 1
+    await running.create_topic("T")
+    gone = grpc.aio.insecure_channel(f"127.0.0.1:{running.ready.port}")
+    stub = broker_pb2_grpc.BrokerStub(gone)
+    block = wire_block("T", [LARGE])
+    request = broker_pb2.AppendRequest(
+        topic="T", queue_id=0, records=block.records, record_sizes=block.record_sizes
+    )
+    reads = [asyncio.ensure_future(stub.Append(iter([request])).read()) for _ in range(3)]
+    await until(lambda: bool(held.begun) and in_flight(running)[0] > 2 * len(LARGE))
+    await gone.close()
+    await asyncio.gather(*reads, return_exceptions=True)
+    await until(lambda: in_flight(running)[0] < 2 * len(LARGE))
+    held.wake(3)
+    await until(lambda: in_flight(running) == (0, 0))
+    held.wake(1)
+    response = await running.append("T", 0, LARGE)
+    assert response.status.code == ResponseCode.SUCCESS
+    # What was being written is stored; what waited is not.
+    assert response.queue_offset == 1
 
 
 async def test_b09_who_is_cancelled_while_the_disk_fails_is_cancelled(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
     """Guards against a call that waits without end for a client that is gone."""
     begun, wake = threading.Event(), threading.Event()
@@ -179,56 +172,51 @@ async def test_b09_who_is_cancelled_while_the_disk_fails_is_cancelled(
             raise OSError(errno.EIO, "Input/output error")
         real(segment, position, data)
 
-    async with start_broker() as running:
-        await running.create_topic("T")
-        appends, block = running.broker.services.appends, wire_block("T", [LARGE])
-        monkeypatch.setattr(Segment, "write", failing)
-        sending = asyncio.ensure_future(
-            appends.append_large("T", 0, block.records, block.record_sizes)
-        )
-        await until(begun.is_set)
-        sending.cancel()
-        wake.set()
-        await asyncio.wait([sending])
-        assert sending.cancelled()
-        assert in_flight(running) == (0, 0)
-        assert (await running.append("T", 0, LARGE)).queue_offset == 0
+    await running.create_topic("T")
+    appends, block = running.broker.services.sends, wire_block("T", [LARGE])
+    monkeypatch.setattr(Segment, "write", failing)
+    sending = asyncio.ensure_future(appends.append_large("T", 0, block.records, block.record_sizes))
+    await until(begun.is_set)
+    sending.cancel()
+    wake.set()
+    await asyncio.wait([sending])
+    assert sending.cancelled()
+    assert in_flight(running) == (0, 0)
+    assert (await running.append("T", 0, LARGE)).queue_offset == 0
 
 
-async def test_b09_a_large_block_that_is_refused_leaves_nothing(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        good = wire_block("T", [LARGE])
-        harmed = WireBlock(good.records[:-300] + bytes(300), good.record_sizes)
-        response = await running.append_block("T", 0, harmed)
-        assert response.status.code == ResponseCode.MESSAGE_ILLEGAL
-        assert "malformed" in response.status.remark
-        assert in_flight(running) == (0, 0)
-        assert (await running.append("T", 0, b"a")).queue_offset == 0
+async def test_b09_a_large_block_that_is_refused_leaves_nothing(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    good = wire_block("T", [LARGE])
+    harmed = WireBlock(good.records[:-300] + bytes(300), good.record_sizes)
+    response = await running.append_block("T", 0, harmed)
+    assert response.status.code == ResponseCode.MESSAGE_ILLEGAL
+    assert "malformed" in response.status.remark
+    assert in_flight(running) == (0, 0)
+    assert (await running.append("T", 0, b"a")).queue_offset == 0
 
 
 async def test_b09_a_topic_deleted_while_its_large_block_waits_gets_none_of_it(
-    start_broker: StartBroker, held: HeldWrites
+    held: HeldWrites, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await running.create_topic("Other")
-        first = asyncio.ensure_future(running.append("Other", 0, LARGE))
-        await until(lambda: bool(held.begun))
-        second = append(running, LARGE)
-        await until(lambda: not large_waits(running, 1))
-        deleting = asyncio.ensure_future(
-            running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
-        )
-        held.wake(2)
-        assert (await first).status.code == ResponseCode.SUCCESS
-        await deleting
-        assert (await second).status.code in (
-            *(ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST),
-            ResponseCode.SERVICE_NOT_AVAILABLE,
-        )
-        await running.create_topic("T")
-        assert (await running.append("T", 0, b"new")).queue_offset == 0
+    await running.create_topic("T")
+    await running.create_topic("Other")
+    first = asyncio.ensure_future(running.append("Other", 0, LARGE))
+    await until(lambda: bool(held.begun))
+    second = append(running, LARGE)
+    await until(lambda: not large_waits(running, 1))
+    deleting = asyncio.ensure_future(
+        running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+    )
+    held.wake(2)
+    assert (await first).status.code == ResponseCode.SUCCESS
+    await deleting
+    assert (await second).status.code in (
+        *(ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST),
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+    )
+    await running.create_topic("T")
+    assert (await running.append("T", 0, b"new")).queue_offset == 0
 
 
 async def most_at_a_turn(work: asyncio.Future[list[Any]], done: Callable[[], int]) -> int:
@@ -243,7 +231,7 @@ async def most_at_a_turn(work: asyncio.Future[list[Any]], done: Callable[[], int
 
 
 async def test_n13_offsets_of_many_queues_are_looked_at_some_at_a_turn(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker
 ) -> None:
     queues, askers, looked_at = 4_096, 8, 0
     real = MessageStore.range_of
@@ -253,37 +241,36 @@ async def test_n13_offsets_of_many_queues_are_looked_at_some_at_a_turn(
         looked_at += 1
         return real(store, queue)  # type: ignore[arg-type]
 
-    async with start_broker() as running:
-        await running.create_topic("T", queues)
-        monkeypatch.setattr(MessageStore, "range_of", counted)
-        request = broker_pb2.QueryOffsetsRequest(topics=["T"])
-        asking = asyncio.gather(*(running.data.QueryOffsets(request) for _ in range(askers)))
-        most = await most_at_a_turn(asking, lambda: looked_at)
-        answers = await asking
-        assert [len(answer.topics[0].queues) for answer in answers] == [queues] * askers
-        assert looked_at == askers * queues
-        assert most <= offsets.QUEUES_A_TURN
+    await running.create_topic("T", queues)
+    monkeypatch.setattr(MessageStore, "range_of", counted)
+    request = broker_pb2.QueryOffsetsRequest(topics=["T"])
+    asking = asyncio.gather(*(running.data.QueryOffsets(request) for _ in range(askers)))
+    most = await most_at_a_turn(asking, lambda: looked_at)
+    answers = await asking
+    assert [len(answer.topics[0].queues) for answer in answers] == [queues] * askers
+    assert looked_at == askers * queues
+    assert most <= offsets.QUEUES_A_SLOT
 
 
 async def test_n13_a_list_of_many_topics_is_made_some_at_a_turn(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics, askers, made = 3_000, 4, 0
-    real = admin_servicer._to_message
+    real = topic_admin_service._message
 
     def counted(config: object) -> admin_pb2.TopicConfig:
         nonlocal made
         made += 1
         return real(config)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(admin_servicer, "_to_message", counted)
+    monkeypatch.setattr(topic_admin_service, "_message", counted)
     async with start_broker() as running:
         table = running.broker.services.topics._table
         template = table.entries["TBW102"]
         table.take_in({f"topic-{number}": template for number in range(topics)})
         request = admin_pb2.ListTopicsRequest()
         listing = asyncio.gather(*(running.admin.ListTopics(request) for _ in range(askers)))
-        assert await most_at_a_turn(listing, lambda: made) <= admin_servicer.ENTRIES_A_TURN
+        assert await most_at_a_turn(listing, lambda: made) <= topic_admin_service.ENTRIES_A_SLOT
         answers = await listing
         assert {len(answer.configs) for answer in answers} == {made // askers}
         assert made >= topics * askers

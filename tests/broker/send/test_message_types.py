@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Record, decode_record, encode_record
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.blocks import WireBlock
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.blocks import WireBlock
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 PROPERTIES = {
     "NORMAL": {"TAGS": "a"},
@@ -39,20 +39,19 @@ async def topic(running: RunningBroker, message_type: str | None) -> None:
 
 @pytest.mark.parametrize("message_type", PROPERTIES)
 async def test_n03_p01_a_topic_takes_messages_of_its_type_only(
-    start_broker: StartBroker, message_type: str
+    message_type: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await topic(running, message_type)
-        for sent, properties in PROPERTIES.items():
-            response = await running.append_block("T", 0, block_of(properties))
-            if sent == message_type:
-                assert response.status.code == ResponseCode.SUCCESS
-                continue
-            assert response.status.code == ResponseCode.MESSAGE_ILLEGAL
-            assert response.status.remark.startswith(
-                f"message 0 of the block is of type {sent}, and topic 'T' has the message type "
-                f"{message_type};"
-            )
+    await topic(running, message_type)
+    for sent, properties in PROPERTIES.items():
+        response = await running.append_block("T", 0, block_of(properties))
+        if sent == message_type:
+            assert response.status.code == ResponseCode.SUCCESS
+            continue
+        assert response.status.code == ResponseCode.MESSAGE_ILLEGAL
+        assert response.status.remark.startswith(
+            f"message 0 of the block is of type {sent}, and topic 'T' has the message type "
+            f"{message_type}."
+        )
 
 
 @pytest.mark.parametrize("message_type", [None, "UNSPECIFIED", "MIXED"])
@@ -104,24 +103,22 @@ async def test_n03_the_check_can_be_switched_off(start_broker: StartBroker) -> N
 
 
 async def test_n03_one_message_of_another_type_refuses_the_whole_block(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await topic(running, "NORMAL")
-        fifo = {"KEYS": "k", "__SHARDINGKEY": "s"}
-        response = await running.append_block("T", 0, block_of({}, {}, fifo))
-        assert response.status.code == ResponseCode.MESSAGE_ILLEGAL
-        assert response.status.remark.startswith("message 2 of the block is of type FIFO")
-        [pulled] = await running.pull(topic="T", queue_id=0)
-        assert pulled.status.code == ResponseCode.PULL_NOT_FOUND
+    await topic(running, "NORMAL")
+    fifo = {"KEYS": "k", "__SHARDINGKEY": "s"}
+    response = await running.append_block("T", 0, block_of({}, {}, fifo))
+    assert response.status.code == ResponseCode.MESSAGE_ILLEGAL
+    assert response.status.remark.startswith("message 2 of the block is of type FIFO")
+    [pulled] = await running.pull(topic="T", queue_id=0)
+    assert pulled.status.code == ResponseCode.PULL_NOT_FOUND
 
 
 async def test_n03_a_message_that_waited_or_was_sent_back_is_not_checked_again(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await topic(running, "DELAY")
-        await running.append_block("T", 0, block_of({"DELAY": "1"}))
-        running.clock.advance(1_000)
-        pulled = await running.pull(topic="T", queue_id=0, wait_ms_max=60_000)
-        assert pulled[0].status.code == ResponseCode.SUCCESS
+    await topic(running, "DELAY")
+    await running.append_block("T", 0, block_of({"DELAY": "1"}))
+    running.clock.advance(1_000)
+    pulled = await running.pull(topic="T", queue_id=0, wait_ms_max=60_000)
+    assert pulled[0].status.code == ResponseCode.SUCCESS

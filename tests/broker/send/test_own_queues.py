@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pytest
 
 from rocketpy_broker.config import Limits
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_proto.call_limits import OWN_QUEUES
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.blocks import WireBlock, wire_block
-from tests.broker.batches.writer import Job, Task, bodies
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.blocks import WireBlock, wire_block
+from tests.support.broker.batch_writer import Job, Task, bodies
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL
 
@@ -28,16 +28,15 @@ async def send(running: RunningBroker, *queue_ids: int) -> broker_pb2.AppendResp
     return await running.append_block("T", OWN_QUEUES, block_of(queue_ids))
 
 
-async def test_p06_each_record_goes_to_the_queue_that_it_names(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        first = await send(running, 2, 2, 0)
-        second = await send(running, 0, 2)
-        assert [one.status.code for one in (first, second)] == [0, 0]
-        assert (first.queue_id, first.record_count) == (OWN_QUEUES, 3)
-        assert await bodies(running, 0) == [b"2 of 0", b"0 of 0"]
-        assert await bodies(running, 2) == [b"0 of 2", b"1 of 2", b"1 of 2"]
-        assert await bodies(running, 1) == []
+async def test_p06_each_record_goes_to_the_queue_that_it_names(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    first = await send(running, 2, 2, 0)
+    second = await send(running, 0, 2)
+    assert [one.status.code for one in (first, second)] == [0, 0]
+    assert (first.queue_id, first.record_count) == (OWN_QUEUES, 3)
+    assert await bodies(running, 0) == [b"2 of 0", b"0 of 0"]
+    assert await bodies(running, 2) == [b"0 of 2", b"1 of 2", b"1 of 2"]
+    assert await bodies(running, 1) == []
 
 
 @pytest.mark.parametrize(
@@ -46,57 +45,53 @@ async def test_p06_each_record_goes_to_the_queue_that_it_names(start_broker: Sta
         ([0, 4], ResponseCode.INVALID_PARAMETER, "queue id 4 of topic 'T' is not in 0..3"),
         ([-1, 0], ResponseCode.INVALID_PARAMETER, "queue id -1 of topic 'T' is not in 0..3"),
         ([0, 1, 0], ILLEGAL, "sort its records by queue"),
-        (range(101), ILLEGAL, "of 101 queues; send 100 at most"),
+        (range(101), ILLEGAL, "of 101 queues, limit 100. Send smaller blocks"),
     ],
 )
 async def test_p06_queues_that_records_may_not_name(
-    start_broker: StartBroker, queue_ids: Sequence[int], code: ResponseCode, remark: str
+    queue_ids: Sequence[int], code: ResponseCode, remark: str, running: RunningBroker
 ) -> None:
     """Asserts that the whole block is refused."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        answer = await send(running, *queue_ids)
-        assert answer.status.code == code
-        assert remark in answer.status.remark
-        assert await bodies(running, 0) == []
+    await running.create_topic("T")
+    answer = await send(running, *queue_ids)
+    assert answer.status.code == code
+    assert remark in answer.status.remark
+    assert await bodies(running, 0) == []
 
 
-async def test_p05_an_unknown_topic_is_refused_as_always(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        answer = await send(running, 0)
-        assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
+async def test_p05_an_unknown_topic_is_refused_as_always(running: RunningBroker) -> None:
+    answer = await send(running, 0)
+    assert answer.status.code == ResponseCode.TOPIC_NOT_EXIST
 
 
-async def test_c08_who_waits_at_any_of_the_queues_is_woken(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        pulls = [
-            running.data.Pull(broker_pb2.PullRequest(topic="T", queue_id=number, wait_ms_max=9_000))
-            for number in (1, 3)
-        ]
-        await running.held(2)
-        await send(running, 3, 1)
-        assert [len((await pull.read()).record_sizes) // 4 for pull in pulls] == [1, 1]
+async def test_c08_who_waits_at_any_of_the_queues_is_woken(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    pulls = [
+        running.data.Pull(broker_pb2.PullRequest(topic="T", queue_id=number, wait_ms_max=9_000))
+        for number in (1, 3)
+    ]
+    await running.held(2)
+    await send(running, 3, 1)
+    assert [len((await pull.read()).record_sizes) // 4 for pull in pulls] == [1, 1]
 
 
 async def test_d01_delayed_records_come_to_the_queues_that_they_name(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        answer = await running.append_block("T", OWN_QUEUES, block_of([3, 0, 0][::-1], DELAY="1"))
-        assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
-        assert await bodies(running, 0) == []
-        pulls = [
-            running.data.Pull(broker_pb2.PullRequest(topic="T", queue_id=number, wait_ms_max=9_000))
-            for number in (0, 3)
-        ]
-        await running.held(2)
-        running.clock.advance(1_000)
-        for pull in pulls:
-            await pull.read()
-        assert await bodies(running, 0) == [b"0 of 0", b"1 of 0"]
-        assert await bodies(running, 3) == [b"2 of 3"]
+    await running.create_topic("T")
+    answer = await running.append_block("T", OWN_QUEUES, block_of([3, 0, 0][::-1], DELAY="1"))
+    assert answer.status.code == ResponseCode.SUCCESS, answer.status.remark
+    assert await bodies(running, 0) == []
+    pulls = [
+        running.data.Pull(broker_pb2.PullRequest(topic="T", queue_id=number, wait_ms_max=9_000))
+        for number in (0, 3)
+    ]
+    await running.held(2)
+    running.clock.advance(1_000)
+    for pull in pulls:
+        await pull.read()
+    assert await bodies(running, 0) == [b"0 of 0", b"1 of 0"]
+    assert await bodies(running, 3) == [b"2 of 3"]
 
 
 class OwnQueuesTask(Task):
@@ -152,21 +147,20 @@ async def check_shown(job: Job, ids: Sequence[int]) -> None:
 
 
 async def test_s10_a_batch_is_refused_where_a_topic_has_lost_the_highest_queue(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
     """Asserts that a commit checks the records' own queue ids, as the staging did."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        job = Job(running)
-        task = OwnQueuesTask(job, 0, 1)
-        refused = await task.send_own(0, 4)
-        assert refused.status.code == ResponseCode.INVALID_PARAMETER
-        await staged(job, [3, 1])
-        await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
-        await running.create_topic("T", queues=3)
-        answer = await job.commit()
-        assert answer.status.code == ResponseCode.INVALID_PARAMETER
-        assert "queue id 3 of topic 'T'" in answer.status.remark
+    await running.create_topic("T")
+    job = Job(running)
+    task = OwnQueuesTask(job, 0, 1)
+    refused = await task.send_own(0, 4)
+    assert refused.status.code == ResponseCode.INVALID_PARAMETER
+    await staged(job, [3, 1])
+    await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic="T"))
+    await running.create_topic("T", queues=3)
+    answer = await job.commit()
+    assert answer.status.code == ResponseCode.INVALID_PARAMETER
+    assert "queue id 3 of topic 'T'" in answer.status.remark
 
 
 async def test_n07_a_body_that_is_too_large_is_refused(start_broker: StartBroker) -> None:

@@ -7,16 +7,21 @@ import asyncio
 import grpc
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.rocketpy_v1 import offset_messages
 from rocketpy_broker.services import call_memory
 from rocketpy_broker.services.call_memory import CallMemory, KeptBytesError, decoded_bytes, keep
 from rocketpy_broker.services.offsets.known import TOPIC_BYTES
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, another_connection, until
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import (
+    RunningBroker,
+    StartBroker,
+    another_connection,
+    until,
+)
 
 WAIT_MS = 30_000
 KIB, MIB = 1 << 10, 1 << 20
@@ -76,38 +81,36 @@ async def test_n14_a_call_is_charged_until_it_ends() -> None:
 
 
 async def test_n14_a_held_query_keeps_nothing_of_topics_that_it_does_not_ask_for(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        request = query(foreign=OFFSET_QUERY_ENTRIES_MAX - 4)
-        assert request.ByteSize() > 600 * KIB
-        calls = []
-        for number in range(1, 31):
-            calls.append(running.data.QueryOffsets(request))
-            await running.held(number)
-        assert memory_of(running).shares.total <= 30 * 3 * TOPIC_BYTES
-        await running.append("T", 0, b"x")
-        for call in calls:
-            assert (await call).topics[0].queues[0].max_offset == 1
-        await until(lambda: memory_of(running).shares.total == 0)
+    await running.create_topic("T")
+    request = query(foreign=OFFSET_QUERY_ENTRIES_MAX - 4)
+    assert request.ByteSize() > 600 * KIB
+    calls = []
+    for number in range(1, 31):
+        calls.append(running.data.QueryOffsets(request))
+        await running.held(number)
+    assert memory_of(running).shares.total <= 30 * 3 * TOPIC_BYTES
+    await running.append("T", 0, b"x")
+    for call in calls:
+        assert (await call).topics[0].queues[0].max_offset == 1
+    await until(lambda: memory_of(running).shares.total == 0)
 
 
 @pytest.mark.parametrize("pattern", ["", "T.*"])
 async def test_n14_a_held_query_keeps_eight_bytes_a_queue(
-    start_broker: StartBroker, pattern: str
+    pattern: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", queues=5_000)
-        request = query(foreign=10_000, queues=5_000)
-        request.topic_pattern = pattern
-        call = running.data.QueryOffsets(request)
-        await running.held(1)
-        await until(lambda: memory_of(running).shares.total < 100 * KIB)
-        assert memory_of(running).shares.total >= 40_000
-        await running.append("T", 4_999, b"x")
-        running.clock.advance(1_000)
-        assert (await call).topics[0].queues[4_999].max_offset == 1
+    await running.create_topic("T", queues=5_000)
+    request = query(foreign=10_000, queues=5_000)
+    request.topic_pattern = pattern
+    call = running.data.QueryOffsets(request)
+    await running.held(1)
+    await until(lambda: memory_of(running).shares.total < 100 * KIB)
+    assert memory_of(running).shares.total >= 40_000
+    await running.append("T", 4_999, b"x")
+    running.clock.advance(1_000)
+    assert (await call).topics[0].queues[4_999].max_offset == 1
 
 
 async def test_n14_others_have_turns_while_a_large_query_is_read(
@@ -125,71 +128,68 @@ async def test_n14_others_have_turns_while_a_large_query_is_read(
         await running.create_topic("T")
         answer = await running.data.QueryOffsets(query(20_000, wait_ms_max=0))
         assert answer.status.code == ResponseCode.SUCCESS
-        assert slots == 20_004 // offset_messages.KNOWN_A_TURN
+        assert slots == 20_004 // offset_messages.KNOWN_A_SLOT
 
 
 async def test_n14_a_connection_beyond_its_limit_is_refused_and_others_are_served(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        # Pulls with many tags keep their requests as long as they are held.
-        tags = broker_pb2.PullRequest(topic="T", wait_ms_max=WAIT_MS, tags_codes=range(60_000))
-        assert 200 * KIB < tags.ByteSize() < 512 * KIB
-        most = call_memory.CONNECTION_BYTES_MAX // decoded_bytes(tags.ByteSize())
-        calls = []
-        for number in range(1, most + 1):
-            calls.append(running.data.Pull(tags))
-            await running.held(number)
-        refused = await running.data.Pull(tags).read()
-        assert refused.status.code == ResponseCode.SYSTEM_BUSY
-        assert "of this connection keep" in refused.status.remark
-        small = broker_pb2.QueryOffsetsRequest(topics=["T"])
-        assert (await running.data.QueryOffsets(small)).status.code == ResponseCode.SUCCESS
-        async with another_connection(running) as other:
-            held = other.data.Pull(tags)
-            await running.held(most + 1)
-            held.cancel()
-        for call in calls:
-            call.cancel()
-        await until(lambda: memory_of(running).shares.total == 0)
-        assert (await running.pull(topic="T"))[0].status.code != ResponseCode.SYSTEM_BUSY
+    await running.create_topic("T")
+    # Pulls with many tags keep their requests as long as they are held.
+    tags = broker_pb2.PullRequest(topic="T", wait_ms_max=WAIT_MS, tags_codes=range(60_000))
+    assert 200 * KIB < tags.ByteSize() < 512 * KIB
+    most = call_memory.CONNECTION_BYTES_MAX // decoded_bytes(tags.ByteSize())
+    calls = []
+    for number in range(1, most + 1):
+        calls.append(running.data.Pull(tags))
+        await running.held(number)
+    refused = await running.data.Pull(tags).read()
+    assert refused.status.code == ResponseCode.SYSTEM_BUSY
+    assert "of this connection keep" in refused.status.remark
+    small = broker_pb2.QueryOffsetsRequest(topics=["T"])
+    assert (await running.data.QueryOffsets(small)).status.code == ResponseCode.SUCCESS
+    async with another_connection(running) as other:
+        held = other.data.Pull(tags)
+        await running.held(most + 1)
+        held.cancel()
+    for call in calls:
+        call.cancel()
+    await until(lambda: memory_of(running).shares.total == 0)
+    assert (await running.pull(topic="T"))[0].status.code != ResponseCode.SYSTEM_BUSY
 
 
 async def test_n14_a_block_beyond_the_limit_is_answered_in_its_place(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        memory = memory_of(running)
-        block = wire_block("T", [b"x" * 100])
-        request = broker_pb2.AppendRequest(
-            topic="T", queue_id=0, records=block.records, record_sizes=block.record_sizes
-        )
-        call = running.data.Append()
-        await call.write(request)
-        assert (await call.read()).status.code == ResponseCode.SUCCESS
-        (connection,) = {sender.peer for sender in running.broker.server.unfinished._counts}
-        memory.change(connection, call_memory.CONNECTION_BYTES_MAX)
-        await call.write(request)
-        assert (await call.read()).status.code == ResponseCode.SYSTEM_BUSY
-        memory.change(connection, -call_memory.CONNECTION_BYTES_MAX)
-        await call.write(request)
-        assert (await call.read()).queue_offset == 1
-        await call.done_writing()
-        assert await call.read() == grpc.aio.EOF
-        await until(lambda: memory.shares.total == 0)
+    await running.create_topic("T")
+    memory = memory_of(running)
+    block = wire_block("T", [b"x" * 100])
+    request = broker_pb2.AppendRequest(
+        topic="T", queue_id=0, records=block.records, record_sizes=block.record_sizes
+    )
+    call = running.data.Append()
+    await call.write(request)
+    assert (await call.read()).status.code == ResponseCode.SUCCESS
+    (connection,) = running.broker.server.unfinished._places
+    memory.change(connection, call_memory.CONNECTION_BYTES_MAX)
+    await call.write(request)
+    assert (await call.read()).status.code == ResponseCode.SYSTEM_BUSY
+    memory.change(connection, -call_memory.CONNECTION_BYTES_MAX)
+    await call.write(request)
+    assert (await call.read()).queue_offset == 1
+    await call.done_writing()
+    assert await call.read() == grpc.aio.EOF
+    await until(lambda: memory.shares.total == 0)
 
 
-async def test_n14_calls_of_all_ends_give_their_bytes_back(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        held = [running.data.QueryOffsets(query()) for _ in range(5)]
-        await running.held(5)
-        await running.data.QueryOffsets(query(wait_ms_max=-1))
-        for call in held[:3]:
-            call.cancel()
-        await running.held(2)
-        running.clock.advance(WAIT_MS)
-        await asyncio.gather(*held[3:])
-        await until(lambda: memory_of(running).shares.total == 0)
+async def test_n14_calls_of_all_ends_give_their_bytes_back(running: RunningBroker) -> None:
+    await running.create_topic("T")
+    held = [running.data.QueryOffsets(query()) for _ in range(5)]
+    await running.held(5)
+    await running.data.QueryOffsets(query(wait_ms_max=-1))
+    for call in held[:3]:
+        call.cancel()
+    await running.held(2)
+    running.clock.advance(WAIT_MS)
+    await asyncio.gather(*held[3:])
+    await until(lambda: memory_of(running).shares.total == 0)

@@ -14,10 +14,10 @@ from rocketpy_broker.server.bind_address import (
     PortInUseError,
     PublicBindError,
     check_host,
-    check_port,
+    check_ports,
 )
-from tests.broker.conftest import StartBroker
-from tests.patience import PATIENCE_SECONDS
+from tests.support.broker.running_broker import StartBroker
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 COMMAND = [sys.executable, "-m", "rocketpy_broker", "broker", "--port", "0"]
 
@@ -26,7 +26,7 @@ COMMAND = [sys.executable, "-m", "rocketpy_broker", "broker", "--port", "0"]
     "host", ["127.0.0.1", "127.1.2.3", "::1", "[::1]", "localhost", "LOCALHOST"]
 )
 def test_b12_loopback_needs_no_consent(host: str) -> None:
-    check_host(BrokerConfig(Path(), host=host))
+    check_host(host, insecure=False)
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_b12_loopback_needs_no_consent(host: str) -> None:
 )
 def test_b12_another_host_is_refused_unless_insecure_is_said(host: str) -> None:
     with pytest.raises(PublicBindError) as refused:
-        check_host(BrokerConfig(Path(), host=host))
+        check_host(host, insecure=False)
     assert repr(host) in refused.value.remark
     assert "--insecure" in refused.value.remark
-    check_host(BrokerConfig(Path(), host=host, insecure=True))
+    check_host(host, insecure=True)
 
 
 def is_empty(folder: Path) -> bool:
@@ -69,7 +69,7 @@ def test_a_port_that_is_taken_is_told_in_one_line_before_anything_is_opened(tmp_
         port = taken.getsockname()[1]
         command = [*COMMAND[:-1], str(port), "--data", str(tmp_path / "store")]
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+            command, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
         )
     assert (done.returncode, done.stdout) == (1, "")
     told = f"rocketpy broker: cannot listen on 127.0.0.1:{port} (Address already in use); another"
@@ -83,7 +83,7 @@ def test_a_port_that_is_taken_is_told_in_one_line_before_anything_is_opened(tmp_
 )
 def test_an_address_that_is_not_this_machine_s_is_told(host: str, reason: str) -> None:
     with pytest.raises(PortInUseError, match="--host names another address") as refused:
-        check_port(BrokerConfig(Path(), host=host, port=8081))
+        check_ports(BrokerConfig(Path(), host=host, port=8081))
     assert refused.value.remark.startswith(f"cannot listen on {host}:8081 (")
     assert reason in refused.value.remark
 
@@ -92,14 +92,14 @@ def test_an_address_that_is_not_this_machine_s_is_told(host: str, reason: str) -
 def test_a_free_port_is_no_fault(host: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    check_port(BrokerConfig(Path(), host=host, port=port))
-    check_port(BrokerConfig(Path(), host=host, port=0))
+    check_ports(BrokerConfig(Path(), host=host, port=port))
+    check_ports(BrokerConfig(Path(), host=host, port=0))
 
 
 def test_b12_the_command_says_how_to_consent(tmp_path: Path) -> None:
     command = [*COMMAND, "--host", "0.0.0.0", "--data", str(tmp_path)]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        command, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert "no credentials and no encryption" in done.stderr
@@ -111,8 +111,8 @@ def test_b12_with_insecure_the_command_serves(tmp_path: Path) -> None:
     command = [*COMMAND, "--host", "0.0.0.0", "--insecure", "--data", str(tmp_path)]
     command.append("--stop-at-eof")
     done = subprocess.run(
-        command, input="", capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
+        command, input="", capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
     )
     assert done.returncode == 0
     assert "ready on 0.0.0.0:" in done.stdout
-    assert "anybody who reaches" in done.stderr
+    assert "each client that reaches" in done.stderr

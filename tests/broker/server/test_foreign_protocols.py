@@ -13,10 +13,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.server.calls import connection_traffic
 from rocketpy_broker.server.calls.failure_log import PeerLines
 from rocketpy_broker.server.grpc import foreign_protocols
-from tests.broker.conftest import RunningBroker, StartBroker, until
+from rocketpy_broker.server.grpc.connection_table import closed_peers
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 SDK = "/apache.rocketmq.v2.MessagingService"
 # The frame of a classic client that asks for a topic's route.
@@ -53,14 +53,13 @@ async def refusal(running: RunningBroker, path: str, *, streams: bool = False) -
     ],
 )
 async def test_b12_a_call_of_a_rocketmq_sdk_is_refused_by_a_sentence(
-    start_broker: StartBroker, caplog: pytest.LogCaptureFixture, method: str, streams: bool
+    caplog: pytest.LogCaptureFixture, method: str, streams: bool, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        reason = await refusal(running, f"{SDK}/{method}", streams=streams)
-        assert reason.startswith(f"apache.rocketmq.v2.MessagingService/{method} is not served")
-        assert "RocketMQ's SDKs" in reason
-        assert "name an Apache RocketMQ broker or proxy" in reason
-        assert [reason in each for each in lines(caplog)] == [True]
+    reason = await refusal(running, f"{SDK}/{method}", streams=streams)
+    assert reason.startswith(f"apache.rocketmq.v2.MessagingService/{method} is not served")
+    assert "RocketMQ's SDKs" in reason
+    assert "address of an Apache RocketMQ broker or proxy" in reason
+    assert [reason in each for each in lines(caplog)] == [True]
 
 
 @pytest.mark.parametrize(
@@ -114,29 +113,29 @@ async def closed_by_the_broker(running: RunningBroker, connection: socket.socket
     await until(is_over)
     peer = "ipv4:{}:{}".format(*connection.getsockname())
     connection.close()
-    await until(lambda: peer in connection_traffic._closed_of(running.ready.port))
+    while peer not in await closed_peers(running.ready.port):
+        pass
 
 
 @is_listed
 @pytest.mark.parametrize("name", STRANGERS)
 async def test_b12_a_connection_of_another_protocol_is_closed_and_logged(
-    start_broker: StartBroker, caplog: pytest.LogCaptureFixture, name: str
+    caplog: pytest.LogCaptureFixture, name: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await closed_by_the_broker(running, send_to(running, STRANGERS[name]))
-        running.clock.advance(foreign_protocols.LOOK_INTERVAL_MS)
-        await until(lambda: bool(lines(caplog)))
-        (line,) = lines(caplog)
-        assert line.startswith("closed a connection of ipv4:127.0.0.1: it sent no gRPC")
-        assert name in line
-        assert "name an Apache RocketMQ broker or proxy" in line
-        # The same connection is not logged again; another one is, a minute later.
-        running.clock.advance(60_000)
-        await running.broker.server.unserved.look()
-        assert len(lines(caplog)) == 1
-        await closed_by_the_broker(running, send_to(running, STRANGERS[name]))
-        await running.broker.server.unserved.look()
-        assert len(lines(caplog)) == 2
+    await closed_by_the_broker(running, send_to(running, STRANGERS[name]))
+    running.clock.advance(foreign_protocols.LOOK_INTERVAL_MS)
+    await until(lambda: bool(lines(caplog)))
+    (line,) = lines(caplog)
+    assert line.startswith("closed a connection of ipv4:127.0.0.1: it sent no gRPC")
+    assert name in line
+    assert "address of an Apache RocketMQ broker or proxy" in line
+    # The same connection is not logged again; another one is, a minute later.
+    running.clock.advance(60_000)
+    await running.broker.server.unserved.look()
+    assert len(lines(caplog)) == 1
+    await closed_by_the_broker(running, send_to(running, STRANGERS[name]))
+    await running.broker.server.unserved.look()
+    assert len(lines(caplog)) == 2
 
 
 @is_listed
@@ -170,7 +169,7 @@ async def test_b12_a_connection_that_had_calls_is_not_logged_when_the_broker_clo
 
 @is_listed
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_b12_peers_in_the_system_s_table_are_named_as_grpc_names_them(host: str) -> None:
+async def test_b12_peers_in_the_system_s_table_are_named_as_grpc_names_them(host: str) -> None:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listening = socket.create_server((host, 0), family=family)
@@ -182,8 +181,8 @@ def test_b12_peers_in_the_system_s_table_are_named_as_grpc_names_them(host: str)
         connection, _ = listening.accept()
         own = client.getsockname()[1]
         peer = f"ipv6:%5B::1%5D:{own}" if ":" in host else f"ipv4:127.0.0.1:{own}"
-        assert peer not in connection_traffic._closed_of(port)
+        assert peer not in await closed_peers(port)
         connection.close()
-        assert peer in connection_traffic._closed_of(port)
+        assert peer in await closed_peers(port)
         client.close()
-        assert peer in connection_traffic._closed_of(port)
+        assert peer in await closed_peers(port)

@@ -14,18 +14,25 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.server.calls import failure_log
+from rocketpy_broker.server.calls import failure_log, guard
 from rocketpy_broker.server.calls.failure_log import FailureLog
 from rocketpy_broker.server.calls.guard import TooManyCallsError
 from rocketpy_broker.server.grpc import server
-from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.broker.conftest import RunningBroker, StartBroker, until
+from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.runtime.test_request_sizes import METHODS, first_answer
 from tests.broker.server.raw_http2 import RawConnection
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import (
+    RunningBroker,
+    StartBroker,
+    another_connection,
+    until,
+)
 
 MALFORMED = b"\x0a\xff\xff\xff\x0f"
+BUSY = ResponseCode.SYSTEM_BUSY
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -78,7 +85,7 @@ async def test_b10_what_no_one_expected_is_a_system_error_and_one_line_a_minute(
         def fail(*_arguments: object, **_words: object) -> None:
             raise KeyError("x" * 1_000_000)
 
-        monkeypatch.setattr(type(running.broker.services.admin.admin), "list_topics", fail)
+        monkeypatch.setattr(type(running.broker.services.topics), "names", fail)
         for _ in range(50):
             answer = await running.admin.ListTopics(admin_pb2.ListTopicsRequest())
             assert answer.status.code == ResponseCode.SYSTEM_ERROR
@@ -102,7 +109,7 @@ async def test_b10_a_stream_that_fails_ends_with_a_code(
         async def fail(*_arguments: object) -> AsyncIterator[object]:
             yield 1 // len(_arguments[2:])
 
-        monkeypatch.setattr(type(running.broker.services.consume), "pull", fail)
+        monkeypatch.setattr(type(running.broker.services.pull.pulls), "pull", fail)
         [answer] = await running.pull(topic="T")
     assert answer.status.code == ResponseCode.SYSTEM_ERROR
     assert len(lines(caplog)) == 1
@@ -130,14 +137,14 @@ def test_b10_what_is_known_of_peers_is_bounded(caplog: pytest.LogCaptureFixture)
 async def test_n14_beyond_the_bound_calls_are_answered_system_busy(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "CALLS_MAX", 20)
+    monkeypatch.setattr(guard, "CALLS_MAX", 20)
     async with start_broker() as running:
         await running.create_topic("T")
         held = [asyncio.ensure_future(hold(running)) for _ in range(20)]
         await running.held(20)
         [busy] = await running.pull(topic="T", wait_ms_max=1_000)
         assert busy.status.code == ResponseCode.SYSTEM_BUSY
-        assert "20 calls are running already" in busy.status.remark
+        assert "too many calls are running, limit 20" in busy.status.remark
         with pytest.raises(grpc.aio.AioRpcError) as ended:
             await health(running)
         assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -146,6 +153,52 @@ async def test_n14_beyond_the_bound_calls_are_answered_system_busy(
         await asyncio.gather(*held, return_exceptions=True)
         await running.held(0)
         assert (await running.admin.ListTopics(admin_pb2.ListTopicsRequest())).status.code == 0
+
+
+async def test_n14_beyond_the_bound_streams_of_requests_are_answered_system_busy(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "STREAMS_MAX", 3)
+    monkeypatch.setattr(guard, "STREAMS_OF_CONNECTION", 2)
+    async with start_broker() as running, another_connection(running) as another:
+        await running.create_topic("T")
+        answers = [await stream(each) for each in (running, running, running, another, another)]
+        assert [status.code for _, status in answers] == [0, 0, BUSY, 0, BUSY]
+        assert "streams of requests of one connection are running, limit 2" in answers[2][1].remark
+        assert "too many streams of requests are running, limit 3" in answers[4][1].remark
+        answers[0][0].cancel()
+        await until(lambda: running.broker.server.guard.running == 2)
+        assert (await stream(another))[1].code == 0
+
+
+async def test_n14_connections_beyond_the_bound_are_closed(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "CONNECTIONS_MAX", 2)
+    async with start_broker() as running, AsyncExitStack() as closing:
+        await running.create_topic("T")
+        opened = [RawConnection() for _ in range(3)]
+        for each in opened:
+            await each.open(running.ready.port)
+            closing.push_async_callback(each.close)
+        await until(lambda: sum(each.is_closed for each in opened) == 2)
+        assert (await running.admin.ListTopics(admin_pb2.ListTopicsRequest())).status.code == 0
+
+
+async def stream(running: RunningBroker) -> tuple[Any, Any]:
+    """Returns a stream after its first block, which stays open, and the block's status."""
+    block = wire_block("T", [b"body"])
+    request = broker_pb2.AppendRequest(
+        topic="T", records=block.records, record_sizes=block.record_sizes
+    )
+
+    async def requests() -> AsyncIterator[broker_pb2.AppendRequest]:
+        yield request
+        await asyncio.Event().wait()
+
+    # A refused stream may end before its first request is sent.
+    call = running.data.Append(requests())
+    return call, (await call.read()).status
 
 
 async def hold(running: RunningBroker) -> None:
@@ -161,11 +214,11 @@ def test_b10_a_remark_is_bounded_and_keeps_what_to_do() -> None:
     assert len(remark) <= 1_000
     assert remark.startswith("topic 'xxx")
     assert remark.endswith("is illegal; take a shorter one")
-    assert TooManyCallsError(3).remark.startswith("3 calls")
+    assert TooManyCallsError(3).remark.startswith("too many calls are running, limit 3.")
 
 
-async def test_n14_a_flood_of_resets_ends_nobody_else_s_calls(start_broker: StartBroker) -> None:
-    async with start_broker() as running, AsyncExitStack() as closing:
+async def test_n14_a_flood_of_resets_ends_nobody_else_s_calls(running: RunningBroker) -> None:
+    async with AsyncExitStack() as closing:
         await running.create_topic("T")
         attackers = []
         for _ in range(4):

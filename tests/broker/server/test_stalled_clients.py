@@ -15,23 +15,17 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.config import KIB, MIB
-from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.server.calls import connection_traffic
 from rocketpy_broker.server.calls.incomplete_requests import UNFINISHED_MS_MAX
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2, broker_pb2_grpc
-from tests.blocks import wire_block
-from tests.broker.conftest import StartBroker, until
 from tests.broker.server.raw_http2 import RawConnection
 from tests.broker.server.slow_link import SlowLink
+from tests.support.blocks import wire_block
+from tests.support.broker.running_broker import RunningBroker, until
 
 CLIENTS, BYTES_EACH, GROWTH_BYTES_MAX = 100, 8 * MIB, 256 * MIB
 SLOW_CLIENTS, SLOW_BYTES_EACH, LINK_BYTES_PER_MS = 40, 256 * KIB, 2_000
 LIST_TOPICS = "/rocketpy.v1.Admin/ListTopics"
-pytestmark = pytest.mark.skipif(
-    not connection_traffic.is_told(ManualClock()),
-    reason="this system counts no received bytes",
-)
 
 
 def head(size: int) -> bytes:
@@ -39,9 +33,9 @@ def head(size: int) -> bytes:
     return b"\0" + struct.pack(">I", size)
 
 
-async def test_n14_on_a_slow_link_every_request_comes(start_broker: StartBroker) -> None:
+async def test_n14_on_a_slow_link_every_request_comes(running: RunningBroker) -> None:
     """Asserts for forty clients of one link that none counts as stalled or has to send again."""
-    async with start_broker() as running, AsyncExitStack() as closing:
+    async with AsyncExitStack() as closing:
         await running.create_topic("T")
 
         async def passed(count: int) -> None:
@@ -68,8 +62,8 @@ async def send_through(port: int) -> broker_pb2.AppendResponse:
         return answer
 
 
-async def test_n14_a_client_may_take_five_seconds(start_broker: StartBroker) -> None:
-    async with start_broker() as running, AsyncExitStack() as closing:
+async def test_n14_a_client_may_take_five_seconds(running: RunningBroker) -> None:
+    async with AsyncExitStack() as closing:
         slow = RawConnection()
         await slow.open(running.ready.port)
         closing.push_async_callback(slow.close)
@@ -83,56 +77,29 @@ async def test_n14_a_client_may_take_five_seconds(start_broker: StartBroker) -> 
         assert running.broker.server.unfinished.ended == 0
 
 
-async def test_n14_the_client_of_an_ended_request_may_repeat_it(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        never: asyncio.Event = asyncio.Event()
+async def test_n14_the_client_of_an_ended_request_may_repeat_it(running: RunningBroker) -> None:
+    never: asyncio.Event = asyncio.Event()
 
-        async def requests() -> AsyncIterator[broker_pb2.AppendRequest]:
-            await never.wait()
-            yield broker_pb2.AppendRequest()
+    async def requests() -> AsyncIterator[broker_pb2.AppendRequest]:
+        await never.wait()
+        yield broker_pb2.AppendRequest()
 
-        call = running.data.Append(requests())
-        await until(lambda: len(running.broker.server.unfinished) == 1)
-        running.clock.advance(UNFINISHED_MS_MAX)
-        with pytest.raises(grpc.aio.AioRpcError) as ended:
-            [_ async for _ in call]
-        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
-        assert "SYSTEM_BUSY" in str(ended.value.details())
-        await until(lambda: running.broker.server.guard.running == 0)
-
-
-async def test_n14_a_call_without_a_request_is_answered(start_broker: StartBroker) -> None:
-    async with start_broker() as running:
-        method: Any = running.channel.stream_unary(
-            LIST_TOPICS, response_deserializer=admin_pb2.ListTopicsResponse.FromString
-        )
-        answer = await method(iter(()))
-        assert answer.status.code == ResponseCode.INVALID_PARAMETER
+    call = running.data.Append(requests())
+    await until(lambda: len(running.broker.server.unfinished) == 1)
+    running.clock.advance(UNFINISHED_MS_MAX)
+    with pytest.raises(grpc.aio.AioRpcError) as ended:
+        [_ async for _ in call]
+    assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
+    assert "SYSTEM_BUSY" in str(ended.value.details())
+    await until(lambda: running.broker.server.guard.running == 0)
 
 
-async def test_n14_a_later_request_of_a_stream_that_is_ended_ends_the_stream(
-    start_broker: StartBroker,
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        requests = running.broker.server.unfinished
-        block = wire_block("T", [b"body"])
-        more = asyncio.Event()
-
-        async def blocks() -> AsyncIterator[broker_pb2.AppendRequest]:
-            yield broker_pb2.AppendRequest(
-                topic="T", records=block.records, record_sizes=block.record_sizes
-            )
-            await more.wait()
-
-        call = running.data.Append(blocks())
-        assert (await call.read()).status.code == ResponseCode.SUCCESS
-        await until(lambda: len(requests) == 1)
-        requests._end(next(iter(requests._reads)))
-        with pytest.raises(grpc.aio.AioRpcError) as ended:
-            await call.read()
-        assert ended.value.code() is grpc.StatusCode.UNAVAILABLE
-        await until(lambda: running.broker.server.guard.running == 0)
+async def test_n14_a_call_without_a_request_is_answered(running: RunningBroker) -> None:
+    method: Any = running.channel.stream_unary(
+        LIST_TOPICS, response_deserializer=admin_pb2.ListTopicsResponse.FromString
+    )
+    answer = await method(iter(()))
+    assert answer.status.code == ResponseCode.INVALID_PARAMETER
 
 
 async def test_n14_a_hundred_clients_that_stall_take_bounded_memory(

@@ -6,13 +6,19 @@ import asyncio
 from pathlib import Path
 
 from rocketpy_broker.services.groups.clients.members import Role
-from rocketpy_broker.services.observability.statistics.gauges import PERIOD_MS
-from rocketpy_broker.services.observability.statistics.service import Query
-from rocketpy_broker.services.observability.statistics.windows import Figures
+from rocketpy_broker.services.observability.counters.event_counter import GAUGE_PERIOD
+from rocketpy_broker.services.observability.counters.windows import Figures
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.rocketpy.v1.admin_pb2 import GetStatisticsRequest, StatisticsItem
 from tests.broker.statistics.conftest import SAMPLE_MS, Counting
 
+PERIOD_MS = GAUGE_PERIOD.period_ms
 BEHIND = ("GROUP_GET_FALL_SIZE", "GROUP_GET_FALL_TIME")
+
+
+def topic_of(item: StatisticsItem) -> str:
+    """Returns the topic in a key of queue, topic and group."""
+    return item.key.split("@")[1]
 
 
 def behind(counting: Counting, topic: str = "T") -> dict[str, int]:
@@ -33,7 +39,7 @@ def test_s13_group_get_fall_is_what_the_last_pull_has_found(counting: Counting) 
     counting.got("T", "g", behind_bytes=4_000, behind_ms=800)
     name = "3@T@g"
     assert behind(counting) == {f"{BEHIND[0]} {name}": 4_000, f"{BEHIND[1]} {name}": 800}
-    assert all(item.windows == [] for item in counting.items(*BEHIND).values())
+    assert not any(item.HasField("minute") for item in counting.items(*BEHIND).values())
     # Nothing of what it looked at was wanted; there is no time of a last message.
     counting.got("T", "g", count=0, behind_bytes=3_000)
     assert list(behind(counting).values()) == [3_000, 800]
@@ -49,18 +55,18 @@ def test_s13_group_get_fall_is_0_each_five_minutes_and_then_goes(counting: Count
     counting.pass_time(PERIOD_MS)
     assert (behind(counting), list(behind(counting, "U").values())) == ({}, [0, 0])
     counting.pass_time(PERIOD_MS)
-    assert len(counting.service.gauges) == 0
+    assert len(counting.gauges) == 0
 
 
 def test_s13_group_get_fall_is_bounded_and_goes_with_its_topic(tmp_path: Path) -> None:
     counting = Counting(tmp_path, moments_max=2)
     for topic in ("T", "U", "V"):
         counting.got(topic, "g", behind_bytes=1)
-    page = asyncio.run(counting.service.page(Query(BEHIND)))
-    assert ({item.key.topic for item in page.items}, page.untracked) == ({"T", "U"}, 1)
+    page = asyncio.run(counting.service.page(GetStatisticsRequest(names=BEHIND)))
+    assert ({topic_of(item) for item in page.items}, page.untracked_count) == ({"T", "U"}, 1)
     asyncio.run(counting.service.forget_topic("T"))
     counting.got("V", "g", behind_bytes=1)
-    assert {item.key.topic for item in counting.items(*BEHIND).values()} == {"U", "V"}
+    assert {topic_of(item) for item in counting.items(*BEHIND).values()} == {"U", "V"}
 
 
 def test_s13_pages_go_on_from_sums_to_values_of_the_moment(counting: Counting) -> None:
@@ -70,9 +76,10 @@ def test_s13_pages_go_on_from_sums_to_values_of_the_moment(counting: Counting) -
     cursor = 0
     while True:
         names = ["GROUP_GET_NUMS", *BEHIND]
-        page = asyncio.run(counting.service.page(Query(names, cursor=cursor, count_max=4)))
+        query = GetStatisticsRequest(names=names, cursor=cursor, count_max=4)
+        page = asyncio.run(counting.service.page(query))
         assert 0 < len(page.items) <= 5
-        seen += [f"{item.name} {item.key.text}" for item in page.items]
+        seen += [f"{item.name} {item.key}" for item in page.items]
         cursor = page.next_cursor
         if not cursor:
             break
@@ -81,11 +88,11 @@ def test_s13_pages_go_on_from_sums_to_values_of_the_moment(counting: Counting) -
 
 def test_s13_register_times_count_registrations_and_their_ms(counting: Counting) -> None:
     for ms in (3.9, 5.0):
-        counting.service.registered(Role.CONSUMER, ms)
-    counting.service.registered(Role.PRODUCER, 2.0)
+        counting.events.registered(Role.CONSUMER, ms)
+    counting.events.registered(Role.PRODUCER, 2.0)
     counting.pass_time(SAMPLE_MS)
     consumers = counting.items("CONSUMER_REGISTER_TIME")
-    assert [(item.key.text, item.value, item.times) for item in consumers.values()] == [
+    assert [(item.key, item.value, item.times) for item in consumers.values()] == [
         ("DefaultCluster", 8, 2)
     ]
     assert counting.figures("PRODUCER_REGISTER_TIME DefaultCluster") == Figures(2, 0.2, 2.0)
@@ -93,7 +100,7 @@ def test_s13_register_times_count_registrations_and_their_ms(counting: Counting)
 
 
 def test_s13_d03_queue_get_counts_what_a_level_delivers(counting: Counting) -> None:
-    counting.service.delivered(QueueKey("SCHEDULE_TOPIC_XXXX", 2), 5, 500)
+    counting.events.delivered(QueueKey("SCHEDULE_TOPIC_XXXX", 2), 5, 500)
     found = counting.items(
         "QUEUE_GET_NUMS", "QUEUE_GET_SIZE", "GROUP_GET_NUMS", include_system=True
     )

@@ -14,7 +14,7 @@ from rocketpy_broker.errors import PermissionDeniedError, TopicIllegalError
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from tests.broker.config_files import rocketmq_files
+from tests.support.broker import rocketmq_files
 
 NOW_MS = 1_700_000_000_000
 # Topic -> queues and permission, as docs/design/storage.md section 12.1 lists them.

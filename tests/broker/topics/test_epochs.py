@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.topics.config import EPOCH
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import GetMessageResult
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.blocks import bodies_of
-from tests.broker.conftest import RunningBroker, StartBroker
+from tests.support.blocks import bodies_of
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 GONE = ResponseCode.TOPIC_NOT_EXIST
 
@@ -69,123 +69,118 @@ async def test_s9_an_epoch_survives_restarts_and_updates_and_is_no_attribute(
 
 
 async def test_s9_a_pull_of_a_topic_that_was_made_again_is_refused_by_name(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
-        old = await epoch_of(running)
-        await make_again(running, b"new")
-        (refused,) = await running.pull(topic="T", topic_epoch=old)
-        assert refused.status.code == GONE
-        assert f"topic 'T' was deleted and made again: epoch {old}" in refused.status.remark
-        assert not refused.records
-        for epoch in (0, await epoch_of(running)):
-            (answer, *_) = await running.pull(topic="T", topic_epoch=epoch)
-            assert bodies_of(answer.records, answer.record_sizes) == [b"new"]
-        await delete(running)
-        (refused,) = await running.pull(topic="T", topic_epoch=old)
-        assert refused.status.code == GONE
+    await running.create_topic("T", 1)
+    old = await epoch_of(running)
+    await make_again(running, b"new")
+    (refused,) = await running.pull(topic="T", topic_epoch=old)
+    assert refused.status.code == GONE
+    assert (
+        f"topic 'T' was deleted and recreated: the request names epoch {old}"
+        in refused.status.remark
+    )
+    assert not refused.records
+    for epoch in (0, await epoch_of(running)):
+        (answer, *_) = await running.pull(topic="T", topic_epoch=epoch)
+        assert bodies_of(answer.records, answer.record_sizes) == [b"new"]
+    await delete(running)
+    (refused,) = await running.pull(topic="T", topic_epoch=old)
+    assert refused.status.code == GONE
 
 
 async def test_s9_a_held_pull_gets_nothing_of_the_topic_that_comes_in_place(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
-        epoch = await epoch_of(running)
-        pull = asyncio.ensure_future(running.pull(topic="T", topic_epoch=epoch, wait_ms_max=30_000))
-        await running.held(1)
-        await make_again(running, b"new")
-        (answer,) = await pull
-        assert answer.status.code == GONE
+    await running.create_topic("T", 1)
+    epoch = await epoch_of(running)
+    pull = asyncio.ensure_future(running.pull(topic="T", topic_epoch=epoch, wait_ms_max=30_000))
+    await running.held(1)
+    await make_again(running, b"new")
+    (answer,) = await pull
+    assert answer.status.code == GONE
 
 
 @pytest.mark.parametrize("expression", ["", "TAGS IS NULL"])
 async def test_s9_a_pull_under_way_ends_where_its_topic_does(
-    start_broker: StartBroker, expression: str
+    expression: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
-        for _ in range(20):
-            await running.append("T", 0, *[b"old" + bytes(40_000)] * 10)
-        request = broker_pb2.PullRequest(
-            topic="T",
-            offset_end=200,
-            response_bytes_max=100_000,
-            topic_epoch=await epoch_of(running),
-            expression=expression,
-            expression_type="SQL92" if expression else "",
-        )
-        call = aiter(running.data.Pull(request))
-        answers = [await anext(call)]
-        await make_again(running)
-        for _ in range(20):
-            await running.append("T", 0, *[b"new" + bytes(40_000)] * 10)
-        answers += [answer async for answer in call]
-        bodies = [
-            body for answer in answers for body in bodies_of(answer.records, answer.record_sizes)
-        ]
-        assert 0 < len(bodies) < 200
-        assert {body[:3] for body in bodies} == {b"old"}
-        request.offset = len(bodies)
-        assert [answer.status.code async for answer in running.data.Pull(request)] == [GONE]
+    await running.create_topic("T", 1)
+    for _ in range(20):
+        await running.append("T", 0, *[b"old" + bytes(40_000)] * 10)
+    request = broker_pb2.PullRequest(
+        topic="T",
+        offset_end=200,
+        response_bytes_max=100_000,
+        topic_epoch=await epoch_of(running),
+        expression=expression,
+        expression_type="SQL92" if expression else "",
+    )
+    call = aiter(running.data.Pull(request))
+    answers = [await anext(call)]
+    await make_again(running)
+    for _ in range(20):
+        await running.append("T", 0, *[b"new" + bytes(40_000)] * 10)
+    answers += [answer async for answer in call]
+    bodies = [body for answer in answers for body in bodies_of(answer.records, answer.record_sizes)]
+    assert 0 < len(bodies) < 200
+    assert {body[:3] for body in bodies} == {b"old"}
+    request.offset = len(bodies)
+    assert [answer.status.code async for answer in running.data.Pull(request)] == [GONE]
 
 
 async def test_s9_what_a_filter_looked_for_while_others_had_turns_is_looked_at_again(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
-        await running.append("T", 0, b"a")
-        epoch = await epoch_of(running)
-        matching = running.broker.services.pull.pulls._matching
-        looked_at = matching.get_message
+    await running.create_topic("T", 1)
+    await running.append("T", 0, b"a")
+    epoch = await epoch_of(running)
+    matching = running.broker.services.pull.pulls._matching
+    looked_at = matching.get_message
 
-        async def made_again_meanwhile(*wanted: Any) -> GetMessageResult:
-            found = await looked_at(*wanted)
-            await make_again(running, b"new")
-            return found
+    async def made_again_meanwhile(*wanted: Any) -> GetMessageResult:
+        found = await looked_at(*wanted)
+        await make_again(running, b"new")
+        return found
 
-        matching.get_message = made_again_meanwhile  # type: ignore[method-assign, assignment]
-        (refused,) = await running.pull(
-            topic="T", topic_epoch=epoch, expression="TAGS IS NULL", expression_type="SQL92"
-        )
-        assert refused.status.code == GONE
-        assert not refused.records
+    matching.get_message = made_again_meanwhile  # type: ignore[method-assign, assignment]
+    (refused,) = await running.pull(
+        topic="T", topic_epoch=epoch, expression="TAGS IS NULL", expression_type="SQL92"
+    )
+    assert refused.status.code == GONE
+    assert not refused.records
 
 
 async def test_s9_a_held_offset_query_tells_of_a_topic_that_is_as_long_as_the_old_one(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
-        await running.append("T", 0, b"a")
-        old = await offsets_of(running)
-        known = [
-            broker_pb2.KnownOffset(topic="T", queue_id=0, max_offset=1, topic_epoch=old.topic_epoch)
-        ]
-        await make_again(running, b"b")
-        # Not held: a test that waits for a clock that stands still would not end.
-        new = await offsets_of(running, known=known, wait_ms_max=30_000)
-        assert new.topic_epoch not in {0, old.topic_epoch}
-        assert new.queues[0].max_offset == 1
+    await running.create_topic("T", 1)
+    await running.append("T", 0, b"a")
+    old = await offsets_of(running)
+    known = [
+        broker_pb2.KnownOffset(topic="T", queue_id=0, max_offset=1, topic_epoch=old.topic_epoch)
+    ]
+    await make_again(running, b"b")
+    # Not held: a test that waits for a clock that stands still would not end.
+    new = await offsets_of(running, known=known, wait_ms_max=30_000)
+    assert new.topic_epoch not in {0, old.topic_epoch}
+    assert new.queues[0].max_offset == 1
 
 
 async def test_s9_progress_of_a_topic_that_was_made_again_is_refused(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T", 1)
-        entry = broker_pb2.CommittedOffset(
-            topic="T", queue_id=0, offset=7, topic_epoch=await epoch_of(running)
-        )
-        request = broker_pb2.CommitOffsetsRequest(consumer_group="g", offsets=[entry])
-        assert (await running.data.CommitOffsets(request)).status.code == ResponseCode.SUCCESS
-        await make_again(running)
-        refused = await running.data.CommitOffsets(request)
-        assert refused.status.code == GONE
-        queues = (await offsets_of(running, consumer_group="g")).queues
-        assert [queue.committed_offset for queue in queues] == [-1]
+    await running.create_topic("T", 1)
+    entry = broker_pb2.CommittedOffset(
+        topic="T", queue_id=0, offset=7, topic_epoch=await epoch_of(running)
+    )
+    request = broker_pb2.CommitOffsetsRequest(consumer_group="g", offsets=[entry])
+    assert (await running.data.CommitOffsets(request)).status.code == ResponseCode.SUCCESS
+    await make_again(running)
+    refused = await running.data.CommitOffsets(request)
+    assert refused.status.code == GONE
+    queues = (await offsets_of(running, consumer_group="g")).queues
+    assert [queue.committed_offset for queue in queues] == [-1]
 
 
 def loaded(folder: Path, *topics: str, epoch: str | None) -> TopicConfigManager:
@@ -212,7 +207,7 @@ def test_s9_a_topic_that_rocketmq_made_beside_ours_gets_an_epoch_once(tmp_path: 
 
 
 def test_s9_a_file_without_any_epoch_tells_nothing_and_stays_as_it_is(tmp_path: Path) -> None:
-    """Covers a file of an older version, or of RocketMQ 4, which drops attributes."""
+    """Covers a file of RocketMQ 4, which drops attributes."""
     manager = loaded(tmp_path, "Old", "Older", epoch=None)
     assert manager.get("Old").epoch == 0
     manager.check_epoch("Old", 7)

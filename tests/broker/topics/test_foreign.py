@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.broker.conftest import StartBroker
+from tests.support.broker.running_broker import StartBroker
 
 
 async def test_b02_a_topic_whose_name_is_no_unicode_hides_no_others(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_record
-from tests.broker.conftest import StartBroker
-from tests.broker.groups.clients import heartbeat, listening
-from tests.broker.transactions.conftest import (
+from tests.support.broker.group_clients import heartbeat, listening
+from tests.support.broker.running_broker import RunningBroker
+from tests.support.broker.transactions import (
     COMMIT,
     GROUP,
     Half,
@@ -18,9 +18,9 @@ from tests.broker.transactions.conftest import (
 
 
 async def test_t04_a_producer_that_listens_is_asked_and_its_answer_ends_the_transaction(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
-    async with start_broker() as running, listening(running, "c1") as told:
+    async with listening(running, "c1") as told:
         await heartbeat(running, "c1", producers=[GROUP])
         await running.create_topic("T")
         await prepare(running, "a")

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.transactions.messages import CHECK_TIMES, Operation
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import properties_strings, rewritten, with_property
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.transactions.conftest import (
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.transactions import (
     COMMIT,
     ROLLBACK,
     Half,

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.system import OP_TOPIC
 from rocketpy_broker.services.transactions import check_service
@@ -14,14 +13,15 @@ from rocketpy_broker.services.transactions.messages import OP_QUEUE, OpMessage
 from rocketpy_broker.services.transactions.progress import GROUP as CHECKERS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.record.single import Record
-from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
-from tests.broker.conftest import RunningBroker, StartBroker, until
-from tests.broker.delay.test_crash import refusing
+from rocketpy_proto.rocketpy.v1 import broker_pb2, transactions_pb2
 from tests.broker.delay.test_levels import advance
-from tests.broker.transactions.conftest import (
+from tests.support.blocks import wire_block
+from tests.support.broker.crashed import refusing
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.transactions import (
     COMMIT,
     GROUP,
     Half,
@@ -43,35 +43,33 @@ async def prepare_as(running: RunningBroker, group: str, key: str, body: bytes) 
 
 
 async def test_t04_two_groups_with_one_id_are_two_transactions(
-    start_broker: StartBroker, producer: Producer
+    producer: Producer, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        first = await prepare_as(running, "one", "x", b"of one")
-        second = await prepare_as(running, "two", "x", b"of two")
-        await rounds(running)
-        assert sorted(one.producer_group for one in producer.asked) == ["one", "two"]
-        assert await end(running, first, COMMIT, group="one") == ResponseCode.SUCCESS
-        assert await end(running, second, COMMIT, group="two") == ResponseCode.SUCCESS
-        assert sorted(await bodies(running)) == [b"of one", b"of two"]
+    await running.create_topic("T")
+    first = await prepare_as(running, "one", "x", b"of one")
+    second = await prepare_as(running, "two", "x", b"of two")
+    await rounds(running)
+    assert sorted(one.producer_group for one in producer.asked) == ["one", "two"]
+    assert await end(running, first, COMMIT, group="one") == ResponseCode.SUCCESS
+    assert await end(running, second, COMMIT, group="two") == ResponseCode.SUCCESS
+    assert sorted(await bodies(running)) == [b"of one", b"of two"]
 
 
 async def test_t02_a_commit_that_was_answered_with_success_is_in_the_topic(
-    start_broker: StartBroker, producer: Producer
+    producer: Producer, running: RunningBroker
 ) -> None:
     """Sends the second half message with an id after a check of the first."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        first = await prepare_as(running, "one", "x", b"of one")
-        await rounds(running)
-        second = await prepare_as(running, "two", "x", b"of two")
-        await rounds(running)
-        done = [
-            body
-            for half, group, body in ((first, "one", b"of one"), (second, "two", b"of two"))
-            if await end(running, half, COMMIT, group=group) == ResponseCode.SUCCESS
-        ]
-        assert sorted(await bodies(running)) == sorted(done)
+    await running.create_topic("T")
+    first = await prepare_as(running, "one", "x", b"of one")
+    await rounds(running)
+    second = await prepare_as(running, "two", "x", b"of two")
+    await rounds(running)
+    done = [
+        body
+        for half, group, body in ((first, "one", b"of one"), (second, "two", b"of two"))
+        if await end(running, half, COMMIT, group=group) == ResponseCode.SUCCESS
+    ]
+    assert sorted(await bodies(running)) == sorted(done)
 
 
 @pytest.mark.parametrize("text", ["²", "9" * 5_000])
@@ -87,47 +85,42 @@ async def test_t01_a_count_of_checks_that_is_no_number_stops_no_start(
 
 @pytest.mark.parametrize("text", ["²", "9" * 5_000])
 async def test_t04_a_time_of_immunity_that_is_no_number_ends_no_broker(
-    start_broker: StartBroker, producer: Producer, text: str
+    producer: Producer, text: str, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await prepare(running, "a", CHECK_IMMUNITY_TIME_IN_SECONDS=text)
-        await prepare(running, "b")
-        await advance(running, 31_000)
-        assert "b" in [one.transaction_id for one in producer.asked]
+    await running.create_topic("T")
+    await prepare(running, "a", CHECK_IMMUNITY_TIME_IN_SECONDS=text)
+    await prepare(running, "b")
+    await advance(running, 31_000)
+    assert "b" in [one.transaction_id for one in producer.asked]
 
 
 async def test_t04_a_half_message_without_room_for_a_count_holds_up_no_others(
-    start_broker: StartBroker, producer: Producer
+    producer: Producer, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        code, length = -1, 32_767
-        while code != ResponseCode.SUCCESS:
-            length -= 1
-            properties = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a", "p": "x" * length}
-            given = {name: [value] for name, value in properties.items()}
-            if sum(len(name) + len(value) + 2 for name, value in properties.items()) < 32_767:
-                block = wire_block("T", [b"a"], properties=given)
-                code = (await running.append_block("T", 1, block)).status.code
-        await prepare(running, "b")
-        await advance(running, 61_000)
-        assert "b" in [one.transaction_id for one in producer.asked]
+    await running.create_topic("T")
+    code, length = -1, 32_767
+    while code != ResponseCode.SUCCESS:
+        length -= 1
+        properties = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a", "p": "x" * length}
+        given = {name: [value] for name, value in properties.items()}
+        if sum(len(name) + len(value) + 2 for name, value in properties.items()) < 32_767:
+            block = wire_block("T", [b"a"], properties=given)
+            code = (await running.append_block("T", 1, block)).status.code
+    await prepare(running, "b")
+    await advance(running, 61_000)
+    assert "b" in [one.transaction_id for one in producer.asked]
 
 
 @pytest.mark.parametrize("at", ["x", str(1_700_000_000_000 + 100 * 3_600_000)])
-async def test_t02_what_could_be_prepared_can_be_committed(
-    start_broker: StartBroker, at: str
-) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a", "TIMER_DELIVER_MS": at}
-        named = {name: [value] for name, value in given.items()}
-        answer = await running.append_block("T", 1, wire_block("T", [b"a"], properties=named))
-        if answer.status.code == ResponseCode.SUCCESS:
-            half = Half("a", answer.physical_offset, answer.queue_offset)
-            status = await ended(running, half, COMMIT)
-            assert status.code == ResponseCode.SUCCESS, status.remark
+async def test_t02_what_could_be_prepared_can_be_committed(at: str, running: RunningBroker) -> None:
+    await running.create_topic("T")
+    given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a", "TIMER_DELIVER_MS": at}
+    named = {name: [value] for name, value in given.items()}
+    answer = await running.append_block("T", 1, wire_block("T", [b"a"], properties=named))
+    if answer.status.code == ResponseCode.SUCCESS:
+        half = Half("a", answer.physical_offset, answer.queue_offset)
+        status = await ended(running, half, COMMIT)
+        assert status.code == ResponseCode.SUCCESS, status.remark
 
 
 async def test_t04_one_message_that_is_not_asked_after_holds_no_memory_of_others(
@@ -166,15 +159,15 @@ async def commit_offset(running: RunningBroker, offset: int) -> int:
 
 
 async def test_n11_a_list_of_open_transactions_does_not_hold_their_bodies(
-    start_broker: StartBroker, producer: Producer
+    producer: Producer, running: RunningBroker
 ) -> None:
-    async with start_broker() as running:
-        await running.create_topic("T")
-        for number in range(40):
-            await prepare_as(running, GROUP, f"{number}", b"x" * (1 << 19))
-        listing = running.broker.services.transactions.listing
-        found = await listing.open("", "", 0)
-        assert sum(len(half.record.body) for half in found.halves) < 8 << 20
+    await running.create_topic("T")
+    for number in range(40):
+        await prepare_as(running, GROUP, f"{number}", b"x" * (1 << 19))
+    listing = running.broker.services.transactions.listing
+    found = await listing.open(transactions_pb2.ListTransactionsRequest())
+    assert len(found.transactions) == 40
+    assert found.ByteSize() < 1 << 20
 
 
 @pytest.mark.parametrize("bad", [b"\xff\xfe", b"a\x02", b"\x02\x02", b"\x01b", b"\x02\x01"])
@@ -241,66 +234,63 @@ def test_t03_an_op_message_tells_what_is_an_offset(body: bytes, offsets: tuple[i
 
 
 async def test_t05_a_transaction_that_ends_while_its_question_waits_is_not_committed_again(
-    start_broker: StartBroker, producer: Producer
+    producer: Producer, running: RunningBroker
 ) -> None:
     """Writes a large block when the check is due; the end goes first."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        await prepare(running, "asked after before")
-        half = await prepare(running, "a")
-        services = running.broker.services
-        large_writes = services.flush.group_commit.large_writes
-        running.clock.jump(30_000)
-        checking = asyncio.ensure_future(services.transactions.checks.check_all())
-        await until(lambda: bool(producer.asked))
-        with large_writes.writing():
-            await until(lambda: large_writes.waiting_count == 1)
-            ending = asyncio.ensure_future(end(running, half, COMMIT))
-            await until(lambda: large_writes.waiting_count == 2)
-        assert await ending == ResponseCode.SUCCESS
-        await checking
-        await rounds(running)
-        for again in producer.halves:
-            if again.transaction_id == "a":
-                await end(running, again, COMMIT, from_check=True)
-        assert await bodies(running) == [b"a"]
-        assert "a" not in [one.transaction_id for one in producer.asked]
+    await running.create_topic("T")
+    await prepare(running, "asked after before")
+    half = await prepare(running, "a")
+    services = running.broker.services
+    admission = services.flush.group_commit.admission
+    running.clock.jump(30_000)
+    checking = asyncio.ensure_future(services.transactions.checks.check_all())
+    await until(lambda: bool(producer.asked))
+    with admission.writing():
+        await until(lambda: admission.waiting_count == 1)
+        ending = asyncio.ensure_future(end(running, half, COMMIT))
+        await until(lambda: admission.waiting_count == 2)
+    assert await ending == ResponseCode.SUCCESS
+    await checking
+    await rounds(running)
+    for again in producer.halves:
+        if again.transaction_id == "a":
+            await end(running, again, COMMIT, from_check=True)
+    assert await bodies(running) == [b"a"]
+    assert "a" not in [one.transaction_id for one in producer.asked]
 
 
 async def test_t02_what_was_prepared_before_the_clock_was_set_back_can_be_committed(
-    start_broker: StartBroker,
+    running: RunningBroker,
 ) -> None:
     hour_ms = 3_600_000
-    async with start_broker() as running:
-        await running.create_topic("T")
-        due_ms = running.clock.now_ms() + 71 * hour_ms
-        half = await prepare(running, "a", TIMER_DELIVER_MS=str(due_ms))
-        running.clock.jump(-2 * hour_ms)
-        status = await ended(running, half, COMMIT)
-        assert status.code == ResponseCode.SUCCESS, status.remark
-        running.clock.jump(73 * hour_ms)
-        await advance(running, 1_000)
-        assert await bodies(running) == [b"a"]
+    await running.create_topic("T")
+    due_ms = running.clock.now_ms() + 71 * hour_ms
+    half = await prepare(running, "a", TIMER_DELIVER_MS=str(due_ms))
+    running.clock.jump(-2 * hour_ms)
+    status = await ended(running, half, COMMIT)
+    assert status.code == ResponseCode.SUCCESS, status.remark
+    running.clock.jump(73 * hour_ms)
+    await advance(running, 1_000)
+    assert await bodies(running) == [b"a"]
 
 
 @pytest.mark.parametrize("is_asked", [False, True], ids=["at once", "asked"])
 @pytest.mark.parametrize("waits", [{}, {"DELAY": "1"}, {"TIMER_DELAY_MS": "90000"}], ids=str)
 async def test_t01_the_longest_half_message_that_is_taken_can_be_committed(
-    start_broker: StartBroker, producer: Producer, waits: dict[str, str], *, is_asked: bool
+    producer: Producer, waits: dict[str, str], running: RunningBroker, *, is_asked: bool
 ) -> None:
     """Covers checked and unchecked ones: a commit adds properties that let the message wait."""
-    async with start_broker() as running:
-        await running.create_topic("T")
-        given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a"} | waits
-        for length in range(PROPERTIES_BYTES_MAX - 120, 0, -1):
-            named = {name: [value] for name, value in given.items()} | {"x": ["x" * length]}
-            answer = await running.append_block("T", 1, wire_block("T", [b"a"], properties=named))
-            if answer.status.code == 0:
-                half = Half("a", answer.physical_offset, answer.queue_offset)
-                if is_asked:
-                    await rounds(running)
-                if producer.asked or not is_asked:
-                    break
-        assert await end(running, half, COMMIT) == ResponseCode.SUCCESS
-        if is_asked:
-            assert await end(running, producer.halves[0], COMMIT) == ResponseCode.SUCCESS
+    await running.create_topic("T")
+    given = {"TRAN_MSG": "true", "PGROUP": GROUP, "UNIQ_KEY": "a"} | waits
+    for length in range(PROPERTIES_BYTES_MAX - 120, 0, -1):
+        named = {name: [value] for name, value in given.items()} | {"x": ["x" * length]}
+        answer = await running.append_block("T", 1, wire_block("T", [b"a"], properties=named))
+        if answer.status.code == 0:
+            half = Half("a", answer.physical_offset, answer.queue_offset)
+            if is_asked:
+                await rounds(running)
+            if producer.asked or not is_asked:
+                break
+    assert await end(running, half, COMMIT) == ResponseCode.SUCCESS
+    if is_asked:
+        assert await end(running, producer.halves[0], COMMIT) == ResponseCode.SUCCESS

@@ -10,8 +10,8 @@ from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.transactions import table
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, Operation, OpMessage
 from rocketpy_broker.services.transactions.table import PASSED_A_STEP, TransactionTable
-from tests.broker.conftest import RunningBroker, StartBroker
-from tests.broker.transactions.conftest import COMMIT, end, prepare, rounds
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.transactions import COMMIT, end, prepare, rounds
 
 COUNT = 3 * PASSED_A_STEP + 7
 

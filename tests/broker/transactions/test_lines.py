@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocketpy_broker.services.transactions import check_report
-from tests.broker.conftest import StartBroker
-from tests.broker.transactions.conftest import Producer, prepare, rounds
+from tests.support.broker.running_broker import StartBroker
+from tests.support.broker.transactions import Producer, prepare, rounds
 
 COUNT = 20
 
@@ -44,5 +44,5 @@ async def test_n14_a_round_without_producers_leaves_one_short_line(
         await rounds(running, 16)
     told = lines(caplog)
     assert len(told) == 16
-    assert "15 times" in told[-1]
+    assert "15 checks" in told[-1]
     assert max(map(len, told)) < 1_000

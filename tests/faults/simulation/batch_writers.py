@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rocketpy_broker.broker import BrokerServices
+from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.batches.log import Batch, StagedTask
 from rocketpy_broker.services.batches.service import Outcome as BatchOutcome

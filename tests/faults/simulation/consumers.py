@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketpy_broker.broker import BrokerServices
+from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.groups.clients.consumers import (
     ConsumeFromWhere,
@@ -83,7 +83,7 @@ class Consumers:
         if offset >= bounds.max_offset:
             return
         try:
-            async for answer in services.consume.pull(PullRequest(queue, offset)):
+            async for answer in services.pull.pulls.pull(PullRequest(queue, offset)):
                 if self._machine.is_gone:
                     return
                 self._take(queue, answer.result, reader)
@@ -156,7 +156,7 @@ class Consumers:
         self._pulls += 1
         name = f"pull {self._pulls}"
         request = PullRequest(queue, offset, wait_ms_max=wait_ms)
-        async for answer in services.consume.pull(request):
+        async for answer in services.pull.pulls.pull(request):
             if machine.is_gone:
                 return
             result = answer.result
@@ -191,8 +191,10 @@ class Consumers:
         machine.say("sends back", name)
         try:
             (outcome,) = await machine.call(
-                services.retry.send_backs.send_back(
-                    GROUP, [SendBack(taken.physical_offset, level)], TIMES_MAX
+                services.retry.send_back(
+                    GROUP,
+                    [SendBack(commit_log_offset=taken.physical_offset, delay_level=level)],
+                    TIMES_MAX,
                 )
             )
         except BrokerError as error:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
 
-from rocketpy_broker.broker import Broker, BrokerServices, Ready
+from rocketpy_broker.broker import Broker, Ready
+from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.config import BrokerConfig, TransactionTimes
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.config_files.saver import Saver, save_now
@@ -186,14 +187,13 @@ class Machine:
                 ("rocketpy_broker.broker.GrpcServer", NoServer),
                 ("rocketpy_broker.broker._store_config", _small_store),
                 ("rocketpy_broker.store.message_store.used_ratio", lambda _: self.disk_used),
-                ("rocketpy_broker.services.hooks.wiring.installed_hooks", list),
+                ("rocketpy_broker.broker_services.installed_hooks", list),
                 # Periodic checks that only cost time here.
                 (f"{STATISTICS}.service.StatisticsService.run", _no_statistics),
                 ("rocketpy_broker.services.batches.service.SWEEP_MS", 60_000),
-                ("rocketpy_broker.services.delay.levels.IDLE_MS_MAX", 3_600_000),
-                ("rocketpy_broker.services.delay.levels.SLEEP_MS_MAX", 4_000),
-                ("rocketpy_broker.services.delay.timer.service.SLEEP_MS_MAX", 4_000),
-                ("rocketpy_broker.services.delay.backoff.PAUSE_MS_MAX", 4_000),
+                ("rocketpy_broker.services.delay.delivery_loop.IDLE_MS_MAX", 3_600_000),
+                ("rocketpy_broker.services.delay.delivery_loop.SLEEP_MS_MAX", 4_000),
+                ("rocketpy_broker.services.delay.delivery_loop.PAUSE_MS_MAX", 4_000),
             ):
                 patches.enter_context(mock.patch(name, replacement))
             patches.enter_context(mock.patch.object(MessageStore, "append", counted))

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from rocketpy_broker.broker import BrokerServices
+from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.recall_handle import RecallHandle
 from rocketpy_proto.record import BlockColumns, encode_block
-from tests.blocks import BORN_HOST, WireBlock
 from tests.faults.events import Outcome
 from tests.faults.history import body_of, id_of
 from tests.faults.simulation.machine import LEVELS, Machine
+from tests.support.blocks import BORN_HOST, WireBlock
 
 TOPIC, QUEUES = "T", 2
 ANY_QUEUE = -1
@@ -114,14 +114,14 @@ class Producers:
         block = block_of(TOPIC, bodies, wait.properties, machine.now_ms)
         try:
             stored = await machine.call(
-                services.retry.sends.append(TOPIC, queue_id, block.records, block.record_sizes)
+                services.sends.append(TOPIC, queue_id, block.records, block.record_sizes)
             )
         except BrokerError as error:
             machine.say("refused", ids, error)
             history.refused(ids)
             return
         try:
-            await machine.call(services.retry.sends.acknowledged(stored))
+            await machine.call(services.sends.acknowledged(stored))
         except BrokerError as error:
             machine.say("unknown", ids, error)
             return

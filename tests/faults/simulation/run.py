@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from rocketpy_broker.broker import BrokerServices
+from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.runtime.clock import sleep
 from rocketpy_broker.services.topics.config import TopicConfig
 from tests.faults.events import FINAL

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rocketpy_broker.broker import BrokerServices
+from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.errors import BrokerError, NoticesEndedError
-from rocketpy_broker.services.groups.client_stream import CheckTransaction
 from rocketpy_broker.services.groups.clients.registry import Heartbeat
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.transactions.messages import Operation
-from rocketpy_broker.services.transactions.service import EndTransaction
 from rocketpy_broker.store.values import QueueKey
 from tests.faults.events import ExactlyOne, Fault, Outcome
 from tests.faults.history import copy_id, id_of
 from tests.faults.simulation.machine import Machine
 from tests.faults.simulation.producers import QUEUES, TOPIC, Producers, Wait, block_of
+from tests.faults.transaction_programs import end_request
 
 PRODUCERS = "producers"
 CLIENT = "p1"
@@ -74,7 +73,7 @@ class Transactions:
         if machine.chance.random() < 0.2:
             properties["CHECK_IMMUNITY_TIME_IN_SECONDS"] = machine.chance.choice(["1", "60"])
         block = block_of(TOPIC, [body], properties, machine.now_ms)
-        sends = services.retry.sends
+        sends = services.sends
         try:
             stored = await machine.call(
                 sends.append(TOPIC, queue_id, block.records, block.record_sizes)
@@ -116,8 +115,8 @@ class Transactions:
             history.outcome(one.message_id, Outcome.UNKNOWN)
             send.due_ms = one.wait.due_ms(machine.now_ms)
             machine.due_ms_max = max(machine.due_ms_max, send.due_ms)
-        command = EndTransaction(
-            PRODUCERS, one.message_id, offset, queue_offset, one.decision, asked
+        command = end_request(
+            PRODUCERS, one.message_id, offset, queue_offset, one.decision, from_check=asked
         )
         try:
             await machine.call(services.transactions.service.end(command))
@@ -140,7 +139,7 @@ class Transactions:
             was_committed = one.decision is Operation.COMMIT
             group = PRODUCERS
             decision = Operation.ROLLBACK if was_committed else Operation.COMMIT
-        command = EndTransaction(
+        command = end_request(
             group, one.message_id, one.physical_offset, one.queue_offset, decision
         )
         try:
@@ -159,12 +158,13 @@ class Transactions:
         await self._machine.call(clients.heartbeat(Heartbeat(CLIENT, "a:1", [PRODUCERS], [])))
         try:
             while (notice := await self._machine.call(stream.next())) is not None:
-                if isinstance(notice, CheckTransaction):
-                    self._machine.say("asked", notice.transaction_id)
+                if notice.HasField("check_transaction"):
+                    check = notice.check_transaction
+                    self._machine.say("asked", check.transaction_id)
                     if self._machine.chance.random() < self._answer_chance:
-                        one = self._known[notice.transaction_id]
+                        one = self._known[check.transaction_id]
                         await self._end(
-                            services, one, notice.commit_log_offset, notice.queue_offset, asked=True
+                            services, one, check.commit_log_offset, check.queue_offset, asked=True
                         )
         except NoticesEndedError as error:
             self._machine.say("not listening", error)

@@ -1,6 +1,6 @@
 """Name servers and the brokers registered there.
 
-    two name servers | broker-a: master and slave | broker-b: master of 5.3.3
+    two name servers, one of them our own | broker-a: master and slave | broker-b: master of 5.3.3
     broker-4: master of 4.9.7
 
 The other servers are of the newest version, so one cluster has brokers of all versions.
@@ -39,7 +39,10 @@ class Cluster:
     ) -> None:
         self._folder = folder
         names = [f"name-server-{number}" for number in range(1, name_servers + 1)]
-        self.name_servers = [NameServer(name, folder / name) for name in names]
+        # The last one is our own.
+        self.name_servers = [
+            NameServer(name, folder / name, is_own=name == names[-1] != names[0]) for name in names
+        ]
         self.brokers: dict[tuple[str, int], Broker] = {}
         for spec in brokers:
             self._place(spec)

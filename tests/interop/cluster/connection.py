@@ -31,10 +31,10 @@ from rocketpy_proto.remoting import (
     encode_frame,
     signed,
 )
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 # Longer than any server delays an answer.
-ANSWER_SECONDS_MAX = PATIENCE_SECONDS
+ANSWER_SECONDS_MAX = WAIT_SECONDS_MAX
 RECEIVED_BYTES_MAX = 1 << 20
 
 

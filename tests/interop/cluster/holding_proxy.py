@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from rocketpy_proto.remoting import FrameDecoder, RemotingCommand, encode_frame
 from tests.interop.cluster.cluster import Cluster
 from tests.interop.cluster.servers import Broker
-from tests.spark.holding_proxy import HELD_SECONDS_MAX, Hold, Moment
+from tests.support.spark.holding_proxy import HELD_SECONDS_MAX, Hold, Moment
 
 HOST = "127.0.0.1"
 RECEIVED_BYTES_MAX = 1 << 20

@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from tests.interop.rocketmq import class_path_of
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 # For a JVM that lives for minutes among several JVMs, on two cores.
 JVM_OPTIONS = (
@@ -33,7 +34,7 @@ PAUSE_SECONDS = 0.05
 LOG_END_BYTES = 3000
 # Logs that repeat the same lines every second.
 CHATTER = frozenset({"watermark.log", "broker_traffic.log"})
-STOP_SECONDS_MAX = PATIENCE_SECONDS
+STOP_SECONDS_MAX = WAIT_SECONDS_MAX
 _LOGBACK = """<configuration>
   <appender name="console" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d{HH:mm:ss} %p %c{1} %m%n</pattern></encoder>
@@ -59,6 +60,13 @@ def configure_logs(folder: Path) -> None:
         path = folder / "conf" / f"logback_{program}.xml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(_LOGBACK)
+
+
+class Command(Protocol):
+    """A program that a server process runs."""
+
+    def command(self, folder: Path) -> list[str]:
+        """Returns the whole command line."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ class Program:
             env=environment(folder),
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=WAIT_SECONDS_MAX,
             check=False,
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -97,7 +105,7 @@ class Program:
 class ServerProcess:
     """A server that is not started yet; `name` is for log texts."""
 
-    def __init__(self, name: str, folder: Path, program: Program) -> None:
+    def __init__(self, name: str, folder: Path, program: Command) -> None:
         self.name = name
         self.folder = folder
         self._program = program
@@ -157,10 +165,10 @@ class ServerProcess:
 def until(is_so: Callable[[], bool], what: str, servers: Sequence[ServerProcess]) -> None:
     """Waits until the condition holds.
 
-    Fails with the ends of the servers' logs when a server has ended, or after PATIENCE_SECONDS. A
+    Fails with the ends of the servers' logs when a server has ended, or after WAIT_SECONDS_MAX. A
     server that is not up yet refuses connections: that is no error.
     """
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + WAIT_SECONDS_MAX
     while True:
         with contextlib.suppress(OSError):
             if is_so():

@@ -10,6 +10,7 @@ import contextlib
 import random
 import socket
 import ssl
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,12 +71,33 @@ class BrokerSpec:
     jvm_options: Sequence[str] = JVM_OPTIONS
 
 
-class NameServer(ServerProcess):
-    """A name server; always of the newest version."""
+@dataclass(frozen=True)
+class OwnProgram:
+    """A command of `rocketpy`."""
 
-    def __init__(self, name: str, folder: Path, jvm_options: Sequence[str] = JVM_OPTIONS) -> None:
+    arguments: Sequence[str]
+
+    def command(self, folder: Path) -> list[str]:
+        """Returns the whole command line."""
+        return [sys.executable, "-m", "rocketpy_broker", *self.arguments]
+
+
+class NameServer(ServerProcess):
+    """A name server: RocketMQ's of the newest version, or our own."""
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        jvm_options: Sequence[str] = JVM_OPTIONS,
+        *,
+        is_own: bool = False,
+    ) -> None:
         self.address = f"{LOOPBACK}:{free_port((0,))}"
         port = self.address.rpartition(":")[2]
+        if is_own:
+            super().__init__(name, folder, OwnProgram(["nameserver", "--port", port]))
+            return
         conf = {"listenPort": port, "bindAddress": LOOPBACK}
         main_class = "org.apache.rocketmq.namesrv.NamesrvStartup"
         arguments = conf_arguments(folder, conf)

@@ -7,21 +7,22 @@ from collections.abc import Iterator
 import pytest
 
 from pyspark_rocketpy.offsets import BrokerQueue, QueueRange
-from pyspark_rocketpy.transport.remoting import ClusterConfig, Timeouts
 from pyspark_rocketpy.transport.remoting.cluster import routes as routes_module
 from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import consumer_offset
-from pyspark_rocketpy.transport.remoting.send.requests import Message, send
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
+from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, send
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import MessageQueue
-from tests.blocks import bodies_of
 from tests.interop.cluster.cluster import Cluster
 from tests.interop.cluster.servers import Broker, BrokerSpec
 from tests.interop.rocketmq import V4, V5
-from tests.patience import PATIENCE_SECONDS
+from tests.support.blocks import bodies_of
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
-PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
+PATIENT = Timeouts(WAIT_SECONDS_MAX * 1000, "connectTimeout")
 GROUP = "moved-readers"
 OPTIONS = PullOptions(GROUP, 1 << 20, fail_on_data_loss=True)
 # No retries, and no waits for a broker.
@@ -51,7 +52,7 @@ def test_the_first_query_after_a_broker_has_moved_finds_it(
     subscription, of_broker = Subscription((topic,), None, GROUP), BrokerQueue(name, 0)
 
     def sent(body: bytes) -> int:
-        return send(seen, GROUP, queue, Message(body), PATIENT).answer().queue_offset
+        return send(seen, queue, SendBatch(body, 1, ""), PATIENT).answer().queue_offset
 
     def end() -> int:
         return source.offset_queries().bounds(subscription)[topic][of_broker].max_offset

@@ -12,23 +12,24 @@ import pytest
 
 from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
 from pyspark_rocketpy.offsets import Bounds, BrokerQueue, QueueRange
-from pyspark_rocketpy.transport.remoting import ClusterConfig, Timeouts
 from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import consumer_offset
-from pyspark_rocketpy.transport.remoting.send.requests import Message, send, send_batch
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
+from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, send
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.record.properties import encode_properties
-from rocketpy_proto.remoting import BatchMessage, MessageQueue, ResponseCode
-from tests.blocks import bodies_of
+from rocketpy_proto.remoting import BatchMessage, MessageQueue, ResponseCode, encode_batch
 from tests.interop.cluster.cluster import OLD, A, B, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import Queue, pull
 from tests.interop.cluster.processes import until
 from tests.interop.cluster.servers import SLAVE_ID
-from tests.patience import PATIENCE_SECONDS
+from tests.support.blocks import bodies_of
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
-PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
+PATIENT = Timeouts(WAIT_SECONDS_MAX * 1000, "connectTimeout")
 TOPIC, GROUP = "source-transport", "source-readers"
 QUEUES = 2
 NAMES = (A, B, OLD)
@@ -43,7 +44,7 @@ RETRIES = RetryPolicy(10, 100)
 def source(cluster: Cluster) -> RemotingSource:
     """Returns a source that knows all masters, also one that the test before had killed."""
     config = ClusterConfig(tuple(cluster.addresses.split(";")), PATIENT, PATIENT)
-    made = RemotingSource(config, RETRIES, GROUP, 30_000, 64, 32 << 20, PATIENCE_SECONDS * 1000)
+    made = RemotingSource(config, RETRIES, GROUP, 30_000, 64, 32 << 20, WAIT_SECONDS_MAX * 1000)
 
     def is_known() -> bool:
         cluster_for(config)._routes.doubt(TOPIC)
@@ -61,7 +62,7 @@ def _filled(cluster: Cluster) -> None:
     for name in NAMES:
         queue = MessageQueue(name, 0, TOPIC)
         for begin in range(0, COUNT, BATCH):
-            sent = send_batch(seen, GROUP, queue, messages(begin), PATIENT)
+            sent = send(seen, queue, SendBatch(encode_batch(messages(begin)), BATCH), PATIENT)
             assert sent.answer().queue_offset == begin
 
 
@@ -95,7 +96,7 @@ def is_whole(bounds: Bounds) -> bool:
     """True if each broker's master has answered, also one that another test had killed."""
     queues = bounds[TOPIC]
     return {queue.broker_name for queue in queues} == {*NAMES} and not any(
-        each.is_behind for each in queues.values()
+        each.is_lagging for each in queues.values()
     )
 
 
@@ -138,7 +139,7 @@ def test_filters_leave_out_at_the_broker(source: RemotingSource, name: str) -> N
 def test_bounds_are_of_every_queue_of_every_broker(source: RemotingSource) -> None:
     bounds = until_seen(source, NAMES)
     assert {*bounds[TOPIC]} == {BrokerQueue(name, n) for name in NAMES for n in range(QUEUES)}
-    assert not any(each.is_behind for each in bounds[TOPIC].values())
+    assert not any(each.is_lagging for each in bounds[TOPIC].values())
     queries = source.offset_queries()
     assert queries.bounds(Subscription(("nowhere",), None, GROUP)) == {}
     of_pattern = queries.bounds(Subscription((), "source-.*|TBW.*|Loop.*|broker.*|%.*", GROUP))
@@ -153,10 +154,10 @@ def test_a_wait_ends_with_a_message(source: RemotingSource) -> None:
     for name in NAMES:
         queue = MessageQueue(name, 1, TOPIC)
         sender = threading.Timer(
-            0.2, lambda at=queue: send(seen, GROUP, at, Message(b"0"), PATIENT)
+            0.2, lambda at=queue: send(seen, at, SendBatch(b"0", 1, ""), PATIENT)
         )
         sender.start()
-        found = queries.bounds(SUBSCRIPTION, known, PATIENCE_SECONDS * 1000)
+        found = queries.bounds(SUBSCRIPTION, known, WAIT_SECONDS_MAX * 1000)
         sender.join()
         key = BrokerQueue(name, 1)
         assert found[TOPIC][key].max_offset == known[TOPIC][key].max_offset + 1
@@ -240,17 +241,17 @@ def test_a_broker_that_is_killed_is_gone_on_with(
             found.append(number)
             if number == COUNT // 4:
                 is_there.set()
-                is_killed.wait(PATIENCE_SECONDS)
+                is_killed.wait(WAIT_SECONDS_MAX)
 
     puller = threading.Thread(target=pull)
     puller.start()
-    assert is_there.wait(PATIENCE_SECONDS)
+    assert is_there.wait(WAIT_SECONDS_MAX)
     fragile_cluster.broker(B).kill()
     is_killed.set()
     bounds = source.offset_queries().bounds(SUBSCRIPTION)
     assert {queue.broker_name for queue in bounds[TOPIC]} == {A, OLD}
     fragile_cluster.heal()
-    puller.join(PATIENCE_SECONDS)
+    puller.join(WAIT_SECONDS_MAX)
     assert found == [*range(COUNT)]
     until_seen(source, NAMES)
 
@@ -260,14 +261,14 @@ def test_an_absent_broker_is_given_up_in_time(
 ) -> None:
     until_seen(source, NAMES)
     fragile_cluster.broker(B).kill()
-    with pytest.raises(ConnectionFailedError, match="brokerAbsenceTimeout allows"):
-        next(pulled(replace(source, broker_absence_timeout=1_000), whole(B)))
+    with pytest.raises(ConnectionFailedError, match="limit 1000 ms"):
+        next(pulled(replace(source, broker_unavailable_timeout_ms=1_000), whole(B)))
 
 
 def test_a_frozen_name_server_is_passed_by(
     source: RemotingSource, fragile_cluster: Cluster
 ) -> None:
-    impatient = Timeouts(3_000, "connectTimeoutMs")
+    impatient = Timeouts(3_000, "connectTimeout")
     config = replace(source.cluster, connect=impatient, request=impatient)
     hurried = replace(source, cluster=config)
     fragile_cluster.name_servers[0].freeze()
@@ -278,7 +279,7 @@ def test_a_frozen_name_server_is_passed_by(
 def test_a_frozen_broker_is_left_out_of_bounds(
     source: RemotingSource, fragile_cluster: Cluster
 ) -> None:
-    impatient = Timeouts(4_000, "connectTimeoutMs")
+    impatient = Timeouts(4_000, "connectTimeout")
     config = replace(source.cluster, connect=impatient, request=impatient)
     queries = replace(source, cluster=config).offset_queries()
     assert {queue.broker_name for queue in queries.bounds(SUBSCRIPTION)[TOPIC]} == {*NAMES}
@@ -312,6 +313,6 @@ def test_a_slave_is_read_while_its_master_is_away(
     until(lambda: server.routes(TOPIC)[A].keys() == {SLAVE_ID}, "without its master", [])
     cluster_for(source.cluster)._routes.doubt(TOPIC)
     bounds = until_seen(source, NAMES)
-    assert bounds[TOPIC][BrokerQueue(A, 0)].is_behind
-    assert not bounds[TOPIC][BrokerQueue(B, 0)].is_behind
+    assert bounds[TOPIC][BrokerQueue(A, 0)].is_lagging
+    assert not bounds[TOPIC][BrokerQueue(B, 0)].is_lagging
     assert [*pulled(source, whole(A))] == [*range(COUNT)]

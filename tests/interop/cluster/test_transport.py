@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
-from pyspark_rocketpy.transport import remoting
-from pyspark_rocketpy.transport.remoting import AccessKeys, ClusterConfig, Timeouts, TlsConfig
+from pyspark_rocketpy.transport.remoting.cluster import client
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     PULLED_MESSAGES_MAX,
     Pull,
@@ -20,23 +19,26 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     search_offset,
     update_consumer_offset,
 )
-from pyspark_rocketpy.transport.remoting.cluster.topics import broker_info, topic_config
+from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import Connections
-from pyspark_rocketpy.transport.remoting.send.requests import Message, send, send_batch
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
+from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
+from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, send
 from rocketpy_proto.record import RecordBlock, decode_record
-from rocketpy_proto.remoting import BatchMessage, MessageQueue, ResponseCode
+from rocketpy_proto.remoting import BatchMessage, MessageQueue, ResponseCode, encode_batch
 from tests.interop.cluster.cluster import OLD, A, B, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import GROUP, Queue, until_pullable
 from tests.interop.cluster.processes import until
 from tests.interop.cluster.servers import SLAVE_ID
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
-PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "requestTimeoutMs")
+PATIENT = Timeouts(WAIT_SECONDS_MAX * 1000, "requestTimeoutMs")
 TOPIC = "transport"
 QUEUES = 2
 NAMES = (A, B, OLD)
-Connect = Callable[..., remoting.Cluster]
+Connect = Callable[..., client.Cluster]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -53,10 +55,10 @@ def connect(cluster: Cluster) -> Iterator[Connect]:
         tls: TlsConfig | None = None,
         access: AccessKeys | None = None,
         request: Timeouts = PATIENT,
-    ) -> remoting.Cluster:
+    ) -> client.Cluster:
         name_servers = tuple(cluster.addresses.split(";"))
         config = ClusterConfig(name_servers, PATIENT, request, tls, access)
-        return remoting.Cluster(config, connections)
+        return client.Cluster(config, connections)
 
     yield make
     connections.close()
@@ -68,7 +70,7 @@ def stored(cluster: Cluster, queue: MessageQueue, offset: int) -> None:
         until_pullable(connection, Queue(queue.topic, queue.queue_id), offset)
 
 
-def bodies(seen: remoting.Cluster, queue: MessageQueue, begin: int, end: int) -> list[bytes]:
+def bodies(seen: client.Cluster, queue: MessageQueue, begin: int, end: int) -> list[bytes]:
     """Returns the bodies of a queue's range, by concurrent pulls."""
     found: list[bytes] = []
     begins = range(begin, end, PULLED_MESSAGES_MAX)
@@ -102,10 +104,10 @@ def test_what_is_sent_is_read_at_each_broker(
 ) -> None:
     seen, queue = connect(tls), MessageQueue(name, 1, TOPIC)
     begin = max_offset(seen, queue).answer()
-    first = send(seen, GROUP, queue, Message(b"one", "TAGS\x01a\x02"), PATIENT).answer()
+    first = send(seen, queue, SendBatch(b"one", 1, "TAGS\x01a\x02"), PATIENT).answer()
     assert (first.code, first.queue_id, first.queue_offset) == (0, 1, begin)
     batch = [BatchMessage(b"%d" % number) for number in range(2 * PULLED_MESSAGES_MAX - 1)]
-    rest = send_batch(seen, GROUP, queue, batch, PATIENT).answer()
+    rest = send(seen, queue, SendBatch(encode_batch(batch), len(batch)), PATIENT).answer()
     assert (rest.code, rest.queue_offset, len(rest.msg_ids)) == (0, begin + 1, len(batch))
     end = begin + 1 + len(batch)
     stored(cluster, queue, end - 1)
@@ -128,7 +130,7 @@ def test_a_pull_is_held_until_a_message_comes(
     seen, queue = connect(), MessageQueue(name, 0, TOPIC)
     begin = max_offset(seen, queue).answer()
     held = pull(seen, Pull(GROUP, queue, begin, suspend_ms=60_000), PATIENT)
-    send(seen, GROUP, queue, Message(b"awaited"), PATIENT).answer()
+    send(seen, queue, SendBatch(b"awaited", 1, ""), PATIENT).answer()
     assert b"awaited" in bytes(held.answer().records)
 
 
@@ -149,19 +151,9 @@ def test_what_5_3_refuses_has_its_code(connect: Connect) -> None:
     with pytest.raises(BrokerError, match="response code 26, SUBSCRIPTION_GROUP_NOT_EXIST"):
         update_consumer_offset(seen, "unknown-group", queue, 1).answer()
     with pytest.raises(BrokerError, match="response code 29, INVALID_PARAMETER"):
-        send(seen, GROUP, MessageQueue(A, 9, TOPIC), Message(b"body"), PATIENT).answer()
+        send(seen, MessageQueue(A, 9, TOPIC), SendBatch(b"body", 1, ""), PATIENT).answer()
     with pytest.raises(BrokerError, match="response code 2, SYSTEM_BUSY"):
         pull(seen, Pull(GROUP, queue, 0, broker_id=SLAVE_ID), PATIENT).answer()
-    assert topic_config(seen, TOPIC, A).answer().read_queue_nums == QUEUES
-    with pytest.raises(BrokerError, match="response code 3, REQUEST_CODE_NOT_SUPPORTED"):
-        topic_config(seen, TOPIC, OLD).answer()
-
-
-def test_a_broker_tells_its_figures(connect: Connect) -> None:
-    seen = connect()
-    calls = {name: broker_info(seen, peer) for name, peer in seen.masters().items()}
-    versions = {name: call.answer().table["brokerVersionDesc"] for name, call in calls.items()}
-    assert versions == {A: "V5_5_0", B: "V5_3_3", OLD: "V4_9_7"}
 
 
 def test_one_name_server_is_enough(connect: Connect, fragile_cluster: Cluster) -> None:
@@ -216,6 +208,6 @@ def test_a_signature_is_read_over_by_who_asks_for_none(connect: Connect) -> None
     seen = connect(access=AccessKeys("user", "secret", "token"))
     assert max_offset(seen, MessageQueue(A, 0, TOPIC)).answer() >= 0
     assert (
-        send(seen, GROUP, MessageQueue(A, 0, TOPIC), Message(b"signed"), PATIENT).answer().code
+        send(seen, MessageQueue(A, 0, TOPIC), SendBatch(b"signed", 1, ""), PATIENT).answer().code
         == ResponseCode.SUCCESS
     )

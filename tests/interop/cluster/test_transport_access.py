@@ -9,14 +9,16 @@ from dataclasses import replace
 import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
-from pyspark_rocketpy.transport import remoting
-from pyspark_rocketpy.transport.remoting import AccessKeys, ClusterConfig, Peer, TlsConfig
+from pyspark_rocketpy.transport.remoting.cluster import client
+from pyspark_rocketpy.transport.remoting.cluster.groups import check_expression
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import Pull, max_offset, pull
 from pyspark_rocketpy.transport.remoting.cluster.routes import Routes
-from pyspark_rocketpy.transport.remoting.cluster.topics import broker_info
-from pyspark_rocketpy.transport.remoting.net.calls import Caller
+from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
+from pyspark_rocketpy.transport.remoting.net.calls import Caller, ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import Connections
-from pyspark_rocketpy.transport.remoting.send.requests import Message, send
+from pyspark_rocketpy.transport.remoting.net.peers import Peer
+from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
+from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, send
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.bodies.routes import BrokerData, TopicRouteData
 from tests.interop.cluster.access import (
@@ -36,10 +38,10 @@ from tests.interop.rocketmq import V5
 
 __all__ = ["both", "certificates", "guarded"]
 QUEUE = MessageQueue("guarded", 0, GUARDED_TOPIC)
-ConnectAs = Callable[[Keys | None], remoting.Cluster]
+ConnectAs = Callable[[Keys | None], client.Cluster]
 
 
-class LoneBroker(remoting.Cluster):
+class LoneBroker(client.Cluster):
     """A cluster without a name server: the one broker has every queue."""
 
     def __init__(self, address: str, config: ClusterConfig, connections: Connections) -> None:
@@ -64,11 +66,11 @@ def connect_as(guarded: Guarded, certificates: Certificates) -> Iterator[Connect
 
 def test_users_write_and_read_what_they_may(connect_as: ConnectAs) -> None:
     writer, reader = connect_as(WRITER), connect_as(READER)
-    offset = send(writer, GROUP, QUEUE, Message(b"signed"), PATIENT).answer().queue_offset
+    offset = send(writer, QUEUE, SendBatch(b"signed", 1, ""), PATIENT).answer().queue_offset
     until(lambda: max_offset(reader, QUEUE).answer() > offset, "the message", [])
     assert b"signed" in bytes(pull(reader, Pull(GROUP, QUEUE, offset), PATIENT).answer().records)
-    with pytest.raises(BrokerError, match="see options accessKey and secretKey"):
-        send(reader, GROUP, QUEUE, Message(b"refused"), PATIENT).answer()
+    with pytest.raises(BrokerError, match="check options accessKey and secretKey"):
+        send(reader, QUEUE, SendBatch(b"refused", 1, ""), PATIENT).answer()
 
 
 @pytest.mark.parametrize(
@@ -77,8 +79,8 @@ def test_users_write_and_read_what_they_may(connect_as: ConnectAs) -> None:
 def test_a_refusal_names_the_options_and_no_secret(
     connect_as: ConnectAs, keys: Keys | None
 ) -> None:
-    with pytest.raises(BrokerError, match="see options accessKey and secretKey") as caught:
-        send(connect_as(keys), GROUP, QUEUE, Message(b"refused"), PATIENT).answer()
+    with pytest.raises(BrokerError, match="check options accessKey and secretKey") as caught:
+        send(connect_as(keys), QUEUE, SendBatch(b"refused", 1, ""), PATIENT).answer()
     for secret in (WRITER.secret_key, STRANGER.secret_key, "not-so-secret"):
         assert secret not in repr(caught.value)
 
@@ -88,7 +90,7 @@ def test_a_broker_that_insists_on_tls_is_named_with_the_option(
 ) -> None:
     peer = Peer(both[V5].broker.address)
     with closing(Connections()) as connections:
-        cluster = remoting.Cluster(config_for(ADMIN, None), connections)
+        cluster = client.Cluster(config_for(ADMIN, None), connections)
         with pytest.raises(ConnectionFailedError, match=r"option tls\)") as caught:
-            broker_info(cluster, peer).answer()
+            check_expression(cluster, peer, GROUP, "a = 1").answer()
     assert peer.address in str(caught.value)

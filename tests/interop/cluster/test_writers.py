@@ -14,8 +14,9 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, ColumnError, TopicNotExistError
 from pyspark_rocketpy.sink.task_writer import LOT_BYTES, WriteConfig, write_batches
-from pyspark_rocketpy.transport.remoting import ClusterConfig, Timeouts
+from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import SHARED
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import BatchName
@@ -28,9 +29,9 @@ from tests.interop.cluster.messages import Queue, max_offset, read_all
 from tests.interop.cluster.processes import until
 from tests.interop.cluster.servers import Broker
 from tests.interop.rocketmq import ENDS, V4
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
-PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "connectTimeoutMs")
+PATIENT = Timeouts(WAIT_SECONDS_MAX * 1000, "connectTimeout")
 NAME, PARTITION = BatchName("query", 3), 2
 QUEUES = 2
 CONTROL = "rocketpy_control"
@@ -235,18 +236,18 @@ def test_s03_rows_of_a_queue_wait_for_their_broker_and_keep_their_order(
 
     def wait_for_the_kill() -> None:
         due.set()
-        assert killed.wait(PATIENCE_SECONDS)
+        assert killed.wait(WAIT_SECONDS_MAX)
 
     groups = pa.array([f"g{number % 5}" for number in range(LOT_ROWS)])
     with ThreadPoolExecutor(1) as pool:
         rows = lots(wait_for_the_kill, messageGroup=groups)
         writing = pool.submit(write, "waited-for", rows, BLOCK_BYTES)
         # The main thread restarts the broker: a process dies with the thread that starts it.
-        assert due.wait(PATIENCE_SECONDS)
+        assert due.wait(WAIT_SECONDS_MAX)
         broker.kill()
         killed.set()
         fragile_cluster.heal()
-        assert writing.result(PATIENCE_SECONDS) == len(ALL)
+        assert writing.result(WAIT_SECONDS_MAX) == len(ALL)
     found = stored(broker, "waited-for", len(ALL))
     assert numbers_of(found) == ALL
     for records in found.values():
@@ -282,10 +283,10 @@ def test_s03_a_broker_that_is_killed_and_comes_back_doubles_nothing(
     with ThreadPoolExecutor(1) as pool:
         rows = lots(due.set, messageGroup=groups)
         writing = pool.submit(write_once, "effectively-once", rows)
-        assert due.wait(PATIENCE_SECONDS)
+        assert due.wait(WAIT_SECONDS_MAX)
         # During outstanding batches, so that answers are lost.
         broker.kill()
         fragile_cluster.heal()
-        assert writing.result(PATIENCE_SECONDS) == len(ALL)
+        assert writing.result(WAIT_SECONDS_MAX) == len(ALL)
     found = stored(broker, "effectively-once", len(ALL))
     assert sorted(int(one.body[:7]) for r in found.values() for one in r) == sorted(ALL)

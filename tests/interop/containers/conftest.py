@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shutil
-import uuid
 from collections.abc import Iterator
 
 import pytest
 
-from tests.interop.containers.podman import podman
+from tests.interop.containers.podman import new_name, podman
 
 IMAGES = ("rocketpy-broker", "rocketpy-notebooks")
 
@@ -34,7 +33,7 @@ def volume() -> Iterator[str]:
 @pytest.fixture
 def network() -> Iterator[str]:
     """Yields a network in which containers find each other by name."""
-    name = f"rocketpy-test-{uuid.uuid4().hex[:12]}"
+    name = new_name()
     podman("network", "create", name)
     yield name
     podman("network", "rm", "--force", name)

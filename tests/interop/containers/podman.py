@@ -7,11 +7,12 @@ import os
 import subprocess
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 FOLDER = Path(__file__).parent
 # No systemd runs the health checks, so tests run them; the machine's limits stay unchanged.
@@ -27,7 +28,6 @@ def podman(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE_SECONDS,
     )
     assert not check or done.returncode == 0, done.stderr
     return done
@@ -44,11 +44,31 @@ def inspect(name: str) -> Any:
     return found
 
 
+def new_name() -> str:
+    """Returns a name for a container, a network or a project of the test's own."""
+    return f"rocketpy-test-{uuid.uuid4().hex[:12]}"
+
+
+def log_of(name: str) -> str:
+    """Returns the output of a container: standard error, then standard output."""
+    done = podman("logs", name)
+    return done.stderr + done.stdout
+
+
+def wait_until_healthy(name: str, check: Sequence[str]) -> None:
+    """Runs a check in the container until it succeeds. Fails if the container ends before."""
+    deadline = time.monotonic() + WAIT_SECONDS_MAX
+    while podman("exec", name, *check, check=False).returncode:
+        assert time.monotonic() < deadline, log_of(name)
+        assert inspect(name)["State"]["Running"], log_of(name)
+        time.sleep(0.2)
+
+
 class Container:
     """A container of an image, from its start to its end."""
 
     def __init__(self, image: str, *command: str, options: tuple[str, ...] = ()) -> None:
-        self.name = f"rocketpy-test-{uuid.uuid4().hex[:12]}"
+        self.name = new_name()
         self._words = ("run", "-d", "--name", self.name, *RUN_OPTIONS, *options, image, *command)
         self._health: list[str] = inspect(image)["Healthcheck"]["Test"][1:]
 
@@ -70,16 +90,11 @@ class Container:
 
     def wait_until_healthy(self) -> None:
         """Runs the image's health check until it succeeds."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while podman("exec", self.name, *self._health, check=False).returncode:
-            assert time.monotonic() < deadline, self.log
-            assert inspect(self.name)["State"]["Running"], self.log
-            time.sleep(0.2)
+        wait_until_healthy(self.name, self._health)
 
     @property
     def log(self) -> str:
-        done = podman("logs", self.name)
-        return done.stderr + done.stdout
+        return log_of(self.name)
 
     def stop(self) -> int:
         """Sends SIGTERM and waits; returns the exit code."""

@@ -9,12 +9,12 @@ import pytest
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.topics import list_topics
 from tests.interop.containers.podman import RUN_OPTIONS, Container, inspect, podman
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.xdist_group("containers"),
-    pytest.mark.timeout(2 * PATIENCE_SECONDS),
+    pytest.mark.timeout(2 * WAIT_SECONDS_MAX),
 ]
 IMAGE = "rocketpy-broker"
 USER = "10001:10001"

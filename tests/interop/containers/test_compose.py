@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.docker.compose_files import FOLDER
-from tests.interop.containers.podman import RUN_OPTIONS, STOP_SECONDS, environment, inspect, podman
-from tests.patience import PATIENCE_SECONDS
+from tests.interop.containers.podman import (
+    RUN_OPTIONS,
+    STOP_SECONDS,
+    environment,
+    inspect,
+    new_name,
+    podman,
+    wait_until_healthy,
+)
+from tests.support.docker.compose_files import FOLDER
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.slow,
     pytest.mark.xdist_group("containers"),
-    pytest.mark.timeout(4 * PATIENCE_SECONDS),
+    pytest.mark.timeout(4 * WAIT_SECONDS_MAX),
 ]
 # No systemd runs health checks here, so the test runs them and waits; ports of the host stay free.
 # The images of Prometheus and Grafana are not ours to build: a profile leaves them out.
@@ -44,7 +51,7 @@ class Project:
     """The services of the compose file under a name of the test's own."""
 
     def __init__(self, folder: Path) -> None:
-        self.name = f"rocketpy-test-{uuid.uuid4().hex[:12]}"
+        self.name = new_name()
         self._override = folder / "override.yml"
         self._override.write_text(OVERRIDE, encoding="utf-8")
 
@@ -57,22 +64,19 @@ class Project:
             capture_output=True,
             text=True,
             check=False,
-            timeout=PATIENCE_SECONDS,
         )
         assert done.returncode == 0, done.stderr
 
     def container(self, service: str) -> str:
         return f"{self.name}_{service}_1"
 
-    def run(self, service: str, *words: str, check: bool = True) -> str:
-        return podman("exec", self.container(service), *words, check=check).stdout
+    def run(self, service: str, *words: str) -> str:
+        return podman("exec", self.container(service), *words).stdout
 
     def wait_until_healthy(self) -> None:
-        words = ("rocketpy", "health", "--timeout", "5")
-        for _ in range(PATIENCE_SECONDS):
-            if "SERVING" in self.run("broker", *words, check=False):
-                return
-        raise AssertionError(podman("logs", self.container("broker")).stderr)
+        check = ("rocketpy", "health", "--timeout", "5")
+        wait_until_healthy(self.container("broker"), check)
+        assert "SERVING" in self.run("broker", *check)
 
 
 @pytest.fixture

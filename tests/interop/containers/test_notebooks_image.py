@@ -8,12 +8,12 @@ import re
 import pytest
 
 from tests.interop.containers.podman import Container, inspect
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.xdist_group("containers"),
-    pytest.mark.timeout(2 * PATIENCE_SECONDS),
+    pytest.mark.timeout(2 * WAIT_SECONDS_MAX),
 ]
 IMAGE = "rocketpy-notebooks"
 NOTEBOOKS = {"clusters", "exactly_once", "flights", "orders", "quick_start", "spark_connect"}

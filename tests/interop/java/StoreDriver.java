@@ -48,6 +48,7 @@ public final class StoreDriver {
     private BrokerController broker;
     private ClientDriver clients;
     private ClusterClient client;
+    private final Messaging messaging = new Messaging();
 
     public static void main(String[] args) throws Exception {
         System.setOut(System.err); // Whatever a library prints must not look like an answer.
@@ -97,6 +98,7 @@ public final class StoreDriver {
             case "clientCommitted" -> answer.put("offset", client.committed(request));
             case "clientOffsetByTime" -> answer.put("offset", client.offsetByTime(request));
             case "clientAsked" -> answer.put("asked", client.asked());
+            case "messaging" -> messaging.run(request, answer);
             case "put" -> answer.put("results", put(request));
             case "putBatch" -> answer.put("results", List.of(putBatch(request)));
             case "dump" -> answer.put("records", dump(request));

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.spark.copying_driver import session
+from tests.support.spark.copying_driver import session
 
 BATCH_ROWS = 60
 

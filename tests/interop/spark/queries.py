@@ -17,7 +17,7 @@ from rocketpy_proto.remoting import BatchMessage
 from tests.interop.cluster.cluster import Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import Queue, send_batch, until_pullable
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 QUEUES = 2
 PAUSE_SECONDS = 0.1
@@ -100,7 +100,7 @@ class OfCluster:
     def run(self, **options: object) -> None:
         """Runs a stream over all available messages."""
         query = self.start(runs_on=False, **options)
-        assert query.awaitTermination(PATIENCE_SECONDS)
+        assert query.awaitTermination(WAIT_SECONDS_MAX)
 
     def streamed(self) -> list[Place]:
         """Returns the messages that the streams have written."""
@@ -108,7 +108,7 @@ class OfCluster:
 
     def until_streamed(self, query: StreamingQuery) -> None:
         """Waits until every sent message is there; asserts that each is there once."""
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + WAIT_SECONDS_MAX
         while not (self.folder / "rows").exists() or self.missing():
             assert query.isActive, query.exception()
             assert time.monotonic() < end, f"{len(self.missing())} are missing: {query.status}"

@@ -130,6 +130,6 @@ def test_what_cannot_be_is_one_clear_error(
 def test_a_broker_of_rocketpy_is_no_name_server(of_cluster: OfCluster, cluster: Cluster) -> None:
     with LocalBroker() as broker, pytest.raises(PySparkException, match="option endpoints"):
         of_cluster.read(nameServer=broker.endpoint).collect()
-    options = {"endpoints": cluster.addresses.split(";")[0], "connectTimeoutMs": "2000"}
+    options = {"endpoints": cluster.addresses.split(";")[0], "connectTimeout": "2000ms"}
     with pytest.raises(PySparkException, match="endpoints"):
         of_cluster.read(nameServer=None, **options).collect()

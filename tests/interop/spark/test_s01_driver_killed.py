@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.interop.cluster.cluster import A, B
 from tests.interop.cluster.processes import DIE_WITH_PARENT
 from tests.interop.spark.queries import OfCluster, places
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 KILLS, MESSAGES = 2, 150
 TOP = Path(__file__).parents[3]
@@ -29,7 +29,7 @@ def test_s01_a_driver_that_is_killed_loses_nothing_and_its_copies_have_their_key
         _until_more(target, driver)
         driver.kill()
         driver.wait()
-    subprocess.run(command, cwd=TOP, check=True, timeout=PATIENCE_SECONDS)
+    subprocess.run(command, cwd=TOP, check=True, timeout=WAIT_SECONDS_MAX)
     rows = target.read().select("body", "msgId").collect()
     bodies = {bytes(row.body) for row in rows}
     assert bodies == {place.body for place in of_cluster.sent}
@@ -39,7 +39,7 @@ def test_s01_a_driver_that_is_killed_loses_nothing_and_its_copies_have_their_key
 
 def _until_more(target: OfCluster, driver: subprocess.Popen[bytes]) -> None:
     """Waits until the driver has stored something."""
-    before, end = len(places(target.read())), time.monotonic() + PATIENCE_SECONDS
+    before, end = len(places(target.read())), time.monotonic() + WAIT_SECONDS_MAX
     while len(places(target.read())) == before:
         assert driver.poll() is None, "the driver has ended"
         assert time.monotonic() < end

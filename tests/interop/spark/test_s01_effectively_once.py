@@ -21,9 +21,9 @@ from tests.interop.cluster.holding_proxy import ClusterProxy
 from tests.interop.cluster.processes import DIE_WITH_PARENT
 from tests.interop.spark.copying_program import BATCH_ROWS
 from tests.interop.spark.queries import OfCluster
-from tests.patience import PATIENCE_SECONDS
-from tests.spark.copies import kill_with_children
-from tests.spark.holding_proxy import Moment
+from tests.support.spark.copies import kill_with_children
+from tests.support.spark.holding_proxy import Moment
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 CONTROL = "rocketpy_control"
 TOP = Path(__file__).parents[3]
@@ -70,7 +70,7 @@ def test_s01_a_driver_killed_at_each_point_stores_each_row_once(of_cluster: OfCl
         command = [*DIE_WITH_PARENT, sys.executable, "-m", program, *words]
         for point in POINTS:
             kill_at(point, proxy, source.topic, target.topic, command, checkpoint)
-        subprocess.run(command, cwd=TOP, check=True, timeout=PATIENCE_SECONDS)
+        subprocess.run(command, cwd=TOP, check=True, timeout=WAIT_SECONDS_MAX)
     copied = Counter(bytes(row.body) for row in target.read().select("body").collect())
     assert copied == Counter(place.body for place in source.sent)
 
@@ -129,7 +129,7 @@ def committed(checkpoint: Path) -> set[str]:
 
 def until_committed(checkpoint: Path, before: set[str], look: Callable[[], None]) -> None:
     """Waits until Spark has noted one more batch as done."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + WAIT_SECONDS_MAX
     while committed(checkpoint) == before:
         look()
         assert time.monotonic() < end

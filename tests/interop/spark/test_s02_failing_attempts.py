@@ -12,7 +12,7 @@ import pytest
 
 from tests.interop.cluster.cluster import A
 from tests.interop.spark.queries import OfCluster
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 PROGRAM = Path(__file__).parents[2] / "spark" / "failing_attempts.py"
 CONTROL = "rocketpy_control"
@@ -32,13 +32,13 @@ def test_s02_first_attempts_that_fail_lose_nothing_and_double_what_they_may(
 ) -> None:
     of_cluster.cluster.create_topic(CONTROL, 1, [of_cluster.cluster.broker(A)])
     where = {"nameServer": of_cluster.cluster.addresses, "delivery": delivery}
-    words = [how, "batch", json.dumps(where), of_cluster.topic, str(tmp_path)]
+    words = [json.dumps(where), str(tmp_path), f"{how}:batch:{of_cluster.topic}"]
     done = subprocess.run(
         [sys.executable, str(PROGRAM), *words],
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE_SECONDS,
+        timeout=WAIT_SECONDS_MAX,
     )
     assert done.returncode == 0, done.stderr[-3_000:]
     rows = of_cluster.read().select("body", "msgId").collect()

@@ -10,7 +10,7 @@ from rocketpy_proto.remoting.headers.topics import TopicRequest
 from tests.interop.cluster.cluster import A, B, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.spark.queries import OfCluster
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def make_again(of_cluster: OfCluster, cluster: Cluster) -> None:
@@ -36,7 +36,7 @@ def test_s05_queues_that_begin_anew_are_a_loss_by_option(
     if fails:
         words = r"queue [01] of broker broker-a .*the queue ends at .*failOnDataLoss"
         with pytest.raises(StreamingQueryException, match=words):
-            query.awaitTermination(PATIENCE_SECONDS)
+            query.awaitTermination(WAIT_SECONDS_MAX)
         return
-    assert query.awaitTermination(PATIENCE_SECONDS)
+    assert query.awaitTermination(WAIT_SECONDS_MAX)
     assert of_cluster.missing() == set()

@@ -11,7 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tests.interop.cluster.cluster import A, B, Cluster
 from tests.interop.cluster.processes import until
 from tests.interop.spark.queries import OfCluster
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def test_s12_a_killed_broker_is_waited_for(of_cluster: OfCluster, fragile_cluster: Cluster) -> None:
@@ -44,11 +44,11 @@ def test_s12_a_broker_that_is_away_for_too_long_fails_the_query(
     of_cluster: OfCluster, fragile_cluster: Cluster
 ) -> None:
     of_cluster.send_to_all("before", 5)
-    query = of_cluster.start(brokerAbsenceTimeout="3s")
+    query = of_cluster.start(brokerUnavailableTimeout="3s")
     of_cluster.until_streamed(query)
     fragile_cluster.broker(B).kill()
-    with pytest.raises(StreamingQueryException, match=r"(?s)broker-b.*brokerAbsenceTimeout"):
-        query.awaitTermination(PATIENCE_SECONDS)
+    with pytest.raises(StreamingQueryException, match=r"(?s)broker-b.*brokerUnavailableTimeout"):
+        query.awaitTermination(WAIT_SECONDS_MAX)
     fragile_cluster.heal()
     of_cluster.send(B, "after")
     again = of_cluster.start()
@@ -60,14 +60,14 @@ def test_s12_a_frozen_name_server_is_passed_over(
     of_cluster: OfCluster, fragile_cluster: Cluster
 ) -> None:
     of_cluster.send_to_all("before", 5)
-    query = of_cluster.start(connectTimeoutMs=2_000)
+    query = of_cluster.start(connectTimeout="2000ms")
     of_cluster.until_streamed(query)
     fragile_cluster.name_servers[0].freeze()
     of_cluster.send(A, "meanwhile")
     of_cluster.until_streamed(query)
     query.stop()
     of_cluster.send(B, "after")
-    again = of_cluster.start(connectTimeoutMs=2_000)
+    again = of_cluster.start(connectTimeout="2000ms")
     of_cluster.until_streamed(again)
     again.stop()
 
@@ -79,11 +79,11 @@ def test_s12_nothing_begins_without_a_broker_that_does_not_answer(
     of_cluster.send_to_all("before", 5)
     address = fragile_cluster.broker(B).address
     fragile_cluster.broker(B).freeze()
-    with pytest.raises(PySparkException, match=f"broker {address}.*connectTimeoutMs"):
-        of_cluster.read(connectTimeoutMs=2_000).collect()
-    query = of_cluster.start(connectTimeoutMs=2_000)
-    with pytest.raises(StreamingQueryException, match=f"broker {address}.*connectTimeoutMs"):
-        query.awaitTermination(PATIENCE_SECONDS)
+    with pytest.raises(PySparkException, match=f"broker {address}.*connectTimeout"):
+        of_cluster.read(connectTimeout="2000ms").collect()
+    query = of_cluster.start(connectTimeout="2000ms")
+    with pytest.raises(StreamingQueryException, match=f"broker {address}.*connectTimeout"):
+        query.awaitTermination(WAIT_SECONDS_MAX)
     fragile_cluster.heal()
     of_cluster.run()
     assert of_cluster.missing() == set()

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from tests.interop.cluster.cluster import A, B
 from tests.interop.spark.queries import OfCluster, places
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 ROWS = 20_000
 # One for each queue of the cluster's three masters.
@@ -88,7 +88,7 @@ def test_s01_a_batch_that_runs_again_loses_nothing_and_its_copies_have_their_key
         )
         checkpoint = str(tmp_path / "checkpoint-of-copy")
         query = writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-        assert query.awaitTermination(PATIENCE_SECONDS)
+        assert query.awaitTermination(WAIT_SECONDS_MAX)
 
     with pytest.raises(PySparkException, match="planned"):
         run()

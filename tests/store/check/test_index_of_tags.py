@@ -21,10 +21,10 @@ from rocketpy_broker.store.index.service import IndexService
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import IndexKeys
 from rocketpy_proto.record.index_keys import are_tags, index_keys
-from tests.blocks import wire_block
-from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST
 from tests.store.index.test_golden import golden_blocks
-from tests.store.messages import QUEUE, numbered
+from tests.support.blocks import wire_block
+from tests.support.store.messages import QUEUE, numbered
+from tests.support.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST
 
 COUNT = 24
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +18,21 @@ from rocketpy_broker.store.check.whole_store import Fault, Finding, Note, StoreC
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
-from tests.blocks import wire_block
-from tests.store.check.planted_faults import FIRST, write_at
-from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, crash
-from tests.store.messages import OTHER, QUEUE, delete_topic, flush_log, numbered, put, put_all
+from rocketpy_broker.store.values import QueueKey
+from tests.support.blocks import wire_block
+from tests.support.store.messages import (
+    OTHER,
+    QUEUE,
+    delete_topic,
+    flush_log,
+    numbered,
+    put,
+    put_all,
+)
+from tests.support.store.planted_faults import FIRST, write_at
+from tests.support.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, crash
 
+DESCRIPTORS = 128
 INDEX_FORMAT = IndexFormat(slot_count=7, entry_count_max=5)
 
 
@@ -46,6 +59,16 @@ def fill(store: MessageStore) -> None:
     put_keyed(store, 10)
     put_all(store, numbered(30, 10))
     put(store, numbered(3), OTHER)
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[int]:
+    """Lets the process have few descriptors beside its open ones; returns their number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_count = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_count + DESCRIPTORS, hard))
+    yield DESCRIPTORS
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @pytest.fixture
@@ -97,6 +120,36 @@ def test_a_lost_index_file_is_named(folder: Path) -> None:
     assert f"index/{last.name}: is missing, though the manifest names it" in found
 
 
+def test_keys_of_a_lost_index_file_are_named_once_where_their_entries_would_be(
+    folder: Path,
+) -> None:
+    first, lost, last = sorted((folder / "index").iterdir())
+    lost.unlink()
+    found = [one for one in check(folder) if "are not entered" in one.text]
+    assert [(one.path, one.offset) for one in found] == [(last, INDEX_FORMAT.entries_begin + 20)]
+    assert found[0].text.startswith("4 keys of records from log offset ")
+    last.unlink()
+    found = [one for one in check(folder) if "are not entered" in one.text]
+    assert [(one.path, one.offset) for one in found] == [(first, INDEX_FORMAT.file_bytes)]
+    assert found[0].text.startswith("6 keys of records from log offset ")
+
+
+def test_values_ahead_of_the_count_after_a_crash_are_notes(tmp_path: Path) -> None:
+    store = new_store(tmp_path)
+    fill(store)
+    flush_log(store)
+    store.dispatch()
+    assert len(store.messages.by_key(QUEUE.topic, "k1", 0, 1 << 50, 1)) == 1
+    crash(store)
+    path = max((tmp_path / "index").iterdir())
+    count = int.from_bytes(path.read_bytes()[36:40], "big")
+    for place, value in ((8, 1 << 50), (24, 1 << 40), (32, count)):
+        write_at(path, place, value.to_bytes(8 if place < 32 else 4, "big"))
+    assert faults(tmp_path) == []
+    assert "end_timestamp of the header is" in notes(tmp_path)
+    assert "end_offset of the header is" in notes(tmp_path)
+
+
 def test_a_store_without_an_index_is_whole(tmp_path: Path) -> None:
     store = new_store(tmp_path, index_enable=False)
     fill(store)
@@ -137,7 +190,7 @@ def test_a_body_that_was_stored_with_a_wrong_crc_is_a_fault(tmp_path: Path) -> N
 def test_what_lies_behind_a_blank_record_is_a_note(folder: Path) -> None:
     write_at(folder / "commitlog" / FIRST, SEGMENT_BYTES - 1, b"x")
     assert faults(folder) == []
-    assert "behind the blank record are not zero" in notes(folder)
+    assert "after the blank record are not zero" in notes(folder)
 
 
 def test_a_segment_that_was_made_ahead_of_a_crash_is_fine(tmp_path: Path) -> None:
@@ -192,7 +245,7 @@ def deleted_and_made_again(folder: Path) -> None:
 def test_two_records_of_one_queue_offset_are_a_fault(tmp_path: Path) -> None:
     deleted_and_made_again(tmp_path)
     found = "\n".join(faults(tmp_path))
-    text = "the record has queue offset 0 of TopicB-0, which a record before it has too"
+    text = "the record has queue offset 0 of TopicB-0, which an earlier record has, too"
     assert text in found
 
 
@@ -215,6 +268,20 @@ def test_a_topic_deleted_since_the_manifest_is_fine(folder: Path) -> None:
     delete_topic(store, OTHER.topic)
     crash(store)
     assert faults(folder) == []
+
+
+def test_a_store_of_many_queues_is_checked_with_few_descriptors(
+    tmp_path: Path, few_descriptors: int
+) -> None:
+    store = new_store(tmp_path)
+    store.open()
+    for number in range(2 * few_descriptors):
+        put(store, numbered(1), QueueKey("Many", number))
+    store.close()
+    path = tmp_path / f"consumequeue/Many/{few_descriptors}/{FIRST}"
+    write_at(path, 11, b"\7")
+    text = f"consumequeue/Many/{few_descriptors}/{FIRST}: unit 0: size 7"
+    assert [one for one in faults(tmp_path) if one.startswith(text)]
 
 
 def test_a_queue_with_a_misplaced_file_is_not_read(folder: Path) -> None:

@@ -18,19 +18,8 @@ from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block
-from tests.golden import GOLDEN
-from tests.store.check.planted_faults import (
-    CHECKSUM_BYTES,
-    FIRST,
-    INDEX_FORMAT,
-    PLANTS,
-    UNIT_BYTES,
-    bad_body,
-    flip,
-    write_at,
-)
-from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore, crash
-from tests.store.messages import (
+from tests.support.golden import GOLDEN
+from tests.support.store.messages import (
     OTHER,
     QUEUE,
     delete_topic,
@@ -40,6 +29,17 @@ from tests.store.messages import (
     put_all,
     remove_oldest_segment,
 )
+from tests.support.store.planted_faults import (
+    CHECKSUM_BYTES,
+    FIRST,
+    INDEX_FORMAT,
+    PLANTS,
+    UNIT_BYTES,
+    bad_body,
+    flip,
+    write_at,
+)
+from tests.support.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore, crash
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_after_a_recovery_only_the_damage_itself_is_left(
     (found,) = check(tmp_path)
     assert (found.path, found.offset) == (log_file, record % SEGMENT_BYTES)
     assert isinstance(found, Note)
-    assert "stand for a damaged record" in found.text
+    assert "replace a damaged record" in found.text
 
 
 def test_what_another_broker_added_after_a_clean_stop_is_a_note(

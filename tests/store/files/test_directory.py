@@ -19,10 +19,11 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.checkpoint import FILE_BYTES, StoreCheckpoint
 from rocketpy_broker.store.log.checksums import ENTRY_BYTES
 from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.foreign import CHECKPOINT_MARGIN_MS
-from rocketpy_broker.store.values import QueueRange, ReadLimits
-from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
-from tests.store.messages import NO_END, QUEUE, flush_log, numbered, put, put_all, read_all
+from rocketpy_broker.store.values import QueueBounds, ReadLimits
+from tests.support.store.messages import NO_END, QUEUE, flush_log, numbered, put, put_all, read_all
+from tests.support.store.stores import SEGMENT_BYTES, OpenStore, crash
 
 SEGMENT = "0".zfill(20)
 
@@ -36,10 +37,9 @@ def contents(folder: Path) -> dict[Path, bytes]:
 
 
 @pytest.fixture
-def stopped(new_store: OpenStore, tmp_path: Path) -> Path:
+def stopped(open_store: OpenStore, tmp_path: Path) -> Path:
     """Returns the directory of a store with forty messages that was stopped cleanly."""
-    store = new_store()
-    store.open()
+    store = open_store()
     put_all(store, numbered(40))
     store.close()
     return tmp_path
@@ -51,7 +51,9 @@ def test_a_manifest_of_a_newer_version_is_not_guessed_at(
     path = stopped / "rocketpy" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 99}))
     before = contents(stopped)
-    with pytest.raises(StoreDirectoryError, match=r"has version 99.*use the version that wrote it"):
+    with pytest.raises(
+        StoreDirectoryError, match=r"has version 99.*use the version of rocketpy that wrote it"
+    ):
         new_store().open()
     assert contents(stopped) == before
 
@@ -87,7 +89,7 @@ def test_messages_whose_files_are_lost_can_be_given_up(new_store: OpenStore, sto
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        (f"commitlog/{9 * 4096:020d}", "should begin at"),
+        (f"commitlog/{9 * 4096:020d}", "should start at"),
         ("commitlog/notes.txt", "is not named by 20 digits"),
         ("commitlog/" + "1".zfill(20), "has 5 bytes instead of 4096"),
     ],
@@ -95,7 +97,7 @@ def test_messages_whose_files_are_lost_can_be_given_up(new_store: OpenStore, sto
 def test_a_foreign_file_in_the_log_is_named_and_left_alone(
     new_store: OpenStore, stopped: Path, name: str, words: str
 ) -> None:
-    content = bytes(4096) if "begin" in words else b"hello"
+    content = bytes(4096) if "start" in words else b"hello"
     (stopped / name).write_bytes(content)
     before = contents(stopped)
     with pytest.raises(StoreDirectoryError, match=words) as caught:
@@ -117,10 +119,9 @@ def test_a_directory_that_cannot_be_written_is_named(
 
 
 def test_s08_the_checkpoint_follows_what_is_on_disk(
-    new_store: OpenStore, clock: ManualClock, tmp_path: Path
+    open_store: OpenStore, clock: ManualClock, tmp_path: Path
 ) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     begin_ms = clock.now_ms()
     put(store, numbered(1))
     flush_log(store)
@@ -142,15 +143,14 @@ def test_s08_the_checkpoint_follows_what_is_on_disk(
 
 
 def test_s08_the_checkpoint_names_no_queue_entry_whose_record_may_not_be_on_disk(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
-    store = new_store(FlushDiskType.ASYNC_FLUSH)
-    store.open()
+    store = open_store(FlushDiskType.ASYNC_FLUSH)
     put(store, numbered(1))
     flush_log(store)
     second = put(store, numbered(1, 1))
     store.dispatch()
-    assert store.range_of(QUEUE) == QueueRange(0, 2)
+    assert store.range_of(QUEUE) == QueueBounds(0, 2)
     store.flush_derived()
     saved = StoreCheckpoint(tmp_path / "checkpoint")
     saved.load()
@@ -158,10 +158,8 @@ def test_s08_the_checkpoint_names_no_queue_entry_whose_record_may_not_be_on_disk
 
 
 def test_s08_a_start_takes_back_what_the_checkpoint_says_of_a_longer_log(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(3))
     store.close()
     log_end = store.positions().log_end
@@ -169,8 +167,7 @@ def test_s08_a_start_takes_back_what_the_checkpoint_says_of_a_longer_log(
     longer.load()
     longer.logics_physical_offset = longer.confirm_physical_offset = 1 << 30
     longer.save()
-    again = new_store()
-    again.open()
+    again = open_store()
     crash(again)
     found = StoreCheckpoint(tmp_path / "checkpoint")
     found.load()
@@ -212,13 +209,12 @@ def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_where_the_scan_be
     tmp_path: Path,
     is_flushed: bool,
     logics_segment: int | None,
+    store: MessageStore,
 ) -> None:
     """Checks the scan's start: RocketMQ 5.5 uses the queues' position, older ones use times.
 
     RocketMQ 5.5 also uses times where it has written no position.
     """
-    store = new_store()
-    store.open()
     put(store, numbered(1))
     bad = put(store, [b"x" * 30])
     put(store, numbered(2, 1))
@@ -243,18 +239,17 @@ def test_s08_in_a_crashed_log_of_rocketmq_the_checkpoint_tells_where_the_scan_be
     assert result.abnormal
     if is_flushed or logics_segment == 1:
         assert [damage.offset for damage in result.damages] == [bad]
-        assert again.range_of(QUEUE) == QueueRange(0, 5)
+        assert again.range_of(QUEUE) == QueueBounds(0, 5)
         # The reader skips the damaged record's place in the queue.
         found = again.get_message(QUEUE, 2, NO_END, ReadLimits())
         assert found.next_offset == 4
     else:
         assert (result.damages, result.end) == ([], bad)
-        assert again.range_of(QUEUE) == QueueRange(0, 1)
+        assert again.range_of(QUEUE) == QueueBounds(0, 1)
 
 
-def test_s12_cold_data_is_given_in_smaller_pieces(new_store: OpenStore) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=20_000)
-    store.open()
+def test_s12_cold_data_is_given_in_smaller_pieces(open_store: OpenStore) -> None:
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=20_000)
     put(store, [bytes(3_000)] * 100)
     hot = store.get_message(QUEUE, 0, NO_END, ReadLimits())
     store._reader.memory_bytes = 0
@@ -268,10 +263,9 @@ def test_s12_cold_data_is_given_in_smaller_pieces(new_store: OpenStore) -> None:
 
 
 def test_checksums_with_holes_and_garbage_keep_what_is_sound(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
-    store = new_store(segment_bytes=65_536)
-    store.open()
+    store = open_store(segment_bytes=65_536)
     for number in range(30):
         put(store, numbered(1, number))
     flush_log(store)
@@ -282,8 +276,7 @@ def test_checksums_with_holes_and_garbage_keep_what_is_sound(
     data[12 * ENTRY_BYTES : 13 * ENTRY_BYTES] = b"\x7f" * ENTRY_BYTES
     whole = path.read_bytes()
     path.write_bytes(data)
-    again = new_store(segment_bytes=65_536)
-    again.open()
+    again = open_store(segment_bytes=65_536)
     assert read_all(again) == numbered(30)
     again.close()
     count = 30 * ENTRY_BYTES

@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.errors import StoreClosedError, StoreDirectoryError, StoreLockedError
-from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.check.read_only import StoreReadLock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
-from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore, crash
-from tests.store.messages import flush_log, numbered, put, read_all
+from tests.support.store.messages import flush_log, numbered, put, read_all
+from tests.support.store.stores import (
+    OpenStore,
+    crash,
+    store_in,
+)
 
 Harm = Callable[[Path], object]
 LOST = "was removed, moved or replaced"
@@ -53,15 +56,14 @@ def moved_and_made_again(folder: Path) -> None:
 HARMS = pytest.mark.parametrize("harm", [removed, replaced, linked, moved, moved_and_made_again])
 
 
-def store_in(folder: Path) -> MessageStore:
-    config = StoreConfig(folder, SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.SYNC_FLUSH)
-    return MessageStore(config, ManualClock(), STORE_HOST)
+def synced(folder: Path) -> MessageStore:
+    return store_in(folder, None, FlushDiskType.SYNC_FLUSH)
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> MessageStore:
     """Returns an open store with one flushed message."""
-    store = store_in(tmp_path / "store")
+    store = synced(tmp_path / "store")
     store.open()
     put(store, numbered(1))
     flush_log(store)
@@ -84,7 +86,7 @@ def test_f12_a_store_whose_lock_is_lost_takes_no_message(
     folder = found if (found / "commitlog").exists() else found.with_name("moved")
     assert (folder / "abort").exists()
     (folder / "lock").unlink(missing_ok=True)
-    again = store_in(folder)
+    again = synced(folder)
     again.open()
     assert read_all(again) == numbered(1)
     again.close()
@@ -130,7 +132,7 @@ def test_f12_a_store_that_stops_with_its_lock_lost_says_so_and_counts_as_crashed
     with pytest.raises(OSError, match=LOST):
         store.close()
     assert (store.config.folder / "abort").exists()
-    again = store_in(store.config.folder)
+    again = synced(store.config.folder)
     assert again.open().abnormal
     again.close()
 
@@ -149,7 +151,7 @@ def test_f12_a_directory_in_use_is_refused_by_whatever_name(
         harm(store.config.folder)
         (store.config.folder / "lock").touch()
         with pytest.raises(StoreLockedError, match="in use by another broker"):
-            store_in(folder).open()
+            synced(folder).open()
         with pytest.raises(StoreLockedError), StoreReadLock(folder):
             pass
     crash(store)
@@ -158,7 +160,7 @@ def test_f12_a_directory_in_use_is_refused_by_whatever_name(
 def test_f12_a_directory_that_was_moved_is_still_in_use(store: MessageStore) -> None:
     moved(store.config.folder)
     with pytest.raises(StoreLockedError):
-        store_in(store.config.folder.with_name("moved")).open()
+        synced(store.config.folder.with_name("moved")).open()
     crash(store)
 
 
@@ -179,7 +181,7 @@ def test_f12_a_second_store_of_the_process_takes_no_lock_from_the_first(
     store: MessageStore,
 ) -> None:
     with pytest.raises(StoreLockedError):
-        store_in(store.config.folder).open()
+        synced(store.config.folder).open()
     with pytest.raises(StoreLockedError), StoreReadLock(store.config.folder):
         pass
     script = (
@@ -204,7 +206,7 @@ def test_f12_where_directories_have_no_locks_the_file_is_locked_and_the_log_says
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(fcntl, "flock", unsupported)
-    store = store_in(tmp_path / "store")
+    store = synced(tmp_path / "store")
     store.open()
     assert "cannot be locked as a directory" in caplog.text
     put(store, numbered(1))
@@ -224,4 +226,4 @@ def test_f12_a_file_system_without_locks_is_named(
 
     monkeypatch.setattr(fcntl, "lockf", unsupported)
     with pytest.raises(StoreDirectoryError, match=r"lock: cannot be locked \(No locks available\)"):
-        store_in(tmp_path / "store").open()
+        synced(tmp_path / "store").open()

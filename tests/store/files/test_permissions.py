@@ -9,13 +9,15 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.check.read_only import StoreReadLock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.message_store import MessageStore
-from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore
-from tests.store.messages import numbered, put, put_all
+from tests.support.store.messages import numbered, put, put_all
+from tests.support.store.stores import (
+    QUEUE_FILE_BYTES,
+    OpenStore,
+    store_in,
+)
 
 LINKED = ("commitlog", "consumequeue/T", "index", "config/topics.json", "rocketpy/flushed", "lock")
 
@@ -33,10 +35,9 @@ def others_may(folder: Path) -> list[Path]:
 
 
 @pytest.mark.usefixtures("anyone_may")
-def test_b12_a_store_is_its_owner_s_alone(tmp_path: Path, clock: ManualClock) -> None:
+def test_b12_a_store_is_its_owner_s_alone(tmp_path: Path) -> None:
     folder = tmp_path / "made" / "store"
-    config = StoreConfig(folder, SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.ASYNC_FLUSH)
-    store = MessageStore(config, clock, STORE_HOST)
+    store = store_in(folder)
     store.open()
     put_all(store, numbered(40))
     store.close()
@@ -75,17 +76,15 @@ def test_b12_a_link_in_the_directory_is_refused_by_name(
         new_store().open()
     assert refused.value.path == link
     assert f"is a link to {elsewhere}" in refused.value.remark
-    assert "in its place" in refused.value.remark
+    assert "move its target to this place" in refused.value.remark
     assert list(elsewhere.iterdir()) == []
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_b12_a_link_for_a_file_of_a_queue_is_refused_by_name(
-    new_store: OpenStore, tmp_path: Path, number: int
+    new_store: OpenStore, tmp_path: Path, number: int, store: MessageStore
 ) -> None:
     """Covers a file that the manifest records as whole, too."""
-    store = new_store()
-    store.open()
     put(store, [b"one"])
     store.close()
     elsewhere = tmp_path.with_name(f"elsewhere-{number}")
@@ -123,15 +122,10 @@ def test_b12_what_is_neither_file_nor_folder_is_refused(
         new_store().open()
 
 
-def test_b12_the_directory_itself_may_be_named_by_a_link(
-    tmp_path: Path, clock: ManualClock
-) -> None:
+def test_b12_the_directory_itself_may_be_named_by_a_link(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "there")
-    config = StoreConfig(
-        tmp_path / "link", SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.ASYNC_FLUSH
-    )
-    store = MessageStore(config, clock, STORE_HOST)
+    store = store_in(tmp_path / "link")
     store.open()
     store.close()
     assert (tmp_path / "there" / "commitlog").is_dir()

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.files.recoveries import RECOVERIES_MAX, Recoveries
-from tests.store.conftest import OpenStore, crash
-from tests.store.messages import numbered, put_all
+from rocketpy_broker.store.message_store import MessageStore
+from tests.support.store.messages import numbered, put_all
+from tests.support.store.stores import OpenStore, crash
 
 ENDS = [700, 500, 900]
 
@@ -25,31 +26,26 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "recoveries"
 
 
-def test_s5_each_start_behind_a_crash_is_a_recovery_and_no_other(new_store: OpenStore) -> None:
-    first = new_store()
-    first.open()
+def test_s5_each_start_behind_a_crash_is_a_recovery_and_no_other(open_store: OpenStore) -> None:
+    first = open_store()
     first_id = first.recoveries.newest_id
     put_all(first, numbered(5))
     end = first.positions().log_end
     assert first.recoveries.log_end_since(first_id) is None
     first.close()
-    clean = new_store()
-    clean.open()
+    clean = open_store()
     assert clean.recoveries.newest_id == first_id
     assert clean.recoveries.log_end_since(first_id) is None
     crash(clean)
-    crashed = new_store()
-    crashed.open()
+    crashed = open_store()
     assert crashed.recoveries.newest_id not in {"", first_id}
     assert crashed.recoveries.log_end_since(first_id) == end
     assert crashed.recoveries.log_end_since(crashed.recoveries.newest_id) is None
 
 
 def test_s5_a_start_that_is_killed_before_it_is_done_is_followed_by_a_recovery(
-    new_store: OpenStore, tmp_path: Path
+    new_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     first_id = store.recoveries.newest_id
     crash(store)
     with pytest.MonkeyPatch.context() as patch:
@@ -104,7 +100,7 @@ def test_f5_what_is_damaged_twice_is_begun_anew_and_said(
     path.write_bytes(texts[change])
     with caplog.at_level(logging.ERROR):
         recoveries = started(path, 500, abnormal=False)
-    assert "recoveries is damaged and is begun anew" in caplog.text
+    assert "recoveries is damaged and starts empty" in caplog.text
     assert recoveries.newest_id not in {"", old_id}
     assert recoveries.log_end_since(old_id) is None
     assert started(path, 0, abnormal=False).newest_id == recoveries.newest_id

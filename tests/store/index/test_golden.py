@@ -24,7 +24,7 @@ from rocketpy_proto.record import (
     to_record_batch,
 )
 from rocketpy_proto.record.index_keys import are_tags, index_keys
-from tests.golden import GOLDEN
+from tests.support.golden import GOLDEN
 
 pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="the golden stores are not here")
 TOPIC_SCHEMA = pa.schema([("topic", COLUMN_TYPES["topic"])])

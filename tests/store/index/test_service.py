@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.index.file import IndexFile
+from rocketpy_broker.store.index.file import STEP_ENTRIES, IndexFile
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.index.service import IndexService
 from rocketpy_proto.record import IndexKeys
@@ -154,6 +154,14 @@ def test_s05_a_query_gives_the_newest_in_order(tmp_path: Path) -> None:
     found = service.query("T", "k1", 0, FOREVER, 64)
     assert found.tolist() == log.offsets[36:].tolist()
     assert service.query("T", "k1", 0, FOREVER, 2).tolist() == log.offsets[98:].tolist()
+    service.close()
+
+
+def test_s05_a_walk_pauses_among_entries_of_other_times(tmp_path: Path) -> None:
+    log = Log([(["k1"], 0), (["k1"], 5_000), *[(["k1"], 0)] * (2 * STEP_ENTRIES)])
+    service = IndexService(tmp_path, ManualClock(), IndexFormat(7, 10_000))
+    log.put(service)
+    assert [*service.walk("T", "k1", 0, BEGIN_MS)] == [None, None, log.offsets[0]]
     service.close()
 
 

@@ -9,8 +9,9 @@ import pytest
 
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.store.log.segment import Segment
-from tests.store.conftest import SEGMENT_BYTES, OpenStore
-from tests.store.messages import numbered, put, read_all
+from rocketpy_broker.store.message_store import MessageStore
+from tests.support.store.messages import numbered, put, read_all
+from tests.support.store.stores import SEGMENT_BYTES
 
 
 def no_space(*_: object) -> NoReturn:
@@ -22,11 +23,9 @@ def broken(*_: object) -> NoReturn:
 
 
 def test_f07_a_disk_without_room_for_the_next_file_of_the_log_is_told_its_size(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
     """Covers a disk with some free space: a log file is allocated at once."""
-    store = new_store()
-    store.open()
     said = rf"next file takes {SEGMENT_BYTES} bytes at once; .*--commit-log-segment-bytes"
     with monkeypatch.context() as patch:
         patch.setattr(Segment, "create", no_space)

@@ -7,15 +7,14 @@ import pytest
 from rocketpy_broker.errors import LogOffsetError
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.message_store import MessageStore
-from tests.store.conftest import SEGMENT_BYTES, OpenStore
-from tests.store.messages import flush_log, numbered, put_all, remove_oldest_segment
+from tests.support.store.messages import flush_log, numbered, put_all, remove_oldest_segment
+from tests.support.store.stores import SEGMENT_BYTES, OpenStore
 
 
 @pytest.fixture
-def store(new_store: OpenStore) -> MessageStore:
+def store(open_store: OpenStore) -> MessageStore:
     """Returns a store that lost its first two segments and has more than two left."""
-    opened = new_store()
-    opened.open()
+    opened = open_store()
     put_all(opened, numbered(300))
     opened.dispatch()
     flush_log(opened)
@@ -58,9 +57,8 @@ def test_a_scan_from_the_end_of_the_log_finds_nothing(store: MessageStore) -> No
         assert scanner.end == end
 
 
-def test_an_empty_log_is_scanned_from_nothing_to_nothing(new_store: OpenStore) -> None:
-    empty = new_store()
-    empty.open()
+def test_an_empty_log_is_scanned_from_nothing_to_nothing(open_store: OpenStore) -> None:
+    empty = open_store()
     scanner = scanner_of(empty)
     assert list(scanner.scan(0)) == []
     with pytest.raises(LogOffsetError, match=r"offset 1 .* goes from 0 to 0"):

@@ -11,13 +11,14 @@ import pytest
 
 from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.recovery.damage_fill import fill_met
 from rocketpy_broker.store.values import Damage
-from tests.blocks import wire_block
-from tests.store.check.planted_faults import FIRST, flip
-from tests.store.conftest import SEGMENT_BYTES, OpenStore
-from tests.store.messages import QUEUE, numbered, put, put_all, read_all
+from tests.support.blocks import wire_block
+from tests.support.store.messages import QUEUE, numbered, put, put_all, read_all
+from tests.support.store.planted_faults import FIRST, flip
+from tests.support.store.stores import SEGMENT_BYTES, OpenStore
 
 
 def test_f08_a_segment_whose_flush_has_failed_is_not_flushed_again(
@@ -39,25 +40,22 @@ def test_f08_a_segment_whose_flush_has_failed_is_not_flushed_again(
     segment.close()
 
 
-def test_an_empty_file_behind_the_segments_is_removed(new_store: OpenStore, tmp_path: Path) -> None:
+def test_an_empty_file_behind_the_segments_is_removed(
+    open_store: OpenStore, tmp_path: Path, store: MessageStore
+) -> None:
     """Covers a file that was created ahead, but not allocated before the kill."""
-    store = new_store()
-    store.open()
     put_all(store, numbered(5))
     store.close()
     path = tmp_path / "commitlog" / f"{SEGMENT_BYTES:020d}"
     path.touch()
-    again = new_store()
-    again.open()
+    again = open_store()
     assert not path.exists()
     assert read_all(again) == numbered(5)
 
 
 def test_f16_damage_at_a_segments_end_that_has_room_for_no_record_stays(
-    new_store: OpenStore,
+    store: MessageStore,
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, [b"before"])
     (segment,) = store._log.files.segments
     damage = Damage(segment.path, segment.end - 4, 4, "was damaged")
@@ -65,10 +63,8 @@ def test_f16_damage_at_a_segments_end_that_has_room_for_no_record_stays(
 
 
 def test_f16_damage_that_the_log_has_no_more_is_not_filled(
-    new_store: OpenStore, tmp_path: Path
+    tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put_all(store, numbered(5))
     before = (tmp_path / "commitlog" / FIRST).read_bytes()
     (segment,) = store._log.files.segments
@@ -78,10 +74,8 @@ def test_f16_damage_that_the_log_has_no_more_is_not_filled(
 
 
 def test_f05_numbers_are_those_of_the_records_around_damage(
-    new_store: OpenStore, tmp_path: Path
+    tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     begins, kept = [], AppendHints(first_number=KEEP_NUMBERS)
     for number in (7, ~300, 9):
         block = wire_block(QUEUE.topic, [b"numbered"]).parsed()

@@ -13,7 +13,7 @@ from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.queues.dispatch import requests_of, topics_of
 from rocketpy_proto.record import BlockColumns, Record, RecordBlock, encode_block, encode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from tests.blocks import wire_block
+from tests.support.blocks import wire_block
 
 SECOND_MS, HOUR_MS = 1_000, 3_600_000
 LEVELS = DelayLevels.parse()

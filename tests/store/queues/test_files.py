@@ -20,7 +20,7 @@ from rocketpy_broker.store.queues.files import AHEAD_BYTES_MAX, BLOCK_BYTES, Que
 from rocketpy_broker.store.queues.open_files import SINGLE_FLUSHES_MAX, OpenFiles
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, Units
 from rocketpy_broker.store.values import FilePrefix
-from tests.descriptors import open_below
+from tests.support.descriptors import open_below
 
 FILE_BYTES = 6_000_000
 
@@ -199,7 +199,7 @@ def test_a_queue_made_again_never_meets_the_files_of_the_one_before(tmp_path: Pa
         old.units(0, 1)
 
 
-def test_f17_what_was_vouched_for_is_known_without_another_look(
+def test_f17_what_was_verified_for_is_known_without_another_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = OpenFiles()
@@ -225,7 +225,7 @@ def test_f17_what_was_vouched_for_is_known_without_another_look(
     "change",
     ["behind", "within", "next file", "first file", "length", "no file", "file size", "name"],
 )
-def test_f06_what_differs_from_what_was_vouched_for_is_looked_at_as_a_whole(
+def test_f06_what_differs_from_what_was_verified_for_is_looked_at_as_a_whole(
     tmp_path: Path, change: str
 ) -> None:
     folder = tmp_path / "0"
@@ -261,15 +261,15 @@ def test_f06_what_differs_from_what_was_vouched_for_is_looked_at_as_a_whole(
         (folder / names[0]).write_bytes(b"")
         path.unlink()
         (folder / "200".zfill(20)).unlink()
-    again = ConsumeQueue.open(folder, 200, vouched=wanted, names=names)
-    assert again._prefixes._vouched is None
+    again = ConsumeQueue.open(folder, 200, known=wanted, names=names)
+    assert again._prefixes._verified is None
     is_whole = change in ("behind", "next file", "first file")
     assert again.has_prefixes(wanted) == is_whole
 
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("stray", "is not named by 20 digits"), ("600".zfill(20), "should begin at 400")],
+    [("stray", "is not named by 20 digits"), ("600".zfill(20), "should start at 400")],
 )
 def test_a_file_that_does_not_belong_to_a_queue_is_refused_by_name(
     tmp_path: Path, name: str, said: str

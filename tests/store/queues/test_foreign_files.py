@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.errors import StoreDirectoryError
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.values import QueueKey
-from tests.store.conftest import OpenStore, crash
-from tests.store.messages import OTHER, QUEUE, numbered, put, put_all, read_all
+from tests.support.store.messages import OTHER, QUEUE, numbered, put, put_all, read_all
+from tests.support.store.stores import OpenStore, crash
 
 NEW = QueueKey(QUEUE.topic, 7)
 FOREIGN = b"not ours"
@@ -23,10 +24,9 @@ def place_of(folder: Path, queue: QueueKey) -> Path:
 
 
 @pytest.fixture(params=[True, False], ids=["stopped", "crashed"])
-def filled(request: pytest.FixtureRequest, new_store: OpenStore, tmp_path: Path) -> Path:
+def filled(request: pytest.FixtureRequest, open_store: OpenStore, tmp_path: Path) -> Path:
     """Returns the directory of a store with two queues."""
-    store = new_store()
-    store.open()
+    store = open_store()
     put_all(store, numbered(30))
     put(store, [b"other"], OTHER)
     store.close() if request.param else crash(store)
@@ -69,10 +69,8 @@ def test_a_file_in_the_place_of_a_queue_of_another_s_store_is_named_and_left_alo
 
 @pytest.mark.parametrize("of_topic", [False, True], ids=["queue", "topic"])
 def test_a_file_that_comes_while_the_store_is_open_refuses_its_queue_alone_by_name(
-    new_store: OpenStore, filled: Path, of_topic: bool, caplog: pytest.LogCaptureFixture
+    filled: Path, of_topic: bool, caplog: pytest.LogCaptureFixture, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     queue = QueueKey("TopicC", 0) if of_topic else NEW
     place = place_of(filled, queue).parent if of_topic else place_of(filled, queue)
     place.write_bytes(FOREIGN)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.log_throttle import INTERVAL_MS
 from rocketpy_broker.store.config import FlushDiskType
@@ -17,10 +16,19 @@ from rocketpy_broker.store.queues import growth as growth_module
 from rocketpy_broker.store.queues.errors import QueueGrowthError
 from rocketpy_broker.store.queues.files import QueueFiles
 from rocketpy_broker.store.queues.growth import RETRIES_MAX, QueueAllocator
-from rocketpy_broker.store.values import GetMessageStatus, QueueKey, QueueRange, ReadLimits
-from tests.store.check.planted_faults import FIRST, write_at
-from tests.store.conftest import OpenStore, crash
-from tests.store.messages import OTHER, QUEUE, delete_topic, flush_log, numbered, put, read_all
+from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, QueueKey, ReadLimits
+from rocketpy_proto.model.codes import ResponseCode
+from tests.support.store.messages import (
+    OTHER,
+    QUEUE,
+    delete_topic,
+    flush_log,
+    numbered,
+    put,
+    read_all,
+)
+from tests.support.store.planted_faults import FIRST, write_at
+from tests.support.store.stores import OpenStore, crash
 
 UNITS_PER_FILE = 10
 
@@ -69,7 +77,7 @@ def test_f17_a_queue_without_room_refuses_its_own_messages_and_no_others(
         put(store, numbered(1, 10))
     assert refused.value.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "No space left" in str(refused.value)
-    assert "other queues go on" in str(refused.value)
+    assert "other queues work" in str(refused.value)
     assert store.positions().log_end == end
     put(store, [b"of another queue"], OTHER)
     flush_log(store)
@@ -90,7 +98,7 @@ def test_f17_a_block_of_several_queues_is_stored_as_a_whole_or_not_at_all(
     with pytest.raises(QueueGrowthError):
         put(store, numbered(3))
     assert store.queues() == []
-    assert store.range_of(QUEUE) == QueueRange(0, 0)
+    assert store.range_of(QUEUE) == QueueBounds(0, 0)
     assert store.statistics.put_failed_count == 1
     disk.is_full = False
     put(store, numbered(3))
@@ -121,13 +129,11 @@ def test_f17_a_queue_without_room_is_told_of_until_it_has_some(
 
 
 def test_f17_the_log_hears_of_it_once_a_minute(
-    new_store: OpenStore,
     clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
+    store: MessageStore,
 ) -> None:
-    store = new_store()
-    store.open()
     FullDisk().fill(monkeypatch)
     for step_ms, warnings in ((0, 1), (INTERVAL_MS - 1, 1), (1, 2), (0, 2)):
         clock.advance(step_ms)
@@ -205,10 +211,8 @@ def test_f17_a_deleted_topic_waits_for_no_room(
 
 
 def test_f17_room_that_was_never_used_is_given_back_by_the_next_start(
-    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    new_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     _refused_by_the_log(store, monkeypatch)
     folder = tmp_path / "consumequeue" / QUEUE.topic / str(QUEUE.queue_id)
     assert folder.exists()
@@ -230,10 +234,9 @@ def _refused_by_the_log(store: MessageStore, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_f17_a_queue_is_made_with_its_first_room_not_with_its_whole_length(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
-    store = new_store(queue_file_bytes=6_000_000)
-    store.open()
+    store = open_store(queue_file_bytes=6_000_000)
     put(store, [b"x"])
     [path] = (tmp_path / "consumequeue" / QUEUE.topic / str(QUEUE.queue_id)).iterdir()
     status = os.stat(path)
@@ -242,11 +245,10 @@ def test_f17_a_queue_is_made_with_its_first_room_not_with_its_whole_length(
 
 
 def test_f17_of_very_many_queues_without_room_some_are_remembered(
-    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, new_store: OpenStore
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, open_store: OpenStore
 ) -> None:
     monkeypatch.setattr(growth_module, "QUEUES_MAX", 2)
-    store = new_store()
-    store.open()
+    store = open_store()
     growth = QueueAllocator(store._queues, clock)
     for queue_id in range(4):
         growth.failed(QueueKey("T", queue_id), 1, OSError(errno.ENOSPC, "No space left on device"))
@@ -255,10 +257,8 @@ def test_f17_of_very_many_queues_without_room_some_are_remembered(
 
 
 def test_a_queue_whose_only_message_a_crash_took_says_that_it_has_none(
-    new_store: OpenStore, tmp_path: Path
+    new_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, [b"kept"], OTHER)
     begin = put(store, [b"torn"])
     crash(store)

@@ -10,18 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers import lookup as queue_lookup
 from rocketpy_broker.store.queues.readers.lookup import StoredAt
-from rocketpy_broker.store.queues.readers.messages import MessageLookup, Place
+from rocketpy_broker.store.queues.readers.messages import MessageLookup, MessagePosition
 from rocketpy_broker.store.queues.units import BLANK_SIZE
 from rocketpy_broker.store.values import QueueKey
-from tests.blocks import wire_block
-from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
-from tests.store.conftest import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST, OpenStore
-from tests.store.messages import OTHER, QUEUE, numbered, put, put_all
 from tests.store.test_cleaner import aged, clean
+from tests.support.blocks import wire_block
+from tests.support.store.messages import OTHER, QUEUE, numbered, put, put_all
+from tests.support.store.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
+from tests.support.store.stores import (
+    OpenStore,
+    store_in,
+)
 
 
 def put_over_time(store: MessageStore, clock: ManualClock, gaps_ms: list[int]) -> list[int]:
@@ -60,25 +62,20 @@ def test_k05_the_first_of_the_messages_stored_since_a_time_is_found(
     tmp_path_factory: pytest.TempPathFactory, gaps_ms: list[int]
 ) -> None:
     clock = ManualClock()
-    folder = tmp_path_factory.mktemp("store")
-    config = StoreConfig(folder, SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.ASYNC_FLUSH)
-    store = MessageStore(config, clock, STORE_HOST)
+    store = store_in(tmp_path_factory.mktemp("store"), clock)
     store.open()
     searched(store, put_over_time(store, clock, gaps_ms))
     store.close()
 
 
-def test_k05_a_queue_without_messages_has_none_since_any_time(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_k05_a_queue_without_messages_has_none_since_any_time(store: MessageStore) -> None:
     assert store.queue_lookup.first_since(QUEUE, 0) is None
 
 
 def test_k05_a_search_reads_few_records(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=20_000)
-    store.open()
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=20_000)
     put(store, numbered(1000))
     reads: list[int] = []
     read = MessageLookup.store_timestamp_ms
@@ -93,10 +90,8 @@ def test_k05_a_search_reads_few_records(
 
 
 def test_k05_nothing_is_found_before_the_queues_minimum(
-    new_store: OpenStore, clock: ManualClock
+    clock: ManualClock, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     times = put_over_time(store, clock, [1] * 120)
     plan = store.plan_flush()
     plan.run()
@@ -112,10 +107,9 @@ def test_k05_nothing_is_found_before_the_queues_minimum(
 
 
 def test_k05_blank_units_are_no_messages(
-    new_store: OpenStore, clock: ManualClock, tmp_path: Path
+    open_store: OpenStore, clock: ManualClock, tmp_path: Path
 ) -> None:
-    store = new_store(queue_file_bytes=2000)
-    store.open()
+    store = open_store(queue_file_bytes=2000)
     times = put_over_time(store, clock, [1] * 20)
     file = tmp_path / "consumequeue" / "TopicA" / "2" / FIRST
     for number in (9, 10, 11, 12, 18, 19):
@@ -125,10 +119,9 @@ def test_k05_blank_units_are_no_messages(
 
 
 def test_k05_damaged_records_are_passed_over(
-    new_store: OpenStore, clock: ManualClock, tmp_path: Path
+    open_store: OpenStore, clock: ManualClock, tmp_path: Path
 ) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     times = put_over_time(store, clock, [1] * 20)
     for number in (9, 10):
         # The highest byte of the store time.
@@ -137,11 +130,10 @@ def test_k05_damaged_records_are_passed_over(
 
 
 def test_k05_sizes_are_told_in_stretches_of_one_file(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_lookup, "STRETCH_UNITS_MAX", 7)
-    store = new_store()
-    store.open()
+    store = open_store()
     put_all(store, numbered(25))
     offset, ends, sizes = 0, [], []
     while stretch := store.queue_lookup.stretch(QUEUE, offset, 24):
@@ -154,10 +146,8 @@ def test_k05_sizes_are_told_in_stretches_of_one_file(
 
 
 def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(
-    new_store: OpenStore,
+    store: MessageStore,
 ) -> None:
-    store = new_store()
-    store.open()
     # Both names have the same Java hash.
     for topic in ("TAa", "TBB"):
         store.append(QueueKey(topic, 0), wire_block(topic, [b"a"], keys=["k"]).parsed())
@@ -166,41 +156,37 @@ def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(
         offsets = store.messages.offsets_by_key(topic, "k", 9)
         assert offsets is not None
         assert len(offsets) == 2
-        assert store.messages.places(topic, offsets) == [Place(0, 0)]
+        assert store.messages.places(topic, offsets) == [MessagePosition(0, 0)]
 
 
-def test_s5_the_first_message_behind_an_end_of_the_log_is_found(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_s5_the_first_message_behind_an_end_of_the_log_is_found(store: MessageStore) -> None:
     ends = []
     for count in (3, 1, 40):
         put(store, [b"x"] * count)
         put(store, [b"other"] * 2, OTHER)
         ends.append(store.positions().log_end)
-    first_behind = store.queue_lookup.first_behind
-    assert [first_behind(QUEUE, end) for end in (0, *ends, 1 << 40)] == [0, 3, 4, 44, 44]
-    assert [first_behind(OTHER, end) for end in (0, *ends)] == [0, 2, 4, 6]
-    assert first_behind(QueueKey("none", 0), 0) == 0
+    first_after = store.queue_lookup.first_after
+    assert [first_after(QUEUE, end) for end in (0, *ends, 1 << 40)] == [0, 3, 4, 44, 44]
+    assert [first_after(OTHER, end) for end in (0, *ends)] == [0, 2, 4, 6]
+    assert first_after(QueueKey("none", 0), 0) == 0
 
 
-def test_s5_units_of_no_message_are_behind_no_end(new_store: OpenStore, tmp_path: Path) -> None:
+def test_s5_units_of_no_message_are_behind_no_end(open_store: OpenStore, tmp_path: Path) -> None:
     """Asserts that a reader of the blank units is not reported as past the log's end."""
-    store = new_store(queue_file_bytes=2000)
-    store.open()
+    store = open_store(queue_file_bytes=2000)
     put(store, [b"x"] * 10)
     end = store.positions().log_end
     put(store, [b"y"] * 5)
     file = tmp_path / "consumequeue" / "TopicA" / "2" / FIRST
     for number in range(7, 12):
         write_at(file, number * UNIT_BYTES + 8, struct.pack(">i", BLANK_SIZE))
-    assert store.queue_lookup.first_behind(QUEUE, end) == 12
+    assert store.queue_lookup.first_after(QUEUE, end) == 12
 
 
 def test_the_last_message_is_the_last_that_can_be_read(
-    new_store: OpenStore, clock: ManualClock, tmp_path: Path
+    open_store: OpenStore, clock: ManualClock, tmp_path: Path
 ) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     times = put_over_time(store, clock, [1] * 5)
     assert store.queue_lookup.last(QUEUE) == StoredAt(4, times[4])
     file = tmp_path / "consumequeue" / "TopicA" / "2" / FIRST

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, ReadLimits
 from rocketpy_proto.record import RecordBlock
-from tests.blocks import bodies_of, wire_block
-from tests.store.check.planted_faults import BODY_LENGTH_OFFSET, FIRST, flip, unit_of
-from tests.store.conftest import OpenStore, crash
-from tests.store.messages import NO_END, QUEUE
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.store.messages import NO_END, QUEUE
+from tests.support.store.planted_faults import BODY_LENGTH_OFFSET, FIRST, flip, unit_of
+from tests.support.store.stores import OpenStore, crash
 
 
 def put(store: MessageStore, *bodies: bytes) -> None:
@@ -38,9 +38,8 @@ def bodies(result: GetMessageResult) -> list[bytes]:
     return bodies_of(b"".join(bytes(part) for part in result.parts), result.sizes)
 
 
-def test_c04_the_limits_bound_what_is_looked_at(new_store: OpenStore) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+def test_c04_the_limits_bound_what_is_looked_at(open_store: OpenStore) -> None:
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     put(store, b"a", b"b", b"a", b"b", b"b", b"b", b"a")
     first = read(store, 0, count_max=4)
     assert (bodies(first), first.next_offset) == ([b"a", b"a"], 4)
@@ -53,9 +52,8 @@ def test_c04_the_limits_bound_what_is_looked_at(new_store: OpenStore) -> None:
     assert store.statistics.get_message_count == 3
 
 
-def test_c04_records_of_several_queues_in_turns_are_gathered(new_store: OpenStore) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+def test_c04_records_of_several_queues_in_turns_are_gathered(open_store: OpenStore) -> None:
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     other = QUEUE._replace(queue_id=QUEUE.queue_id + 1)
     for body in (b"a", b"b", b"a"):
         put(store, body)
@@ -64,15 +62,13 @@ def test_c04_records_of_several_queues_in_turns_are_gathered(new_store: OpenStor
 
 
 def test_c04_a_damaged_record_is_told_at_its_own_offset(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     put(store, b"a", b"b", b"b", b"a")
     store.close()
     flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, 2)[0] + 90)
-    again = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    again.open()
+    again = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     first = read(again, 0)
     assert (bodies(first), first.next_offset) == ([b"a"], 2)
     lost = read(again, 2)
@@ -82,10 +78,9 @@ def test_c04_a_damaged_record_is_told_at_its_own_offset(
 
 
 def test_c04_what_went_bad_in_memory_is_left_to_its_reader(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     put(store, b"a", b"b", b"b", b"a")
     flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, 2)[0] + BODY_LENGTH_OFFSET)
     first = read(store, 0)

@@ -17,13 +17,13 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.queues.slices import run_starts
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT
-from tests.blocks import WireBlock, wire_block
-from tests.store.conftest import OpenStore, crash
-from tests.store.messages import flush_log, read_all, save_manifest
+from tests.support.blocks import WireBlock, wire_block
+from tests.support.store.messages import flush_log, read_all, save_manifest
+from tests.support.store.stores import OpenStore, crash
 
 TOPIC = "TopicA"
 OWN = QueueKey(TOPIC, OWN_QUEUES)
@@ -46,9 +46,7 @@ def queue(store: MessageStore, queue_id: int) -> list[bytes]:
     return read_all(store, QueueKey(TOPIC, queue_id))
 
 
-def test_s03_each_record_gets_the_next_offset_of_its_own_queue(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_s03_each_record_gets_the_next_offset_of_its_own_queue(store: MessageStore) -> None:
     put_runs(store, (3, [b"a"]), (0, [b"b", b"c"]), (7, [b"d"]))
     put_runs(store, (0, [b"e"]), (3, [b"f", b"g"]))
     assert [queue(store, number) for number in (0, 3, 7)] == [
@@ -59,10 +57,8 @@ def test_s03_each_record_gets_the_next_offset_of_its_own_queue(new_store: OpenSt
 
 
 def test_s03_committed_messages_of_several_queues_are_each_in_their_own_queue(
-    new_store: OpenStore,
+    store: MessageStore,
 ) -> None:
-    store = new_store()
-    store.open()
     for committed in ([0, 1, 2, 3], [2]):
         block = block_of((3, [b"a"]), (0, [b"b", b"c"]), (7, [b"d"])).parsed()
         block.header["sys_flag"][committed] |= TRANSACTION_COMMIT
@@ -75,10 +71,8 @@ def test_s03_committed_messages_of_several_queues_are_each_in_their_own_queue(
 
 
 def test_s01_records_say_their_queue_and_lie_back_to_back(
-    new_store: OpenStore, clock: ManualClock
+    clock: ManualClock, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     result = store.append(OWN, block_of((3, [b"a"]), (0, [b"b", b"c"])).parsed())
     assert (result.queue_offset, result.record_count) == (0, 3)
     store.close()
@@ -94,9 +88,7 @@ def test_s01_records_say_their_queue_and_lie_back_to_back(
     assert position == result.end_offset
 
 
-def test_s05_every_record_is_found_by_its_key(new_store: OpenStore) -> None:
-    store = new_store()
-    store.open()
+def test_s05_every_record_is_found_by_its_key(store: MessageStore) -> None:
     put_runs(store, (3, [b"a"]), (0, [b"b", b"c"]))
     for body in (b"a", b"b", b"c"):
         (found,) = store.messages.by_key(TOPIC, body.decode(), 0, 1 << 50, 10)
@@ -104,16 +96,14 @@ def test_s05_every_record_is_found_by_its_key(new_store: OpenStore) -> None:
 
 
 @pytest.mark.parametrize("flush", list(FlushDiskType))
-def test_s09_a_crash_loses_none_of_the_queues(new_store: OpenStore, flush: FlushDiskType) -> None:
-    store = new_store(flush)
-    store.open()
+def test_s09_a_crash_loses_none_of_the_queues(open_store: OpenStore, flush: FlushDiskType) -> None:
+    store = open_store(flush)
     put_runs(store, (1, [b"a", b"b"]), (0, [b"c"]))
     if flush is FlushDiskType.SYNC_FLUSH:
         assert queue(store, 0) == []
         flush_log(store)
     crash(store)
-    again = new_store(flush)
-    again.open()
+    again = open_store(flush)
     assert (queue(again, 0), queue(again, 1)) == ([b"c"], [b"a", b"b"])
     put_runs(again, (0, [b"d"]))
     flush_log(again)
@@ -121,11 +111,9 @@ def test_s09_a_crash_loses_none_of_the_queues(new_store: OpenStore, flush: Flush
 
 
 def test_f17_a_queue_that_cannot_be_written_waits_by_itself(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
     """Asserts that dispatch stops before the queue's first record until there is space."""
-    store = new_store()
-    store.open()
     grown = store._queues.grown
 
     def full(key: QueueKey) -> Any:
@@ -148,10 +136,9 @@ def test_f17_a_queue_that_cannot_be_written_waits_by_itself(
 
 
 def test_s05_keys_of_a_block_that_is_dispatched_in_part_survive_a_manifest_and_a_crash(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     put_runs(store, (0, [b"before"]))
     flush_log(store)
     grown = store._queues.grown
@@ -166,8 +153,7 @@ def test_s05_keys_of_a_block_that_is_dispatched_in_part_survive_a_manifest_and_a
     flush_log(store)
     save_manifest(store)
     crash(store)
-    again = new_store(FlushDiskType.SYNC_FLUSH)
-    again.open()
+    again = open_store(FlushDiskType.SYNC_FLUSH)
     assert [queue(again, number) for number in range(2)] == [[b"before", b"a"], [b"b"]]
     for body in (b"before", b"a", b"b"):
         (found,) = again.messages.by_key(TOPIC, body.decode(), 0, 1 << 50, 10)
@@ -175,10 +161,9 @@ def test_s05_keys_of_a_block_that_is_dispatched_in_part_survive_a_manifest_and_a
 
 
 def test_s05_keys_that_wait_for_room_on_the_disk_survive_a_manifest_and_a_crash(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     put_runs(store, (0, [b"before"]))
     flush_log(store)
     store.dispatch()
@@ -192,27 +177,23 @@ def test_s05_keys_that_wait_for_room_on_the_disk_survive_a_manifest_and_a_crash(
         flush_log(store)
         save_manifest(store)
     crash(store)
-    again = new_store(FlushDiskType.SYNC_FLUSH)
-    again.open()
+    again = open_store(FlushDiskType.SYNC_FLUSH)
     for body in (b"before", b"a"):
         (found,) = again.messages.by_key(TOPIC, body.decode(), 0, 1 << 50, 10)
         assert decode_record(found, 0).record.body == body
 
 
 def test_s02_a_queue_that_comes_again_is_refused_and_nothing_is_stored(
-    new_store: OpenStore,
+    store: MessageStore,
 ) -> None:
-    store = new_store()
-    store.open()
     with pytest.raises(RecordIllegalError, match="sort its records by queue"):
         put_runs(store, (0, [b"a"]), (1, [b"b"]), (0, [b"c"]))
     assert store.positions().log_end == 0
-    assert store.range_of(QueueKey(TOPIC, 0)) == QueueRange(0, 0)
+    assert store.range_of(QueueKey(TOPIC, 0)) == QueueBounds(0, 0)
 
 
-def test_s03_in_a_joined_block_a_queue_that_comes_again_goes_on(new_store: OpenStore) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+def test_s03_in_a_joined_block_a_queue_that_comes_again_goes_on(open_store: OpenStore) -> None:
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     put_runs(store, (0, [b"before"]))
     block = block_of((0, [b"a", b"b"]), (1, [b"c"]), (0, [b"d"]), (1, [b"e"]), (0, [b"f"])).parsed()
     result = store.append(OWN, block, AppendHints(is_joined=True))
@@ -223,8 +204,7 @@ def test_s03_in_a_joined_block_a_queue_that_comes_again_goes_on(new_store: OpenS
     wanted = [b"before", b"a", b"b", b"d", b"f", b"g"], [b"c", b"e"]
     assert (queue(store, 0), queue(store, 1)) == wanted
     crash(store)
-    again = new_store(FlushDiskType.SYNC_FLUSH)
-    again.open()
+    again = open_store(FlushDiskType.SYNC_FLUSH)
     assert (queue(again, 0), queue(again, 1)) == wanted
     (found,) = again.messages.by_key(TOPIC, "f", 0, 1 << 50, 10)
     assert decode_record(found, 0).record.queue_offset == 4
@@ -233,7 +213,7 @@ def test_s03_in_a_joined_block_a_queue_that_comes_again_goes_on(new_store: OpenS
 def test_s02_a_block_has_so_many_queues_at_most() -> None:
     runs = [(number, [b"x"]) for number in range(BLOCK_QUEUES_MAX + 1)]
     assert len(run_starts(block_of(*runs[:-1]).parsed())) == BLOCK_QUEUES_MAX
-    with pytest.raises(RecordIllegalError, match=r"of 101 queues; send 100 at most"):
+    with pytest.raises(RecordIllegalError, match=r"of 101 queues, limit 100. Send smaller blocks"):
         run_starts(block_of(*runs).parsed())
 
 

@@ -9,30 +9,29 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.readers.random_reader import Scattered
-from tests.blocks import bodies_of
-from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
-from tests.store.conftest import OpenStore
-from tests.store.messages import QUEUE, numbered, put_all
+from rocketpy_broker.store.queues.readers.random_reader import RandomRead
+from tests.support.blocks import bodies_of
+from tests.support.store.messages import QUEUE, numbered, put_all
+from tests.support.store.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
+from tests.support.store.stores import OpenStore
 
 COUNT = 60
 
 
 @pytest.fixture
-def store(new_store: OpenStore) -> MessageStore:
+def store(open_store: OpenStore) -> MessageStore:
     """Returns a store with COUNT messages over several segments and queue files."""
-    opened = new_store()
-    opened.open()
+    opened = open_store()
     put_all(opened, numbered(COUNT))
     assert len(opened._log.files.segments) > 1
     return opened
 
 
-def read(store: MessageStore, offsets: list[int], bytes_max: int = 1 << 20) -> Scattered:
-    return store.scattered.read(QUEUE, np.array(offsets, np.int64), bytes_max)
+def read(store: MessageStore, offsets: list[int], bytes_max: int = 1 << 20) -> RandomRead:
+    return store.random_reader.read(QUEUE, np.array(offsets, np.int64), bytes_max)
 
 
-def bodies(found: Scattered) -> list[bytes]:
+def bodies(found: RandomRead) -> list[bytes]:
     return bodies_of(found.block.data.tobytes(), found.block.sizes)
 
 

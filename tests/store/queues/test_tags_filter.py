@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.readers import candidates
@@ -19,16 +17,14 @@ from rocketpy_broker.store.queues.readers.candidates import matching_units
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, ReadLimits
 from rocketpy_proto.record.java_hash import java_hash
-from tests.blocks import bodies_of, wire_block
-from tests.store.check.planted_faults import FIRST, flip, unit_of
-from tests.store.conftest import (
-    QUEUE_FILE_BYTES,
-    SEGMENT_BYTES,
-    STORE_HOST,
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.store.messages import NO_END, QUEUE
+from tests.support.store.planted_faults import FIRST, flip, unit_of
+from tests.support.store.stores import (
     OpenStore,
     crash,
+    store_in,
 )
-from tests.store.messages import NO_END, QUEUE
 
 TAGS = ["TagA", "TagB", None]
 
@@ -58,9 +54,8 @@ def bodies(result: GetMessageResult) -> list[bytes]:
     return bodies_of(b"".join(bytes(part) for part in result.parts), result.sizes)
 
 
-def test_c03_only_records_with_a_wanted_code_are_given(new_store: OpenStore) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+def test_c03_only_records_with_a_wanted_code_are_given(open_store: OpenStore) -> None:
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     put_tagged(store, ["TagA", "TagB", None, "TagB", "TagC"])
     found = read(store, 0, "TagB")
     assert (found.status, bodies(found)) == (GetMessageStatus.FOUND, [b"1 TagB", b"3 TagB"])
@@ -69,9 +64,8 @@ def test_c03_only_records_with_a_wanted_code_are_given(new_store: OpenStore) -> 
     assert bodies(read(store, 2, "TagB", offset_end=3)) == []
 
 
-def test_c03_what_does_not_match_is_passed_over(new_store: OpenStore) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+def test_c03_what_does_not_match_is_passed_over(open_store: OpenStore) -> None:
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     put_tagged(store, ["TagA"] * 7)
     missed = read(store, 0, "TagB", offset_end=5)
     assert (missed.status, missed.next_offset) == (GetMessageStatus.NO_MATCHED_MESSAGE, 5)
@@ -80,9 +74,8 @@ def test_c03_what_does_not_match_is_passed_over(new_store: OpenStore) -> None:
     assert (at_end.status, at_end.next_offset) == (GetMessageStatus.OFFSET_OVERFLOW_ONE, 7)
 
 
-def test_c03_a_full_response_goes_on_at_the_next_match(new_store: OpenStore) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+def test_c03_a_full_response_goes_on_at_the_next_match(open_store: OpenStore) -> None:
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     put_tagged(store, ["TagB", "TagA", "TagA", "TagB", "TagA"])
     first = read(store, 0, "TagB", bytes_max=1)
     assert (bodies(first), first.next_offset) == ([b"0 TagB"], 3)
@@ -91,11 +84,10 @@ def test_c03_a_full_response_goes_on_at_the_next_match(new_store: OpenStore) -> 
 
 
 def test_c03_one_read_looks_at_a_bounded_number_of_units(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(candidates, "SCAN_UNITS_MAX", 4)
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     put_tagged(store, ["TagA"] * 9 + ["TagB"])
     places = []
     offset = 0
@@ -117,9 +109,7 @@ def test_c03_a_filtered_read_gives_what_an_unfiltered_one_has_of_the_tags(
     wanted: set[str | None],
     bytes_max: int,
 ) -> None:
-    folder = tmp_path_factory.mktemp("store")
-    config = StoreConfig(folder, SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.ASYNC_FLUSH)
-    store = MessageStore(config, ManualClock(), STORE_HOST)
+    store = store_in(tmp_path_factory.mktemp("store"))
     store.open()
     put_tagged(store, tags)
     offset, given_bodies = 0, []
@@ -138,16 +128,14 @@ def test_c03_a_filtered_read_gives_what_an_unfiltered_one_has_of_the_tags(
 
 
 def test_c03_a_damaged_match_is_told_at_its_own_offset_and_a_damaged_other_is_not_read(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path
 ) -> None:
-    store = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    store.open()
+    store = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     put_tagged(store, ["TagA", "TagB", "TagA", "TagB", "TagA", "TagB"])
     store.close()
     for number in (2, 3):
         flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, number)[0] + 90)
-    again = new_store(segment_bytes=1 << 20, queue_file_bytes=2000)
-    again.open()
+    again = open_store(segment_bytes=1 << 20, queue_file_bytes=2000)
     first = read(again, 0, "TagB")
     assert (bodies(first), first.next_offset) == ([b"1 TagB"], 3)
     lost = read(again, 3, "TagB")
@@ -166,15 +154,13 @@ def test_c03_blank_units_end_a_scan_and_match_no_code(tmp_path: Path) -> None:
     queue.append(5, units)
     assert queue.units(3, 4)["size"][0] == BLANK_SIZE
     found = matching_units(queue, 0, NO_END, np.array([0]))
-    assert (len(found), found.offset_behind(3)) == (3, 3)
+    assert (len(found), found.offset_after(3)) == (3, 3)
     queue.close()
 
 
 def test_a_range_without_offsets_has_no_match_and_ends_where_it_begins(
-    new_store: OpenStore,
+    store: MessageStore,
 ) -> None:
-    store = new_store()
-    store.open()
     put_tagged(store, TAGS)
     result = read(store, 1, "TagB", offset_end=1)
     assert (result.status, result.next_offset, result.is_cold) == (

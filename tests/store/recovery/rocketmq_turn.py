@@ -18,7 +18,7 @@ from rocketpy_broker.store.files.checkpoint import FILE_BYTES
 from rocketpy_broker.store.queues.units import UNIT_BYTES
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import Record, encode_record
-from tests.store.check.planted_faults import FIRST, write_at
+from tests.support.store.planted_faults import FIRST, write_at
 
 _UNIT = struct.Struct(">qiq")
 _CHECKPOINT = struct.Struct(">qqqqq")

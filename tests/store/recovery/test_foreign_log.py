@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.store.log.scanner import LogScanner
-from rocketpy_broker.store.values import GetMessageStatus, QueueRange, ReadLimits
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, ReadLimits
 from rocketpy_proto.record.layout import MAGIC_V1
-from tests.store.check.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
-from tests.store.conftest import SEGMENT_BYTES, OpenStore, crash
-from tests.store.messages import NO_END, OTHER, QUEUE, numbered, put, put_all, read_all
 from tests.store.recovery.rocketmq_turn import RocketMQTurn
+from tests.support.store.messages import NO_END, OTHER, QUEUE, numbered, put, put_all, read_all
+from tests.support.store.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
+from tests.support.store.stores import SEGMENT_BYTES, OpenStore, crash
 
 MAGIC = struct.pack(">I", MAGIC_V1)
 
@@ -64,7 +65,7 @@ def test_f05_damage_before_the_segment_where_rocketmq_would_begin_is_passed_over
     store = new_store()
     (damage,) = store.open().damages
     assert (damage.offset, damage.length) == (offset, size)
-    assert store.range_of(QUEUE) == QueueRange(0, 56)
+    assert store.range_of(QUEUE) == QueueBounds(0, 56)
     store.close()
     assert len(bodies_read(new_store)) == 55
 
@@ -135,7 +136,7 @@ def test_s09_behind_a_record_that_leaves_no_room_for_a_blank_one_the_next_segmen
     path.write_bytes(path.read_bytes()[:SEGMENT_BYTES])
     again = new_store()
     assert again.open().end == SEGMENT_BYTES
-    assert again.range_of(QUEUE) == QueueRange(0, 2)
+    assert again.range_of(QUEUE) == QueueBounds(0, 2)
     assert put(again, [b"next"]) == SEGMENT_BYTES
     again.close()
     assert path.stat().st_size == SEGMENT_BYTES
@@ -143,19 +144,16 @@ def test_s09_behind_a_record_that_leaves_no_room_for_a_blank_one_the_next_segmen
 
 
 def test_s09_units_of_no_record_behind_the_last_one_are_dropped(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(3))
     put(store, [b"other"], OTHER)
     crash(store)
     (tmp_path / "rocketpy" / "manifest.json").unlink()
     path = tmp_path / f"consumequeue/TopicA/2/{FIRST}"
     write_at(path, 3 * UNIT_BYTES, path.read_bytes()[:UNIT_BYTES])
-    again = new_store()
-    again.open()
-    assert again.range_of(QUEUE) == QueueRange(0, 3)
+    again = open_store()
+    assert again.range_of(QUEUE) == QueueBounds(0, 3)
     put(again, numbered(1, 3))
     assert read_all(again) == numbered(4)
     assert again.get_message(QUEUE, 3, NO_END, ReadLimits()).next_offset == 4
@@ -194,10 +192,8 @@ def test_f16_rocketmqs_crc_of_the_whole_record_is_verified(
 
 @pytest.mark.parametrize("place", [3, 90], ids=["size", "body"])
 def test_f05_the_offset_of_a_queues_damaged_last_record_is_not_given_again(
-    new_store: OpenStore, tmp_path: Path, place: int
+    new_store: OpenStore, tmp_path: Path, place: int, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(3))
     for _ in range(2):
         put(store, [bytes(SEGMENT_BYTES // 2)], OTHER)
@@ -206,7 +202,7 @@ def test_f05_the_offset_of_a_queues_damaged_last_record_is_not_given_again(
     flip(tmp_path / "commitlog" / FIRST, unit_of(tmp_path, 2)[0] + place)
     again = new_store()
     assert len(again.open().damages) == 1
-    assert again.range_of(QUEUE) == QueueRange(0, 3)
+    assert again.range_of(QUEUE) == QueueBounds(0, 3)
     put(again, [b"next"])
     result = again.get_message(QUEUE, 3, NO_END, ReadLimits())
     assert (len(result.sizes), result.next_offset) == (1, 4)

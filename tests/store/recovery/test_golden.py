@@ -13,8 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.index.layout import ENTRY, HEADER, IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
@@ -28,9 +26,9 @@ from rocketpy_proto.record import (
     to_record_batch,
 )
 from rocketpy_proto.record.index_keys import index_hash, tag_key
-from tests.blocks import wire_block
-from tests.golden import GOLDEN
-from tests.store.conftest import STORE_HOST
+from tests.support.blocks import wire_block
+from tests.support.golden import GOLDEN
+from tests.support.store.stores import store_in
 
 pytestmark = pytest.mark.skipif(not GOLDEN.exists(), reason="the golden stores are not here")
 SCHEMA = pa.schema(list(COLUMN_TYPES.items()))
@@ -45,8 +43,7 @@ def unpack(tmp_path: Path) -> Unpack:
         archive = GOLDEN / f"rocketmq_store_{name}.tar.gz"
         subprocess.run(["tar", "-xSzf", archive, "-C", tmp_path], check=True)
         (folder,) = (path.parent for path in tmp_path.rglob("commitlog"))
-        config = StoreConfig(folder, 65_536, 2_000, FlushDiskType.ASYNC_FLUSH)
-        return MessageStore(config, ManualClock(), STORE_HOST)
+        return store_in(folder, segment_bytes=65_536, queue_file_bytes=2_000)
 
     return make
 

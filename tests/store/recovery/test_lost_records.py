@@ -15,14 +15,14 @@ from rocketpy_broker.store.log.filler import is_filler
 from rocketpy_broker.store.log.scanner import LogScanner, LogSpan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.foreign import StaleRecords
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_PREPARED
-from tests.blocks import wire_block
-from tests.store.check.planted_faults import FIRST, flip, unit_of
-from tests.store.conftest import OpenStore, crash
-from tests.store.messages import OTHER, QUEUE, flush_log, numbered, put, put_all, read_all
 from tests.store.recovery.rocketmq_turn import LATER_MS, RocketMQTurn
+from tests.support.blocks import wire_block
+from tests.support.store.messages import OTHER, QUEUE, flush_log, numbered, put, put_all, read_all
+from tests.support.store.planted_faults import FIRST, flip, unit_of
+from tests.support.store.stores import OpenStore, crash
 
 DAMAGED = 2
 
@@ -35,10 +35,8 @@ def kill(store: MessageStore, folder: Path) -> None:
 
 
 def test_f16_a_filler_whose_checksum_a_crash_took_is_written_again_and_not_kept_apart(
-    new_store: OpenStore, tmp_path: Path
+    new_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put_all(store, numbered(5))
     kill(store, tmp_path)
     checksums = tmp_path / "rocketpy" / "checksums" / FIRST
@@ -58,10 +56,8 @@ def test_f16_a_filler_whose_checksum_a_crash_took_is_written_again_and_not_kept_
 
 
 def test_f16_a_damaged_half_message_takes_no_place_in_its_queue(
-    new_store: OpenStore, tmp_path: Path
+    new_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, [b"before"])
     block = wire_block(QUEUE.topic, [b"half"]).parsed()
     block.header["sys_flag"] |= TRANSACTION_PREPARED
@@ -71,7 +67,7 @@ def test_f16_a_damaged_half_message_takes_no_place_in_its_queue(
     flip(tmp_path / "commitlog" / FIRST, offset + 90)
     again = new_store()
     assert [damage.offset for damage in again.open().damages] == [offset]
-    assert again.range_of(QUEUE) == QueueRange(0, 1)
+    assert again.range_of(QUEUE) == QueueBounds(0, 1)
     put(again, [b"next"])
     assert read_all(again) == [b"before", b"next"]
 
@@ -90,14 +86,13 @@ def test_f16_the_offset_of_a_damaged_message_that_waits_is_not_given_again(
     shutil.rmtree(tmp_path / "consumequeue")
     again = new_store()
     assert [damage.offset for damage in again.open().damages] == [offset]
-    assert again.range_of(waiting) == QueueRange(0, 3)
+    assert again.range_of(waiting) == QueueBounds(0, 3)
 
 
 def test_s09_a_clock_that_steps_back_between_two_parts_of_a_scan_loses_nothing(
-    new_store: OpenStore, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, tmp_path: Path, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = new_store()
-    store.open()
+    store = open_store()
     put_all(store, numbered(3))
     end = store.positions().log_end
     store.close()
@@ -108,8 +103,7 @@ def test_s09_a_clock_that_steps_back_between_two_parts_of_a_scan_loses_nothing(
     turn.leave(abort="4711")
     in_parts = partialmethod(LogScanner.__init__, bytes_max=100)
     monkeypatch.setattr(LogScanner, "__init__", in_parts)
-    again = new_store()
-    again.open()
+    again = open_store()
     assert read_all(again) == numbered(9)
 
 

@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import Fault, StoreCheck
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.quarantine import NAMED_MAX
-from rocketpy_broker.store.values import QueueRange, ReadLimits
-from tests.store.check.planted_faults import CHECKSUM_BYTES, FIRST, flip, write_at
-from tests.store.conftest import STORE_HOST, OpenStore
-from tests.store.messages import NO_END, QUEUE, flush_log, numbered, put, read_all
+from rocketpy_broker.store.values import QueueBounds, ReadLimits
+from tests.support.store.messages import NO_END, QUEUE, flush_log, numbered, put, read_all
+from tests.support.store.planted_faults import CHECKSUM_BYTES, FIRST, flip, write_at
+from tests.support.store.stores import OpenStore, store_in
 
 SIZES = {"segment_bytes": 1 << 20, "queue_file_bytes": 200_000}
 BLOCK = 100
@@ -25,10 +24,9 @@ COUNT = 3_000
 
 
 @pytest.fixture
-def store(new_store: OpenStore) -> MessageStore:
+def store(open_store: OpenStore) -> MessageStore:
     """Returns an open store with COUNT flushed messages, in blocks."""
-    store = new_store(FlushDiskType.SYNC_FLUSH, **SIZES)
-    store.open()
+    store = open_store(FlushDiskType.SYNC_FLUSH, **SIZES)
     for number in range(0, COUNT, BLOCK):
         put(store, numbered(BLOCK, number))
     flush_log(store)
@@ -59,8 +57,7 @@ def faults_of(folder: Path) -> list[Fault]:
 
 def copied(folder: Path, copy: Path) -> MessageStore:
     shutil.copytree(folder, copy, symlinks=True)
-    config = StoreConfig(copy, SIZES["segment_bytes"], SIZES["queue_file_bytes"])
-    return MessageStore(config, ManualClock(), STORE_HOST)
+    return store_in(copy, None, FlushDiskType.SYNC_FLUSH, **SIZES)
 
 
 def test_f05_a_copy_whose_log_is_behind_its_queues_has_one_damage(
@@ -109,7 +106,7 @@ def test_f05_neighbours_that_are_damaged_one_by_one_keep_their_offsets(
     [damage] = result.damages
     assert (damage.offset, damage.length) == (places[first], places[last + 1] - places[first])
     assert len(damaged_files(tmp_path)) == len(error_lines(caplog)) == 1
-    assert again.range_of(QUEUE) == QueueRange(0, COUNT)
+    assert again.range_of(QUEUE) == QueueBounds(0, COUNT)
     found = again.get_message(QUEUE, last + 1, NO_END, ReadLimits.of_bytes(1 << 20))
     assert len(found.sizes) == COUNT - last - 1
     again.close()
@@ -131,7 +128,7 @@ def test_f05_damage_up_to_a_blank_record_leaves_the_blank_record(
     again = new_store(segment_bytes=4096)
     [damage] = again.open().damages
     assert (damage.offset, damage.length) == (places[2], 2 * (places[3] - places[2]))
-    assert again.range_of(QUEUE) == QueueRange(0, 7)
+    assert again.range_of(QUEUE) == QueueBounds(0, 7)
 
 
 def test_f05_scattered_damage_is_named_so_often_and_then_counted(
@@ -153,14 +150,13 @@ def test_f05_scattered_damage_is_named_so_often_and_then_counted(
 @pytest.mark.parametrize("count_max", [1, 32])
 def test_f05_neighbours_that_reads_meet_are_one(
     store: MessageStore,
-    new_store: OpenStore,
+    open_store: OpenStore,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
     count_max: int,
 ) -> None:
     store.close()
-    again = new_store(**SIZES)
-    again.open()
+    again = open_store(**SIZES)
     first, last = 500, 899
     for place in positions(tmp_path)[first : last + 1]:
         flip(tmp_path / "commitlog" / FIRST, place + 95)

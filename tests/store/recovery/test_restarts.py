@@ -15,14 +15,12 @@ from rocketpy_broker.errors import (
     StoreDirectoryError,
     StoreLockedError,
 )
-from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey, QueueRange
-from tests.store.conftest import SEGMENT_BYTES, STORE_HOST, OpenStore, crash
-from tests.store.messages import (
+from rocketpy_broker.store.values import QueueBounds, QueueKey
+from tests.support.store.messages import (
     OTHER,
     QUEUE,
     delete_topic,
@@ -33,6 +31,7 @@ from tests.store.messages import (
     read_all,
     save_manifest,
 )
+from tests.support.store.stores import SEGMENT_BYTES, OpenStore, crash, store_in
 
 
 def test_s09_a_clean_restart_goes_on_where_it_stopped(new_store: OpenStore, tmp_path: Path) -> None:
@@ -90,23 +89,19 @@ def test_s09_after_a_crash_nothing_written_is_lost(new_store: OpenStore, tmp_pat
 
 
 def test_s09_undispatched_records_of_a_sync_store_are_dispatched_by_recovery(
-    new_store: OpenStore,
+    open_store: OpenStore,
 ) -> None:
-    store = new_store(FlushDiskType.SYNC_FLUSH)
-    store.open()
+    store = open_store(FlushDiskType.SYNC_FLUSH)
     put(store, numbered(7))
     crash(store)
-    again = new_store()
-    again.open()
+    again = open_store()
     assert read_all(again) == numbered(7)
 
 
 @pytest.mark.parametrize("crashed", [True, False])
 def test_s06_lost_consume_queues_are_rebuilt_byte_for_byte(
-    new_store: OpenStore, tmp_path: Path, crashed: bool
+    open_store: OpenStore, tmp_path: Path, crashed: bool, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     for start in range(0, 40, 4):
         put(store, numbered(4, start))
         put(store, numbered(2, start), OTHER)
@@ -114,8 +109,7 @@ def test_s06_lost_consume_queues_are_rebuilt_byte_for_byte(
     folder = tmp_path / "consumequeue"
     expected = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     shutil.rmtree(folder)
-    again = new_store()
-    again.open()
+    again = open_store()
     assert read_all(again) == numbered(40)
     again.close()
     found = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -124,10 +118,8 @@ def test_s06_lost_consume_queues_are_rebuilt_byte_for_byte(
 
 @pytest.mark.parametrize("cut", [1, 4, 50, 100])
 def test_s09_a_torn_last_record_is_cut_and_leaves_no_trace(
-    new_store: OpenStore, tmp_path: Path, cut: int
+    new_store: OpenStore, tmp_path: Path, cut: int, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(3))
     end = put(store, [b"torn" * 30])
     crash(store)
@@ -165,10 +157,8 @@ def test_s09_what_was_about_to_be_flushed_is_a_torn_tail_and_no_damage(
 
 
 def test_s09_a_manifest_that_is_ahead_of_the_disk_does_not_hide_a_torn_tail(
-    new_store: OpenStore,
+    new_store: OpenStore, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put_all(store, numbered(40))
     flush_log(store)
     flushed = store.flushed_end
@@ -204,25 +194,20 @@ def test_s09_a_log_that_is_shorter_than_what_was_flushed_stops_the_start(
 
 
 def test_s09_what_another_broker_has_added_needs_no_checksums(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(3))
     crash(store)
     (tmp_path / "abort").write_text("4711")
     for path in (tmp_path / "rocketpy" / "checksums").iterdir():
         path.write_bytes(bytes(path.stat().st_size))
-    again = new_store()
-    again.open()
+    again = open_store()
     assert read_all(again) == numbered(3)
 
 
 def test_s15_no_record_of_a_refused_block_comes_back(
-    new_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+    open_store: OpenStore, monkeypatch: pytest.MonkeyPatch, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
 
     def full(_checksums: SegmentChecksums, *_entries: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -234,8 +219,7 @@ def test_s15_no_record_of_a_refused_block_comes_back(
     # It replaces the first record, and ends where the second one starts.
     put(store, [b"new"])
     store.close()
-    again = new_store()
-    again.open()
+    again = open_store()
     assert read_all(again) == [b"new"]
 
 
@@ -266,9 +250,8 @@ def test_f8_what_was_not_flushed_is_written_again_before_recovery_flushes_it(
     assert steps == [("write", 0, end), ("flush", 0, 0)]
 
 
-def test_s09_units_beyond_the_log_are_dropped(new_store: OpenStore, tmp_path: Path) -> None:
-    store = new_store()
-    store.open()
+def test_s09_units_beyond_the_log_are_dropped(open_store: OpenStore, tmp_path: Path) -> None:
+    store = open_store()
     put(store, numbered(3))
     end = put(store, numbered(2, 3))
     crash(store)
@@ -276,31 +259,27 @@ def test_s09_units_beyond_the_log_are_dropped(new_store: OpenStore, tmp_path: Pa
     data = bytearray(path.read_bytes())
     data[end:] = bytes(len(data) - end)
     path.write_bytes(data)
-    again = new_store()
-    again.open()
-    assert again.range_of(QUEUE) == QueueRange(0, 3)
+    again = open_store()
+    assert again.range_of(QUEUE) == QueueBounds(0, 3)
     put(again, [b"other"])
     assert read_all(again) == [*numbered(3), b"other"]
 
 
 def test_a_deleted_topic_never_comes_back_into_one_of_the_same_name(
-    new_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(5))
     unused = QueueKey(QUEUE.topic, QUEUE.queue_id + 1)
     put(store, numbered(2), unused)
     delete_topic(store, "TopicA")
-    assert store.range_of(QUEUE) == QueueRange(0, 0)
+    assert store.range_of(QUEUE) == QueueBounds(0, 0)
     put(store, [b"new"])
     crash(store)
     shutil.rmtree(tmp_path / "consumequeue" / "TopicA")
-    again = new_store()
-    again.open()
+    again = open_store()
     assert read_all(again) == [b"new"]
     # No new record conflicts with the old messages here.
-    assert again.range_of(unused) == QueueRange(0, 0)
+    assert again.range_of(unused) == QueueBounds(0, 0)
 
 
 def test_f12_a_second_store_on_the_directory_is_refused(tmp_path: Path) -> None:
@@ -321,7 +300,7 @@ def test_f12_a_second_store_on_the_directory_is_refused(tmp_path: Path) -> None:
     with holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
-        store = MessageStore(StoreConfig(tmp_path), ManualClock(), STORE_HOST)
+        store = store_in(tmp_path)
         with pytest.raises(StoreLockedError, match="another broker"):
             store.open()
         holder.communicate("")
@@ -329,10 +308,8 @@ def test_f12_a_second_store_on_the_directory_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["notes.txt", "0000000000000000409"])
 def test_a_foreign_file_in_the_log_folder_stops_the_start_and_is_left_alone(
-    new_store: OpenStore, tmp_path: Path, name: str
+    new_store: OpenStore, tmp_path: Path, name: str, store: MessageStore
 ) -> None:
-    store = new_store()
-    store.open()
     put(store, numbered(1))
     store.close()
     foreign = tmp_path / "commitlog" / name
@@ -347,7 +324,7 @@ def test_another_segment_size_is_told_with_the_file(new_store: OpenStore) -> Non
     store.open()
     put(store, numbered(1))
     store.close()
-    wrong = "made with commit log segments of 4096 bytes, not 8192"
+    wrong = "created with commit log segments of 4096 bytes, not 8192"
     with pytest.raises(StoreDirectoryError, match=wrong):
         new_store(segment_bytes=8192).open()
 

@@ -11,14 +11,16 @@ from pyspark_rocketpy.errors import OffsetError
 from pyspark_rocketpy.offsets import (
     BrokerQueue,
     Origin,
+    Positions,
     begin_of,
     first_offset,
+    kept_of,
     next_offset,
     parse_offsets_json,
     parse_times_json,
     positions_of,
 )
-from tests.queues import Q0, Q1
+from tests.support.queues import Q0, Q1
 
 GROUP = "my-group"
 
@@ -69,11 +71,13 @@ def test_a_checkpoint_of_another_kind_is_named(offset: dict[str, object]) -> Non
 
 @pytest.mark.parametrize("offset", [0, {"logOffset": 0}, {"T": {"0": 3}}, None, "x" * 200])
 def test_a_checkpoint_of_another_source_is_named(offset: object) -> None:
-    with pytest.raises(OffsetError, match=r"which another source .* start with a new") as caught:
+    with pytest.raises(
+        OffsetError, match=r"which was not written by rocketpy; start with a new"
+    ) as caught:
         positions_of(offset)
     assert json.dumps(offset)[:50] in str(caught.value)
     assert len(str(caught.value)) < 300
-    with pytest.raises(OffsetError, match="another source"):
+    with pytest.raises(OffsetError, match="not written by rocketpy"):
         begin_of(offset, first_offset({}, GROUP))  # type: ignore[arg-type]
 
 
@@ -162,7 +166,7 @@ def test_offsets_of_a_cluster_are_named_by_their_broker() -> None:
 
 @pytest.mark.parametrize("of_topic", ['{"":{"0":1}}', '{"a":{"b":{"0":1}}}', '{"a":1}'])
 def test_offsets_of_no_broker_are_refused(of_topic: str) -> None:
-    with pytest.raises(OffsetError, match=r"in a cluster with the broker in between"):
+    with pytest.raises(OffsetError, match=r"or on a cluster, with broker names"):
         parse_offsets_json("startingOffsets", f'{{"T":{of_topic}}}')
 
 
@@ -295,3 +299,14 @@ def test_times_for_queues_are_milliseconds_or_iso() -> None:
         with pytest.raises(OffsetError, match=r"milliseconds since 1970.* ISO time") as caught:
             parse_times_json("startingOffsetsByTimestamp", f'{{"T":{{"0":{wrong}}}}}')
         assert "for queue 0 of topic 'T'" in str(caught.value)
+
+
+def test_s5_kept_positions_are_in_the_offset_and_in_their_order() -> None:
+    start = first_offset({"T": {Q0: 3, Q1: 15}}, "g")
+    kept: Positions = {"Z": {Q0: 1}, "T": {Q1: 15}, "A": {AT_A: 4}}
+    end = json.loads(json.dumps(next_offset({"T": {Q0: 4}}, start, "g", {}, kept=kept)))
+    assert end["kept"] == {"Z@g": {"0": 1}, "T@g": {"1": 15}, "A@g": {"broker-a": {"0": 4}}}
+    assert end["v"] == 2
+    assert (positions_of(end), kept_of(end)) == ({"T": {Q0: 4}}, kept)
+    assert list(kept_of(end)) == list(kept)
+    assert "kept" not in next_offset({"T": {Q0: 4}}, end, "g")

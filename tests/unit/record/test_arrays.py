@@ -56,6 +56,28 @@ def test_reading_imports_no_pandas() -> None:
     assert told.split() == ["2100", "False"]
 
 
+LEAVE_OUT = """
+import sys
+import numpy as np, pyarrow as pa
+from rocketpy_proto.record.block import arrays
+costly, finders = [arrays.is_first_value_costly()], [*sys.meta_path]
+arrays.leave_pandas_out()
+values = pa.array([1, None]).to_pylist(), pa.array(np.arange(3)).to_numpy().tolist()
+assert values == ([1, None], [0, 1, 2]), values
+assert pa.scalar(b"x").as_py() == b"x"
+print(*costly, arrays.is_first_value_costly(), "pandas" in sys.modules)
+assert sys.meta_path == finders
+import pandas
+"""
+
+
+def test_values_need_no_pandas_where_it_is_left_out() -> None:
+    pytest.importorskip("pandas")
+    command = [sys.executable, "-c", LEAVE_OUT]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert shown.strip() == "True False False"
+
+
 @given(
     st.lists(st.integers(-(1 << 63), (1 << 63) - 1)), st.integers(0, 5), st.sampled_from([1, 2, -1])
 )

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from rocketpy_proto.remoting import FrameDecoder, RemotingCommand
-from tests.golden import GOLDEN
+from tests.support.golden import GOLDEN
 
 needs_golden = pytest.mark.skipif(not GOLDEN.exists(), reason="the golden frames are not here")
 

@@ -68,6 +68,8 @@ def _field(field: msgspec.inspect.Field, hint: object) -> st.SearchStrategy[Any]
     if get_origin(hint) is QueueTable:
         queues = st.builds(MessageQueue, TEXTS, INT32, TEXTS)
         return st.dictionaries(queues, values_of(get_args(hint)[0]), max_size=3).map(QueueTable)
+    if get_origin(hint) is dict and get_origin(get_args(hint)[1]) is QueueTable:
+        return st.dictionaries(TEXTS, _field(field, get_args(hint)[1]), max_size=2)
     return _values(field.type)
 
 

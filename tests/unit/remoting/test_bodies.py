@@ -20,11 +20,14 @@ from rocketpy_proto.remoting import (
     UnencodableRemotingError,
     decode_body,
     encode_body,
+    encode_entries,
+    encode_with_part,
 )
 from rocketpy_proto.remoting.bodies import REQUEST_BODIES, RESPONSE_BODIES
 from rocketpy_proto.remoting.bodies.clients import (
     ConsumeFromWhere,
     ConsumerData,
+    ConsumerListBody,
     ConsumeType,
     HeartbeatData,
     LockBatchRequestBody,
@@ -48,8 +51,9 @@ from rocketpy_proto.remoting.bodies.stats import (
     TopicOffset,
     TopicStatsTable,
 )
+from rocketpy_proto.remoting.fields import decode_bounded_body
 from rocketpy_proto.remoting.json_text import read_json
-from tests.golden import GOLDEN
+from tests.support.golden import GOLDEN
 from tests.unit.remoting.recorded import FRAMES, needs_golden, request, response
 from tests.unit.remoting.strategies import values_of
 
@@ -87,10 +91,10 @@ def plain(value: object) -> Any:
 
 
 def assert_written_again(kind: type[Body], body: bytes | memoryview) -> None:
-    """Asserts that all that was read is written, as standard JSON, and reads the same."""
+    """Asserts that all that was read is written, and reads the same."""
     value = decode_body(kind, body)
     written = encode_body(value)
-    assert plain(json.loads(written)) == plain(read_json(body, "recorded"))
+    assert plain(read_json(written, "written")) == plain(read_json(body, "recorded"))
     assert decode_body(kind, written) == value
 
 
@@ -215,9 +219,26 @@ def test_a_body_that_is_none_is_refused_by_name(kind: type[Body], body: bytes) -
 @given(data=st.data())
 def test_a_body_is_the_same_behind_its_bytes(kind: type[Body], data: st.DataObject) -> None:
     value = data.draw(values_of(kind))
-    encoded = encode_body(value)
-    json.loads(encoded)
-    assert decode_body(kind, encoded) == value
+    assert decode_body(kind, encode_body(value)) == value
+
+
+def test_a_table_by_queues_has_objects_as_keys() -> None:
+    table = TopicStatsTable(QueueTable({QUEUE: TopicOffset(0, 5, 9)}))
+    key = b'{"brokerName":"broker-p","queueId":0,"topic":"GoldT"}'
+    entry = b'{"minOffset":0,"maxOffset":5,"lastUpdateTimestamp":9}'
+    assert encode_body(table) == b'{"offsetTable":{%s:%s}}' % (key, entry)
+
+
+def test_a_table_in_parts_is_the_same_as_in_one() -> None:
+    queues = [MessageQueue('b{"}:', number, "%RETRY%{\\") for number in range(7)]
+    table = {each: TopicOffset(0, each.queue_id) for each in queues}
+    parts = [encode_entries({each: table[each]}) for each in queues]
+    whole = TopicStatsTable(QueueTable(table), 0.5)
+    joined = encode_with_part(
+        TopicStatsTable(topic_put_tps=0.5), "offsetTable", b"{%s}" % b",".join(parts)
+    )
+    assert joined == encode_body(whole)
+    assert decode_body(TopicStatsTable, joined) == whole
 
 
 @pytest.mark.parametrize(
@@ -307,3 +328,28 @@ VERSION = sized(b'{"counter":1,"timestamp":2}')
 def test_a_compressed_registration_that_is_none_is_refused(encoded: bytes) -> None:
     with pytest.raises(RemotingFormatError):
         decode_compressed(encoded)
+
+
+@pytest.mark.parametrize(
+    "text", [b"{'consumerIdList':['a']}", b'{"consumerIdList":["a"],"more":null}']
+)
+def test_a_caller_limits_text_that_is_not_plain_json(text: bytes) -> None:
+    wanted = ConsumerListBody(("a",))
+    assert decode_body(ConsumerListBody, text) == wanted
+    assert decode_bounded_body(ConsumerListBody, text, len(text)) == wanted
+    spaces = b" " * len(text)
+    plain_text = b'{"consumerIdList":["a"]}' + spaces
+    assert decode_bounded_body(ConsumerListBody, plain_text, 10) == wanted
+
+
+def test_a_long_text_that_is_not_plain_json_is_refused() -> None:
+    text = b'{"consumerIdList":[null]}'
+    assert decode_body(ConsumerListBody, b'{"consumerIdList":null}') == ConsumerListBody()
+    with pytest.raises(RemotingFormatError, match="25 bytes that are not plain JSON, limit 24"):
+        decode_bounded_body(ConsumerListBody, text, 24)
+
+
+@pytest.mark.parametrize("place", ["unknown", "consumerIdList"])
+def test_a_reference_is_refused_wherever_it_is(place: str) -> None:
+    with pytest.raises(RemotingFormatError, match="reference"):
+        decode_body(ConsumerListBody, f'{{"{place}":{{"$ref":"$.x"}}}}'.encode())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocketpy_proto.remoting import FrameDecoder, RemotingCommand, Serialization, encode_frame
 from rocketpy_proto.remoting.frames import decode_frame
-from tests.golden import GOLDEN
+from tests.support.golden import GOLDEN
 from tests.unit.remoting.recorded import FRAMES, RecordedFrame, each_frame, needs_golden
 
 pytestmark = needs_golden
@@ -62,9 +62,9 @@ def test_a_frame_may_be_cut_anywhere(frame: RecordedFrame) -> None:
     for cut in {*range(16), *range(16, len(frame.encoded), step)}:
         decoder = FrameDecoder()
         assert list(decoder.feed(frame.encoded[:cut])) == []
-        assert decoder.has_begun is (cut > 0)
+        assert bool(decoder.begun_bytes) is (cut > 0)
         assert list(decoder.feed(frame.encoded[cut:])) == [whole]
-        assert not decoder.has_begun
+        assert not decoder.begun_bytes
 
 
 def test_frames_are_cut_from_one_run_of_bytes_whatever_its_pieces() -> None:

@@ -140,7 +140,7 @@ def _piece(message: admin_pb2.BackupPiece) -> Piece:
 
 
 def _checked(target: BackupTarget) -> list[Finding]:
-    target.let_read()
+    target.allow_read()
     checking = StoreCheck(target.unfinished, StoreSizes.of(target.unfinished))
     with progress("Checking", checking.total_bytes) as advance:
         return [found for found in checking.run(advance) if isinstance(found, Fault)]

@@ -8,12 +8,7 @@ import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker.status_fields import waiting_fields, waiting_line
-from rocketpy_broker.cli.broker_client import (
-    DEFAULT_ENDPOINT,
-    Endpoint,
-    asking,
-    check,
-)
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -35,10 +30,9 @@ def clean(
         if unused_topics:
             _clean_unused_topics(connection, as_json=as_json)
             return
-        response = connection.admin.CleanExpiredFiles(
-            admin_pb2.CleanExpiredFilesRequest(), timeout=CLEAN_SECONDS
+        response = connection.ask(
+            connection.admin.CleanExpiredFiles, admin_pb2.CleanExpiredFilesRequest(), CLEAN_SECONDS
         )
-    check(response.status)
     if as_json:
         removed, begin = response.removed_file_count, response.log_begin_offset
         waiting = [waiting_fields(each) for each in response.waiting_segments]
@@ -57,10 +51,9 @@ def clean(
 
 
 def _clean_unused_topics(connection: BrokerConnection, *, as_json: bool) -> None:
-    response = connection.admin.CleanUnusedTopics(
-        admin_pb2.CleanUnusedTopicsRequest(), timeout=CLEAN_SECONDS
+    response = connection.ask(
+        connection.admin.CleanUnusedTopics, admin_pb2.CleanUnusedTopicsRequest(), CLEAN_SECONDS
     )
-    check(response.status)
     if as_json:
         output.print_json({"removedTopics": list(response.topics)})
         return

@@ -16,12 +16,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rocketpy_broker.broker import Broker, Ready
 from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker.network_options import (
+    AdvertiseHost,
+    AdvertisePort,
+    Host,
+    HttpPort,
+    Insecure,
+    NameServerPort,
+    NameServers,
+    Port,
+    RemotingPort,
+    network_settings,
+)
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.embedded.temporary_store import PREFIX, TemporaryStore
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
@@ -35,6 +46,10 @@ from rocketpy_broker.store.check.read_only import (
 from rocketpy_broker.store.cleaner import HOUR_MS, CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
+from rocketpy_proto.record.block.arrays import leave_pandas_out
+
+if TYPE_CHECKING:
+    from rocketpy_broker.broker import Ready
 
 INPUT_BYTES = 4096
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -57,26 +72,6 @@ Data = Annotated[
     Path | None,
     typer.Option(help="Directory of the store. Default: a temporary one, removed at the end."),
 ]
-Host = Annotated[
-    str, typer.Option(help="Address to listen on. An address beyond loopback needs --insecure.")
-]
-Insecure = Annotated[
-    bool,
-    typer.Option(
-        "--insecure",
-        help="Accept clients of other machines: each can read, write and delete everything.",
-    ),
-]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]
-HttpPort = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        max=65535,
-        help="HTTP port for /metrics and /healthz, RocketMQ's is 5557; 0 = any free one. Default: "
-        "no HTTP.",
-    ),
-]
 Flush = Annotated[
     FlushDiskType | None,
     typer.Option(
@@ -90,13 +85,13 @@ SegmentBytes = Annotated[
     int | None,
     typer.Option(
         min=4096,
-        help="mappedFileSizeCommitLog; allocated at once. Default: the size in the store, "
-        f"{DEFAULT_SEGMENT_BYTES} for a new one.",
+        help="mappedFileSizeCommitLog: bytes of a log segment, allocated at once. Default: the "
+        f"size in the store, {DEFAULT_SEGMENT_BYTES} for a new one.",
     ),
 ]
 StopAtEof = Annotated[
     bool,
-    typer.Option("--stop-at-eof", help="Stop at the end of standard input, as of a parent's end."),
+    typer.Option("--stop-at-eof", help="Stop when standard input ends, as when a parent exits."),
 ]
 QueueFileBytes = Annotated[
     int | None,
@@ -116,14 +111,14 @@ FlushLeastPages = Annotated[
     ),
 ]
 SyncFlushTimeoutMs = Annotated[
-    int, typer.Option(min=1, help="syncFlushTimeout: a later send is answered FLUSH_DISK_TIMEOUT.")
+    int, typer.Option(min=1, help="syncFlushTimeout: FLUSH_DISK_TIMEOUT for a slower flush.")
 ]
 FileReservedHours = Annotated[
     float, typer.Option(min=0, help="fileReservedTime: the broker removes older log segments.")
 ]
 DeleteWhen = Annotated[
     list[int] | None,
-    typer.Option(min=0, max=23, help="deleteWhen: the local hour of that removal; default 4."),
+    typer.Option(min=0, max=23, help="deleteWhen: local hour when segments expire; default 4."),
 ]
 DiskFullRatio = Annotated[
     float,
@@ -140,7 +135,7 @@ StagingBytesMax = Annotated[
 ]
 StagingIdleMinutes = Annotated[
     float,
-    typer.Option(min=1, help="The broker removes a batch whose job made no call for this time."),
+    typer.Option(min=1, help="Time without a call until a staged batch is removed."),
 ]
 MessageDelayLevel = Annotated[
     str, typer.Option(help="messageDelayLevel: the delays of levels 1, 2, ...")
@@ -153,7 +148,7 @@ TimerPendingMax = Annotated[
 ]
 TimerDelayMaxHours = Annotated[
     float,
-    typer.Option(min=0, help="timerMaxDelaySec: the latest delivery time, from now."),
+    typer.Option(min=0, help="timerMaxDelaySec: longest time until delivery, in hours."),
 ]
 CleanForcibly = Annotated[
     bool,
@@ -190,9 +185,7 @@ ShortPollingTimeMs = Annotated[
 ]
 LogLevel = Annotated[
     LogLevelName,
-    typer.Option(
-        envvar="ROCKETPY_LOG_LEVEL", help="The lowest level that is logged to standard error."
-    ),
+    typer.Option(envvar="ROCKETPY_LOG_LEVEL", help="Lowest level of log lines on standard error."),
 ]
 # The token of a LocalBroker's temporary store.
 Temporary = Annotated[str | None, typer.Option(hidden=True)]
@@ -207,6 +200,11 @@ def broker(
     host: Host = "127.0.0.1",
     insecure: Insecure = False,
     port: Port = 8081,
+    remoting_port: RemotingPort = None,
+    name_server_port: NameServerPort = None,
+    name_server: NameServers = "",
+    advertise_host: AdvertiseHost = "",
+    advertise_port: AdvertisePort = None,
     http_port: HttpPort = None,
     flush: Flush = None,
     cluster_name: Cluster = "DefaultCluster",
@@ -239,6 +237,9 @@ def broker(
     logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
     _check_queue_file_bytes(consume_queue_file_bytes)
     delay_levels = _delay_levels(message_delay_level)
+    network = network_settings(
+        port, remoting_port, name_server_port, name_server, advertise_host, advertise_port
+    )
     process_tuning.tune()
     try:
         with _store_directory(data, temporary) as folder:
@@ -249,7 +250,7 @@ def broker(
                 data=folder,
                 host=host,
                 insecure=insecure,
-                port=port,
+                **network,
                 http_port=http_port,
                 cluster_name=cluster_name,
                 broker_name=broker_name,
@@ -342,6 +343,8 @@ def _input_has_ended() -> bool:
 
 
 async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:
+    from rocketpy_broker.broker import Broker
+
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     if stop_at_eof:
@@ -351,8 +354,11 @@ async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:
     ready: asyncio.Future[Ready] = loop.create_future()
     ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
     ready.add_done_callback(lambda done: _say_ready(config, done.result()))
-    await Broker(config).serve_until(stopped, ready)
-    _say("rocketpy broker stopped")
+    broker = Broker(config)
+    if not broker.services.hooks:  # Only a hook may need pandas' objects in Arrow.
+        leave_pandas_out()
+    await broker.serve_until(stopped, ready)
+    output.say("rocketpy broker stopped")
 
 
 def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
@@ -379,20 +385,15 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
             recovery.records_scanned,
             recovery.bytes_dropped,
         )
-    _say(
+    output.say(
         f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "
-        f"flush={config.flush_disk_type.value}" + _http_text(ready)
+        f"flush={config.flush_disk_type.value}"
+        + _port_text("remoting", ready.host, ready.remoting_port)
+        + _port_text("name_server", ready.host, ready.name_server_port)
+        + _port_text("http", ready.host, ready.http_port)
     )
     sys.stdout.flush()
 
 
-def _http_text(ready: Ready) -> str:
-    return "" if ready.http_port is None else f" http={ready.host}:{ready.http_port}"
-
-
-def _say(line: str) -> None:
-    """Prints a line; a broker keeps running after the reader closed the pipe."""
-    try:
-        typer.echo(line)
-    except BrokenPipeError:
-        output.drop()
+def _port_text(name: str, host: str, port: int | None) -> str:
+    return "" if port is None else f" {name}={host}:{port}"

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from operator import itemgetter
 from typing import Annotated
 
 import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
-from rocketpy_broker.client.statistics import (
-    Statistic,
-    StatisticsWindow,
-    list_statistics,
-    store_statistics,
-)
+from rocketpy_broker.cli.output import Column
+from rocketpy_broker.client.group_admin import camel
+from rocketpy_broker.client.statistics import list_statistics, store_statistics
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
-COUNTERS = (
+_COUNTERS = (
     "put_failed_count",
     "get_found_count",
     "get_miss_count",
@@ -41,8 +40,28 @@ _HEADINGS = {
     "put_latency_max_ms": "put latency ms, longest",
     "get_latency_max_ms": "get latency ms, longest",
 }
+COUNTERS = [
+    Column(camel(name), _HEADINGS.get(name) or name.replace("_", " "), name) for name in _COUNTERS
+]
 SPEEDS_COUNT = 3
 SPEEDS = ("put_tps", "get_found_tps", "get_miss_tps", "get_transferred_tps")
+TOPICS = (
+    Column("topic", "topic", "topic"),
+    Column("putCount", "messages put", "put_count"),
+    Column("putBytes", "bytes put", "put_bytes"),
+)
+STATISTICS = (
+    Column("", "key", "key"),
+    Column("name", "name", "name"),
+    Column("key", "", "key"),
+    Column("value", "in all", "value"),
+    Column("times", "", "times"),
+    Column("minute", "minute", lambda each: asdict(each.minute), itemgetter("sum")),
+    Column("", "TPS", lambda each: f"{each.minute.tps:.2f}"),
+    Column("", "AVGPT", lambda each: f"{each.minute.avgpt:.2f}"),
+    Column("hour", "hour", lambda each: asdict(each.hour), itemgetter("sum")),
+    Column("day", "day", lambda each: asdict(each.day), itemgetter("sum")),
+)
 System = Annotated[
     bool, typer.Option("--system", help="Also the broker's own topics and retry topics.")
 ]
@@ -62,12 +81,9 @@ def stats(
 
 def _stats_json(response: admin_pb2.GetStoreStatisticsResponse) -> dict[str, object]:
     return {
-        "topics": [
-            {"topic": topic.topic, "putCount": topic.put_count, "putBytes": topic.put_bytes}
-            for topic in response.topics
-        ],
-        **{_camel(name): getattr(response, name) for name in COUNTERS},
-        **{_camel(name): list(getattr(response, name)) for name in SPEEDS},
+        "topics": [output.json_of(TOPICS, topic) for topic in response.topics],
+        **output.json_of(COUNTERS, response),
+        **{camel(name): list(getattr(response, name)) for name in SPEEDS},
         "putLatencies": _buckets_json(response.put_latencies),
         "putLatenciesMinute": _buckets_json(response.put_latencies_minute),
     }
@@ -81,14 +97,9 @@ def _buckets_json(buckets: Sequence[admin_pb2.LatencyBucket]) -> list[dict[str, 
 
 
 def _show_stats(response: admin_pb2.GetStoreStatisticsResponse) -> None:
-    topics: list[list[output.Cell]] = [
-        [topic.topic, topic.put_count, topic.put_bytes] for topic in response.topics
-    ]
-    output.print_table(("topic", "messages put", "bytes put"), topics, groups_digits=True)
-    store: list[list[output.Cell]] = [
-        [_HEADINGS.get(name) or name.replace("_", " "), getattr(response, name)]
-        for name in COUNTERS
-    ]
+    output.print_entries(TOPICS, response.topics, groups_digits=True)
+    counters = zip(output.headings(COUNTERS), output.row_of(COUNTERS, response), strict=True)
+    store: list[list[output.Cell]] = [[name, value] for name, value in counters]
     for name in SPEEDS:
         speeds = [f"{speed:.2f}" for speed in getattr(response, name)]
         # A window longer than the broker's uptime has no speed yet.
@@ -119,47 +130,6 @@ def topic_stats(
         found = list_statistics(
             connection, names or (), topic=topic, group=group, include_system=system
         )
-        if as_json:
-            for each in found:
-                output.print_json(_statistic_json(each))
-            return
-        output.print_table(
-            ("key", "name", "in all", "minute", "TPS", "AVGPT", "hour", "day"),
-            [
-                (
-                    each.key,
-                    each.name,
-                    each.value,
-                    each.minute.sum,
-                    f"{each.minute.tps:.2f}",
-                    f"{each.minute.avgpt:.2f}",
-                    each.hour.sum,
-                    each.day.sum,
-                )
-                for each in found
-            ],
-            groups_digits=True,
-        )
-        if not found:
+        output.print_entries(STATISTICS, found, as_json=as_json, groups_digits=True)
+        if not found and not as_json:
             typer.echo("rocketpy: the broker has counted nothing of this since its start", err=True)
-
-
-def _statistic_json(statistic: Statistic) -> dict[str, object]:
-    return {
-        "name": statistic.name,
-        "key": statistic.key,
-        "value": statistic.value,
-        "times": statistic.times,
-        "minute": _window_json(statistic.minute),
-        "hour": _window_json(statistic.hour),
-        "day": _window_json(statistic.day),
-    }
-
-
-def _window_json(window: StatisticsWindow) -> dict[str, object]:
-    return {"sum": window.sum, "tps": window.tps, "avgpt": window.avgpt}
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(map(str.title, rest))

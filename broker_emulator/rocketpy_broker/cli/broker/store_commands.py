@@ -25,17 +25,15 @@ from rocketpy_broker.cli import output
 from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.errors import BrokerError, StoreDirectoryError, StoreLockedError
 from rocketpy_broker.runtime import process_tuning
-from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_broker.services.admin.files.store_export import ExportRequest, FileFormat, StoreExport
-from rocketpy_broker.services.admin.files.store_import import StoreImport
 from rocketpy_broker.store.check.faults import Advance
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import CheckSummary, Fault, Finding, StoreCheck
 
 EXIT_FAULTS, EXIT_NO_STORE = 1, 2
 store_app = typer.Typer(
-    help="Back up a store; check, export or import the store of a stopped broker.",
+    help="Back up a store; check or export the store of a stopped broker.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -95,7 +93,10 @@ def export_messages(
     end_time: EndTime = None,
     file_format: Annotated[
         FileFormat | None,
-        typer.Option("--format", help="Default: by the file's name, else arrow."),
+        typer.Option(
+            "--format",
+            help="Format of the files. Default: parquet for a name in .parquet, else arrow.",
+        ),
     ] = None,
     commit_log_segment_bytes: SegmentBytes = None,
     consume_queue_file_bytes: QueueFileBytes = None,
@@ -133,31 +134,6 @@ def export_messages(
         text = f"{result.damaged_count} damaged messages were skipped"
         typer.echo(f"rocketpy store: {text}; see `rocketpy store check {folder}`", err=True)
         raise typer.Exit(EXIT_FAULTS)
-
-
-@store_app.command("import")
-def import_messages(
-    folder: Folder,
-    paths: Annotated[list[Path], typer.Argument(help="Arrow or Parquet files of messages.")],
-    topic: Annotated[str | None, typer.Option(help="Topic for all messages.")] = None,
-    commit_log_segment_bytes: SegmentBytes = None,
-    consume_queue_file_bytes: QueueFileBytes = None,
-    as_json: output.AsJson = False,
-) -> None:
-    """Append the messages of files to a store; creates the store if there is none."""
-    process_tuning.raise_descriptor_limit()
-    with errors():
-        sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
-        importing = StoreImport(folder, sizes, paths, topic, SystemClock())
-        with progress("Checking the files", None) as advance:
-            plan = importing.plan(advance)
-        with progress("Importing", plan.message_count) as advance:
-            importing.run(plan, advance)
-    if as_json:
-        output.print_json({"messages": plan.message_count, "topics": sorted(plan.queue_nums)})
-        return
-    topics = ", ".join(sorted(plan.queue_nums)) or "no topic"
-    typer.echo(f"imported {plan.message_count} messages of {topics}")
 
 
 def _time_ms(text: str | None, option: str) -> int | None:
@@ -219,7 +195,7 @@ def directory_errors() -> Iterator[None]:
 
 
 @contextmanager
-def progress(what: str, total: int | None) -> Iterator[Advance]:
+def progress(what: str, total: int) -> Iterator[Advance]:
     """Yields a function that advances a progress bar, which only a terminal shows."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())

@@ -9,12 +9,22 @@ import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
+from rocketpy_broker.cli.groups.views import last_heartbeat
+from rocketpy_broker.cli.output import Column
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.group_admin import Membership, list_memberships
-from rocketpy_broker.client.groups import Client, list_clients
-from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_broker.client.group_admin import list_clients
+from rocketpy_broker.client.groups import list_connections
+from rocketpy_proto.rocketpy.v1 import groups_pb2
 
-CONSUMER, PRODUCER = "consumer", "producer"
+# A client's id, and its registration in a group.
+Membership = tuple[str, groups_pb2.Registration]
+CLIENTS = (
+    Column("group", "group", lambda each: each[1].group),
+    Column("role", "role", lambda each: "producer" if each[1].is_producer else "consumer"),
+    Column("clientId", "client", lambda each: each[0]),
+    Column("address", "address", lambda each: each[1].address),
+    Column("lastUpdateTimestamp", "last heartbeat", lambda each: last_heartbeat(each[1])),
+)
 client_app = typer.Typer(help="Show clients.", no_args_is_help=True, rich_markup_mode=None)
 
 
@@ -33,49 +43,31 @@ def list_of_groups(
 ) -> None:
     """List the clients that consume or produce, by group, and their last heartbeats."""
     with asking(endpoint) as connection:
-        found = list_memberships(connection) if group is None else _of_group(connection, group)
-        if as_json:
-            for each in found:
-                output.print_json(_json(each))
-            return
-        count = 0
-
-        def rows() -> Iterator[tuple[str, str, str, str, str]]:
-            nonlocal count
-            for each in found:
-                count += 1
-                time = time_of_ms(each.last_update_ms)
-                yield each.group, _role(each), each.client_id, each.address, time
-
-        output.print_table(("group", "role", "client", "address", "last heartbeat"), rows())
-        if not count:
+        found = _all(connection) if group is None else _of_group(connection, group)
+        count = output.print_entries(CLIENTS, found, as_json=as_json)
+        if not count and not as_json:
             text = "this broker has no clients that send heartbeats"
             if group is not None:
                 text = f"group {group!r} has no clients at this broker"
             typer.echo(f"rocketpy: {text}", err=True)
 
 
+def _all(connection: BrokerConnection) -> Iterator[Membership]:
+    for client in list_clients(connection):
+        for registration in client.registrations:
+            yield client.client_id, registration
+
+
 def _of_group(connection: BrokerConnection, group: str) -> Iterator[Membership]:
-    found = list_clients(connection, group)
-    for each in found.consumers:
-        yield _membership(group, each, is_producer=False)
-    for each in found.producers:
-        yield _membership(group, each, is_producer=True)
-
-
-def _membership(group: str, client: Client, *, is_producer: bool) -> Membership:
-    return Membership(group, client.client_id, is_producer, client.address, client.last_update_ms)
-
-
-def _role(membership: Membership) -> str:
-    return PRODUCER if membership.is_producer else CONSUMER
-
-
-def _json(membership: Membership) -> dict[str, object]:
-    return {
-        "group": membership.group,
-        "role": _role(membership),
-        "clientId": membership.client_id,
-        "address": membership.address,
-        "lastUpdateTimestamp": time_of_ms(membership.last_update_ms),
-    }
+    found = list_connections(connection, group)
+    for is_producer, members in ((False, found.consumers), (True, found.producers)):
+        for each in members:
+            yield (
+                each.client_id,
+                groups_pb2.Registration(
+                    group=group,
+                    is_producer=is_producer,
+                    address=each.address,
+                    last_update_ms=each.last_update_ms,
+                ),
+            )

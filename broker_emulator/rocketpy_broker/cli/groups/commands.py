@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.cli.confirm import Yes, confirm
-from rocketpy_broker.cli.groups.views import (
-    details_json,
-    show_details,
-    show_settings,
-    summary_json,
-)
+from rocketpy_broker.cli.groups.views import GROUPS, offset_or_none, show_group, show_settings
+from rocketpy_broker.cli.output import Column
 from rocketpy_broker.cli.times import parsed_time
 from rocketpy_broker.client import group_admin
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.group_admin import GroupSettings, Reset, ResetTarget, ResetTo
 from rocketpy_broker.client.groups import list_connections
 
 # The protocol's maxima; the broker's own limits may be lower.
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
-NOT_COMMITTED = "none"
+Settings = Mapping[str, bool | int]
 group_app = typer.Typer(
     help="Show, change, reset and delete consumer groups.",
     no_args_is_help=True,
@@ -57,7 +52,9 @@ Orderly = Annotated[
 ]
 RetryQueues = Annotated[
     int | None,
-    typer.Option(max=INT_MAX, help="retryQueueNums; 0: drop messages that it sends back."),
+    typer.Option(
+        "--retry-queues", max=INT_MAX, help="retryQueueNums; 0: drop messages that it sends back."
+    ),
 ]
 RetryMaxTimes = Annotated[
     int | None,
@@ -68,7 +65,11 @@ BrokerId = Annotated[
 ]
 SlowBrokerId = Annotated[
     int | None,
-    typer.Option(max=LONG_MAX, help="whichBrokerWhenConsumeSlowly: the same for old messages."),
+    typer.Option(
+        "--slow-broker-id",
+        max=LONG_MAX,
+        help="whichBrokerWhenConsumeSlowly: the same for old messages.",
+    ),
 ]
 Notify = Annotated[
     bool | None,
@@ -88,29 +89,7 @@ def list_groups(
     """List the consumer groups: members, topics, and messages that are not consumed."""
     with asking(endpoint) as connection:
         found = group_admin.list_groups(connection, include_system=system)
-        if as_json:
-            for each in found:
-                output.print_json(summary_json(each))
-            return
-        output.print_table(
-            ("consumer group", "members", "type", "model", "topics", "lag"),
-            (
-                (
-                    each.group,
-                    each.member_count,
-                    each.consume_type or output.ABSENT,
-                    each.message_model or output.ABSENT,
-                    _listed(each.topics, each.topic_count),
-                    each.lag,
-                )
-                for each in found
-            ),
-        )
-
-
-def _listed(topics: Sequence[str], count: int) -> str:
-    more = f", … ({count})" if count > len(topics) else ""
-    return ", ".join(topics) + more
+        output.print_entries(GROUPS, found, as_json=as_json)
 
 
 @group_app.command()
@@ -119,42 +98,31 @@ def describe(
 ) -> None:
     """Show a consumer group: settings, members, subscriptions, lag, retries and dead letters."""
     with asking(endpoint) as connection:
-        details = group_admin.get_group(connection, group)
-        members = list_connections(connection, group)
-        topics = list(group_admin.group_topics(connection, group))
-        if as_json:
-            output.print_json(details_json(details, members, topics))
-        else:
-            show_details(details, members, topics)
+        show_group(
+            group_admin.get_group(connection, group),
+            list_connections(connection, group),
+            list(group_admin.group_topics(connection, group)),
+            as_json=as_json,
+        )
 
 
 @group_app.command()
 def create(
     group: Group,
     consume_enable: ConsumeEnable = None,
-    from_min: FromMin = None,
-    broadcast: Broadcast = None,
-    orderly: Orderly = None,
-    retry_queues: RetryQueues = None,
+    consume_from_min_enable: FromMin = None,
+    consume_broadcast_enable: Broadcast = None,
+    consume_message_orderly: Orderly = None,
+    retry_queue_nums: RetryQueues = None,
     retry_max_times: RetryMaxTimes = None,
     broker_id: BrokerId = None,
-    slow_broker_id: SlowBrokerId = None,
-    notify: Notify = None,
+    which_broker_when_consume_slowly: SlowBrokerId = None,
+    notify_consumer_ids_changed_enable: Notify = None,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Create a consumer group; refuses one that exists. A group's first use creates it, too."""
-    settings = _settings(
-        consume_enable=consume_enable,
-        consume_from_min_enable=from_min,
-        consume_broadcast_enable=broadcast,
-        consume_message_orderly=orderly,
-        retry_queue_nums=retry_queues,
-        retry_max_times=retry_max_times,
-        broker_id=broker_id,
-        which_broker_when_consume_slowly=slow_broker_id,
-        notify_consumer_ids_changed_enable=notify,
-    )
+    settings = _settings(locals())
     _change(group, settings, group_admin.create_group, endpoint, as_json=as_json)
 
 
@@ -162,31 +130,21 @@ def create(
 def update(
     group: Group,
     consume_enable: ConsumeEnable = None,
-    from_min: FromMin = None,
-    broadcast: Broadcast = None,
-    orderly: Orderly = None,
-    retry_queues: RetryQueues = None,
+    consume_from_min_enable: FromMin = None,
+    consume_broadcast_enable: Broadcast = None,
+    consume_message_orderly: Orderly = None,
+    retry_queue_nums: RetryQueues = None,
     retry_max_times: RetryMaxTimes = None,
     broker_id: BrokerId = None,
-    slow_broker_id: SlowBrokerId = None,
-    notify: Notify = None,
+    which_broker_when_consume_slowly: SlowBrokerId = None,
+    notify_consumer_ids_changed_enable: Notify = None,
     make: Annotated[bool, typer.Option("--create", help="Create it if it does not exist.")] = False,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Change a consumer group; settings without an option stay as they are."""
-    settings = _settings(
-        consume_enable=consume_enable,
-        consume_from_min_enable=from_min,
-        consume_broadcast_enable=broadcast,
-        consume_message_orderly=orderly,
-        retry_queue_nums=retry_queues,
-        retry_max_times=retry_max_times,
-        broker_id=broker_id,
-        which_broker_when_consume_slowly=slow_broker_id,
-        notify_consumer_ids_changed_enable=notify,
-    )
-    if not (settings.fields or make):
+    settings = _settings(locals())
+    if not (settings or make):
         raise typer.BadParameter(
             "name a setting to change, such as --retry-max-times or --no-consume"
         )
@@ -194,14 +152,15 @@ def update(
     _change(group, settings, change, endpoint, as_json=as_json)
 
 
-def _settings(**given: bool | int | None) -> GroupSettings:
-    return GroupSettings({name: value for name, value in given.items() if value is not None})
+def _settings(options: Mapping[str, Any]) -> Settings:
+    """Returns the options that are given; they have the names of GroupConfig's fields."""
+    return {name: options[name] for name in group_admin.FIELDS if options.get(name) is not None}
 
 
 def _change(
     group: str,
-    settings: GroupSettings,
-    change: Callable[[BrokerConnection, str, GroupSettings], group_admin.GroupDetails],
+    settings: Settings,
+    change: Callable[[BrokerConnection, str, Settings], group_admin.GroupDetails],
     endpoint: str,
     *,
     as_json: bool,
@@ -218,8 +177,8 @@ def reset(
         str,
         typer.Option(
             metavar="earliest|latest|TIME|OFFSET",
-            help="The new position: the first message, the end, the first message stored at a "
-            "time such as 2026-05-01T08:00:00Z or later, or an offset.",
+            help="The new position: the first message, the end, an offset, or the first message "
+            "stored since a time such as 2026-05-01T08:00:00Z.",
         ),
     ],
     queue: Annotated[
@@ -238,52 +197,38 @@ def reset(
     With --force, members that are online get the place with their next pull. The broker ignores
     their commits until then. A Spark query uses its checkpoint, and this does not move it.
     """
-    wanted = Reset(group, topic, _target(to), queue, force, dry_run)
+    target = _target(to)
     with asking(endpoint) as connection:
         if not dry_run:
             confirm(f"Reset group {group} in topic {topic} to {to}?", yes=yes)
-        found = group_admin.reset_offsets(connection, wanted)
-    if as_json:
-        for each in found:
-            output.print_json(
-                {
-                    "consumerGroup": group,
-                    "topic": topic,
-                    "queueId": each.queue_id,
-                    "oldOffset": each.old_offset,
-                    "newOffset": each.new_offset,
-                    "dryRun": dry_run,
-                }
-            )
-        return
-    output.print_table(
-        ("queue", "old offset", "new offset"),
-        [
-            (
-                str(each.queue_id),
-                NOT_COMMITTED if each.old_offset is None else each.old_offset,
-                each.new_offset,
-            )
-            for each in found
-        ],
+        found = group_admin.reset_offsets(
+            connection, group, topic, target, queue_id=queue, force=force, dry_run=dry_run
+        )
+    columns = (
+        Column("consumerGroup", "", lambda _queue: group),
+        Column("topic", "", lambda _queue: topic),
+        Column("queueId", "queue", "queue_id", str),
+        Column("oldOffset", "old offset", "old_offset", offset_or_none),
+        Column("newOffset", "new offset", "new_offset"),
+        Column("dryRun", "", lambda _queue: dry_run),
     )
-    if dry_run:
+    output.print_entries(columns, found, as_json=as_json)
+    if dry_run and not as_json:
         typer.echo("rocketpy: nothing was changed", err=True)
 
 
-def _target(text: str) -> ResetTarget:
-    if text in {each.value for each in ResetTo}:
-        return ResetTo(text)
+def _target(text: str) -> str | datetime | int:
+    if text in group_admin.NAMED_TARGETS:
+        return text
     if text.isascii() and text.isdecimal():
         if (offset := int(text)) <= LONG_MAX:
             return offset
         raise typer.BadParameter(f"{text} is no offset", param_hint="--to")
     try:
-        found: datetime = parsed_time(text)
+        return parsed_time(text)
     except ValueError as error:
         reason = f"{error}, earliest, latest or an offset"
         raise typer.BadParameter(reason, param_hint="--to") from error
-    return found
 
 
 @group_app.command()

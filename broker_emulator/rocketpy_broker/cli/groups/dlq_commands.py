@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 from typing import Annotated
 
 import typer
@@ -23,6 +24,7 @@ from rocketpy_broker.cli.messages.views import (
     line_of,
     line_of_resent,
 )
+from rocketpy_broker.cli.output import Column
 from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.resend import resend_dead_letters
@@ -33,6 +35,10 @@ dlq_app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+COUNTS = (
+    Column("consumerGroup", "consumer group", itemgetter(0)),
+    Column("deadLetters", "dead letters", itemgetter(1)),
+)
 GroupToResend = Annotated[str, typer.Option(help="The consumer group of the dead letters.")]
 GroupToList = Annotated[
     str | None,
@@ -40,7 +46,7 @@ GroupToList = Annotated[
 ]
 Keys = Annotated[
     list[str] | None,
-    typer.Option("--key", help="Only letters with this key or unique id; may be repeated."),
+    typer.Option("--key", help="Only dead letters with this key or unique id; may be repeated."),
 ]
 Offsets = Annotated[
     list[int] | None,
@@ -52,7 +58,7 @@ Begin = Annotated[
     typer.Option(
         "--from",
         metavar="TIME",
-        help="Only letters since this time, such as 2026-05-01T08:00:00Z.",
+        help="Only dead letters since this time, such as 2026-05-01T08:00:00Z.",
     ),
 ]
 
@@ -102,12 +108,8 @@ def _none_text(group: str, *, is_chosen: bool) -> str:
 
 def _count(connection: BrokerConnection, *, as_json: bool) -> None:
     counts = dead_letter_counts(connection)
-    if as_json:
-        for group, count in counts.items():
-            output.print_json({"consumerGroup": group, "deadLetters": count})
-        return
-    output.print_table(("consumer group", "dead letters"), list(counts.items()))
-    if not counts:
+    output.print_entries(COUNTS, counts.items(), as_json=as_json)
+    if not counts and not as_json:
         typer.echo("rocketpy: no consumer group has dead letters", err=True)
 
 
@@ -119,7 +121,8 @@ def resend_of_group(
     queue: Queues = None,
     begin: Begin = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="All letters, as without an option that selects them.")
+        bool,
+        typer.Option("--all", help="All dead letters, as without an option that selects them."),
     ] = False,
     to: Annotated[
         str | None,
@@ -137,7 +140,7 @@ def resend_of_group(
     is_chosen = bool(key or offset or queue or begin)
     if everything and is_chosen:
         raise typer.BadParameter(
-            "--all sends all letters; leave it out, or the options that select letters"
+            "--all sends all dead letters; leave it out, or the options that select dead letters"
         )
     since = None if begin is None else time_option(begin, "--from")
     count = 0

@@ -9,12 +9,27 @@ import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
-from rocketpy_broker.cli.watch import SECONDS_DEFAULT, Frame, Interval, Watch, show, watch
+from rocketpy_broker.cli.groups.views import GROUP_TOPICS, offset_or_none
+from rocketpy_broker.cli.output import Column
+from rocketpy_broker.cli.watch import SECONDS_DEFAULT, Interval, QueryView, Watch, show, watch
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.group_admin import group_topics
 from rocketpy_broker.client.offsets import GroupLag, query_lag, topic_groups
 
-NOT_COMMITTED = "none"
+QUEUES = (
+    Column("queueId", "queue", "queue_id", str),
+    Column("minOffset", "minimum", "min_offset"),
+    Column("maxOffset", "maximum", "max_offset"),
+    Column("committedOffset", "committed", "committed_offset", offset_or_none),
+    Column("lag", "lag", "lag"),
+)
+LAGS = (
+    Column("topic", "topic", "topic"),
+    Column("consumerGroup", "consumer group", "consumer_group"),
+    Column("isKnown", "", "is_known"),
+    Column("lag", "lag", "total"),
+    Column("queues", "", lambda lag: [output.json_of(QUEUES, each) for each in lag.queues]),
+)
 
 
 def lag(
@@ -46,7 +61,7 @@ def lag(
         )
     with asking(endpoint) as connection:
 
-        def look() -> Frame:
+        def look() -> QueryView:
             return _frame(connection, names, of_groups)
 
         if is_watching:
@@ -54,7 +69,7 @@ def lag(
         show(look(), as_json=as_json)
 
 
-def _frame(connection: BrokerConnection, topics: Sequence[str], groups: Sequence[str]) -> Frame:
+def _frame(connection: BrokerConnection, topics: Sequence[str], groups: Sequence[str]) -> QueryView:
     if not topics:
         return _of_groups(connection, groups)
     if not groups:
@@ -62,15 +77,12 @@ def _frame(connection: BrokerConnection, topics: Sequence[str], groups: Sequence
     lags = [query_lag(connection, topic, group) for topic in topics for group in groups]
     if len(lags) == 1:
         return _of_queues(lags[0])
-    return Frame(
-        ("topic", "consumer group", "lag"),
-        [(each.topic, each.consumer_group, each.total) for each in lags],
-        [_lag_json(each) for each in lags],
-        _unknown(lags),
-    )
+    rows = [output.row_of(LAGS, each) for each in lags]
+    objects = [output.json_of(LAGS, each) for each in lags]
+    return QueryView(output.headings(LAGS), rows, objects, _unknown(lags))
 
 
-def _of_groups(connection: BrokerConnection, groups: Sequence[str]) -> Frame:
+def _of_groups(connection: BrokerConnection, groups: Sequence[str]) -> QueryView:
     """Returns the lag of each group in its topics."""
     rows: list[list[output.Cell]] = []
     objects: list[dict[str, object]] = []
@@ -79,21 +91,12 @@ def _of_groups(connection: BrokerConnection, groups: Sequence[str]) -> Frame:
         total = sum(each.lag for each in found)
         rows += [[group, each.topic, each.queue_count, each.lag] for each in found]
         rows.append([group, "total", sum(each.queue_count for each in found), total])
-        topics = [
-            {
-                "topic": each.topic,
-                "isSubscribed": each.is_subscribed,
-                "queues": each.queue_count,
-                "committedQueues": each.committed_queue_count,
-                "lag": each.lag,
-            }
-            for each in found
-        ]
+        topics = [output.json_of(GROUP_TOPICS, each) for each in found]
         objects.append({"consumerGroup": group, "lag": total, "topics": topics})
-    return Frame(("consumer group", "topic", "queues", "lag"), rows, objects)
+    return QueryView(("consumer group", "topic", "queues", "lag"), rows, objects)
 
 
-def _of_topics(connection: BrokerConnection, topics: Sequence[str]) -> Frame:
+def _of_topics(connection: BrokerConnection, topics: Sequence[str]) -> QueryView:
     """Returns the lag of each topic's groups."""
     rows: list[list[output.Cell]] = []
     objects: list[dict[str, object]] = []
@@ -102,7 +105,7 @@ def _of_topics(connection: BrokerConnection, topics: Sequence[str]) -> Frame:
         lags = [
             query_lag(connection, topic, group) for group in list(topic_groups(connection, topic))
         ]
-        rows += [[topic, each.consumer_group, each.total] for each in lags]
+        rows += [output.row_of(LAGS, each) for each in lags]
         listed = [{"consumerGroup": each.consumer_group, "lag": each.total} for each in lags]
         objects.append({"topic": topic, "groups": listed})
         if not lags:
@@ -110,44 +113,17 @@ def _of_topics(connection: BrokerConnection, topics: Sequence[str]) -> Frame:
     columns = ["topic", "consumer group", "lag"]
     if len(topics) == 1:
         columns, rows = columns[1:], [row[1:] for row in rows]
-    return Frame(columns, rows, objects, notes)
+    return QueryView(columns, rows, objects, notes)
 
 
-def _of_queues(found: GroupLag) -> Frame:
-    rows: list[list[output.Cell]] = [
-        [
-            str(queue.queue_id),
-            queue.min_offset,
-            queue.max_offset,
-            NOT_COMMITTED if queue.committed_offset is None else queue.committed_offset,
-            queue.lag,
-        ]
-        for queue in found.queues
-    ]
+def _of_queues(found: GroupLag) -> QueryView:
+    rows = [output.row_of(QUEUES, queue) for queue in found.queues]
     rows.append(["total", output.ABSENT, output.ABSENT, output.ABSENT, found.total])
-    columns = ("queue", "minimum", "maximum", "committed", "lag")
-    return Frame(columns, rows, [_lag_json(found)], _unknown([found]))
+    return QueryView(
+        output.headings(QUEUES), rows, [output.json_of(LAGS, found)], _unknown([found])
+    )
 
 
 def _unknown(lags: Sequence[GroupLag]) -> list[str]:
     names = dict.fromkeys(each.consumer_group for each in lags if not each.is_known)
     return [f"consumer group {name!r} is unknown to this broker" for name in names]
-
-
-def _lag_json(found: GroupLag) -> dict[str, object]:
-    return {
-        "topic": found.topic,
-        "consumerGroup": found.consumer_group,
-        "isKnown": found.is_known,
-        "lag": found.total,
-        "queues": [
-            {
-                "queueId": queue.queue_id,
-                "minOffset": queue.min_offset,
-                "maxOffset": queue.max_offset,
-                "committedOffset": queue.committed_offset,
-                "lag": queue.lag,
-            }
-            for queue in found.queues
-        ],
-    }

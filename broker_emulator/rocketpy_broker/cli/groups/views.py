@@ -1,118 +1,129 @@
-"""Consumer groups as JSON objects and as tables."""
+"""Columns of consumer groups, and the tables of one group."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import typer
 
 from rocketpy_broker.cli import output
-from rocketpy_broker.client.group_admin import GroupDetails, GroupSummary, GroupTopic
-from rocketpy_broker.client.groups import Connections
+from rocketpy_broker.cli.output import Column
+from rocketpy_broker.client.group_admin import GroupDetails
 from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_proto.rocketpy.v1 import groups_pb2
 
-GroupTopics = Sequence[GroupTopic]
+NOT_COMMITTED = "none"
+Connections = groups_pb2.ConnectionsResponse
 
 
-def summary_json(summary: GroupSummary) -> dict[str, object]:
-    """Returns a group of a list as JSON."""
-    return {
-        "consumerGroup": summary.group,
-        "isConfigured": summary.is_configured,
-        "members": summary.member_count,
-        "consumeType": summary.consume_type,
-        "messageModel": summary.message_model,
-        "topicCount": summary.topic_count,
-        "topics": list(summary.topics),
-        "lag": summary.lag,
+def _name(kind: Any, value: int) -> str | None:
+    """Returns RocketMQ's name of a value; None for a group without members."""
+    return kind.Name(value) if value else None
+
+
+def _listed(summary: groups_pb2.GroupSummary) -> str:
+    count = summary.topic_count
+    more = f", … ({count})" if count > len(summary.topics) else ""
+    return ", ".join(summary.topics) + more
+
+
+def offset_or_none(offset: int | None) -> output.Cell:
+    """Returns the cell of a committed offset."""
+    return NOT_COMMITTED if offset is None else offset
+
+
+def last_heartbeat(member: groups_pb2.Connection | groups_pb2.Registration) -> str:
+    """Returns the time of a member's last heartbeat."""
+    return time_of_ms(member.last_update_ms)
+
+
+GROUPS = (
+    Column("consumerGroup", "consumer group", "consumer_group"),
+    Column("isConfigured", "", "is_configured"),
+    Column("members", "members", "member_count"),
+    Column("consumeType", "type", lambda each: _name(groups_pb2.ConsumeType, each.consume_type)),
+    Column(
+        "messageModel", "model", lambda each: _name(groups_pb2.MessageModel, each.message_model)
+    ),
+    Column("topicCount", "", "topic_count"),
+    Column("topics", "", lambda each: list(each.topics)),
+    Column("", "topics", _listed),
+    Column("lag", "lag", "lag"),
+)
+MEMBERS = (
+    Column("clientId", "client", "client_id"),
+    Column("address", "address", "address"),
+    Column("lastUpdateTimestamp", "last heartbeat", last_heartbeat),
+)
+SUBSCRIPTIONS = (
+    Column("topic", "subscribed topic", "topic"),
+    Column("expressionType", "type", "expression_type"),
+    Column("expression", "expression", "expression"),
+    Column("subVersion", "", "sub_version"),
+)
+GROUP_TOPICS = (
+    Column("topic", "topic", "topic"),
+    Column("isSubscribed", "", "is_subscribed"),
+    Column("queues", "queues", "queue_count"),
+    Column("committedQueues", "committed queues", "committed_queue_count"),
+    Column("lag", "lag", "lag"),
+)
+
+
+def show_group(
+    details: GroupDetails,
+    members: Connections,
+    topics: Sequence[groups_pb2.GroupTopic],
+    *,
+    as_json: bool,
+) -> None:
+    """Prints a group with its members and topics, as tables with an empty line between them."""
+    data, lag = members.consumer_data, sum(each.lag for each in topics)
+    subscriptions = sorted(data.subscriptions, key=lambda each: each.topic)
+    consumed = {
+        "consumeType": _name(groups_pb2.ConsumeType, data.consume_type),
+        "messageModel": _name(groups_pb2.MessageModel, data.message_model),
+        "consumeFromWhere": _name(groups_pb2.ConsumeFromWhere, data.consume_from_where),
     }
-
-
-def details_json(
-    details: GroupDetails, members: Connections, topics: GroupTopics
-) -> dict[str, object]:
-    """Returns a group with its members and topics as JSON."""
-    return {
-        "consumerGroup": details.group,
-        "settings": None if details.settings is None else dict(details.settings),
-        "attributes": dict(details.attributes),
-        "consumeType": members.consume_type,
-        "messageModel": members.message_model,
-        "consumeFromWhere": members.consume_from_where,
-        "members": [
+    lists: list[tuple[str, output.Columns, Sequence[object]]] = [
+        ("members", MEMBERS, members.consumers),
+        ("subscriptions", SUBSCRIPTIONS, subscriptions),
+        ("topics", GROUP_TOPICS, topics),
+    ]
+    if as_json:
+        output.print_json(
             {
-                "clientId": each.client_id,
-                "address": each.address,
-                "lastUpdateTimestamp": time_of_ms(each.last_update_ms),
+                "consumerGroup": details.group,
+                "settings": None if details.settings is None else dict(details.settings),
+                "attributes": dict(details.attributes),
+                **consumed,
+                **{
+                    key: [output.json_of(columns, each) for each in entries]
+                    for key, columns, entries in lists
+                },
+                "lag": lag,
+                "retryMessages": details.retry_message_count,
+                "deadLetters": details.dead_letter_count,
             }
-            for each in members.consumers
-        ],
-        "subscriptions": [
-            {
-                "topic": each.topic,
-                "expressionType": each.expression_type,
-                "expression": each.expression,
-                "subVersion": each.sub_version,
-            }
-            for each in members.subscriptions
-        ],
-        "topics": [
-            {
-                "topic": each.topic,
-                "isSubscribed": each.is_subscribed,
-                "queues": each.queue_count,
-                "committedQueues": each.committed_queue_count,
-                "lag": each.lag,
-            }
-            for each in topics
-        ],
-        "lag": sum(each.lag for each in topics),
-        "retryMessages": details.retry_message_count,
-        "deadLetters": details.dead_letter_count,
-    }
-
-
-def show_details(details: GroupDetails, members: Connections, topics: GroupTopics) -> None:
-    """Prints a group as tables, with an empty line between them."""
-    fields: list[list[output.Cell]] = [["consumer group", details.group]]
-    fields += _setting_fields(details)
-    for name, value in (
-        ("consume type", members.consume_type),
-        ("message model", members.message_model),
-        ("consume from where", members.consume_from_where),
-    ):
-        fields.append([name, value or output.ABSENT])
-    fields += [
+        )
+        return
+    fields: list[list[output.Cell]] = [
+        ["consumer group", details.group],
+        *_setting_fields(details),
+        ["consume type", consumed["consumeType"] or output.ABSENT],
+        ["message model", consumed["messageModel"] or output.ABSENT],
+        ["consume from where", consumed["consumeFromWhere"] or output.ABSENT],
         ["members", details.member_count],
-        ["lag", sum(each.lag for each in topics)],
+        ["lag", lag],
         ["retry messages", details.retry_message_count],
         ["dead letters", details.dead_letter_count],
     ]
     output.print_table(("field", "value"), fields)
-    if members.consumers:
-        typer.echo()
-        output.print_table(
-            ("client", "address", "last heartbeat"),
-            [
-                (each.client_id, each.address, time_of_ms(each.last_update_ms))
-                for each in members.consumers
-            ],
-        )
-    if members.subscriptions:
-        typer.echo()
-        output.print_table(
-            ("subscribed topic", "type", "expression"),
-            [(each.topic, each.expression_type, each.expression) for each in members.subscriptions],
-        )
-    if topics:
-        typer.echo()
-        output.print_table(
-            ("topic", "queues", "committed queues", "lag"),
-            [
-                (each.topic, each.queue_count, each.committed_queue_count, each.lag)
-                for each in topics
-            ],
-        )
+    for _, columns, entries in lists:
+        if entries:
+            typer.echo()
+            output.print_entries(columns, entries)
 
 
 def show_settings(details: GroupDetails, *, as_json: bool) -> None:

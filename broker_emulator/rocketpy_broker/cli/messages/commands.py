@@ -33,9 +33,9 @@ from rocketpy_broker.cli.messages.lines import (
 from rocketpy_broker.cli.messages.views import json_of, json_of_sent, line_of, place_of_sent
 from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.client.errors import MessageIllegalError
+from rocketpy_broker.client.messages import retries
 from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.messages.model import Message, OutgoingMessage, SentMessage
-from rocketpy_broker.client.messages.retries import DEAD_LETTER_PREFIX, SentBackTo, send_back
 from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.client.topics import RETRY_PREFIX
@@ -68,7 +68,7 @@ def send(
     body: Annotated[
         str | None, typer.Option(help="Content of the message; - reads it from standard input.")
     ] = None,
-    tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag of the message.")] = None,
     key: Annotated[list[str] | None, typer.Option(help="A key; may be repeated.")] = None,
     properties: Annotated[
         list[str] | None,
@@ -221,8 +221,8 @@ def tail(
         typer.Option(
             "--from",
             metavar="latest|earliest|TIME",
-            help="latest: the last messages; earliest: from the first one; a time such as "
-            "2026-05-01T08:00:00Z: from the first one stored at that time or later.",
+            help="latest: the last messages; earliest: from the first one. A time such as "
+            "2026-05-01T08:00:00Z: from the first one stored since then.",
         ),
     ] = LATEST,
     queue: Queues = None,
@@ -310,15 +310,13 @@ def send_back_to_group(
 ) -> None:
     """Send a message to a consumer group once more, or to its dead letters."""
     with asking(endpoint) as connection:
-        to = send_back(connection, group, offset_msg_id, delay_level)
+        to = retries.send_back(connection, group, offset_msg_id, delay_level)
         if as_json:
-            output.print_json(
-                {"offsetMsgId": offset_msg_id, "group": group, "sentBackTo": to.value}
-            )
+            output.print_json({"offsetMsgId": offset_msg_id, "group": group, "sentBackTo": to})
             return
-        told = {
-            SentBackTo.RETRY: f"comes again in {RETRY_PREFIX}{group}",
-            SentBackTo.DEAD_LETTER: f"is a dead letter in {DEAD_LETTER_PREFIX}{group}",
-            SentBackTo.DROPPED: f"is dropped: group {group} has no retry queues",
+        destinations = {
+            retries.RETRY: f"is delivered again in {RETRY_PREFIX}{group}",
+            retries.DEAD_LETTER: f"is a dead letter in {retries.DEAD_LETTER_PREFIX}{group}",
+            retries.DROPPED: f"is dropped: group {group} has no retry queues",
         }
-        typer.echo(f"{offset_msg_id} {told[to]}")
+        typer.echo(f"{offset_msg_id} {destinations[to]}")

@@ -133,15 +133,15 @@ def resend(
     queue: OfQueue = None,
     offset: AtOffsets = None,
     to: Annotated[
-        str | None, typer.Option(help="Topic to send them to. Default: the topic of each message.")
+        str | None, typer.Option(help="Topic to send to. Default: the topic of each message.")
     ] = None,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Send messages again, as new ones with the same body, tags, keys and properties.
 
-    All of them are found before the first is sent. They get unique ids of their own. They are sent
-    as the topic's message type asks; a topic of delayed messages has them at once.
+    All of them are found before the first is sent. They get unique ids of their own and the topic's
+    message type. A topic of type DELAY gets them without a delay.
     """
     chosen = Chosen.of(ids, topic, queue, offset)
     with asking(endpoint) as connection:
@@ -162,7 +162,9 @@ def recall(
     ] = None,
     deliver_ms: Annotated[
         int | None,
-        typer.Option(min=1, help="The delivery time in ms since 1970, as in its TIMER_DELIVER_MS."),
+        typer.Option(
+            min=1, help="The delivery time in ms since 1970, as in property TIMER_DELIVER_MS."
+        ),
     ] = None,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,

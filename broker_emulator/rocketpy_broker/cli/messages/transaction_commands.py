@@ -12,6 +12,7 @@ import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
+from rocketpy_broker.cli.output import Column
 from rocketpy_broker.client.errors import MessageIllegalError
 from rocketpy_broker.client.messages import transactions
 from rocketpy_broker.client.messages.model import OutgoingMessage
@@ -19,6 +20,14 @@ from rocketpy_broker.runtime.time_format import time_text
 
 transaction_app = typer.Typer(
     help="Send messages in transactions, and end them.", no_args_is_help=True, rich_markup_mode=None
+)
+TRANSACTIONS = (
+    Column("transactionId", "transaction", lambda each: each.transaction.transaction_id),
+    Column("producerGroup", "group", lambda each: each.transaction.producer_group),
+    Column("topic", "topic", "topic"),
+    Column("queueId", "queue", "queue_id"),
+    Column("bornTimestamp", "born", lambda each: time_text(each.born_timestamp)),
+    Column("checkTimes", "checks", "check_times"),
 )
 Group = Annotated[str, typer.Option(help="The producer group.")]
 TransactionId = Annotated[str, typer.Argument(help="The message's unique id.")]
@@ -29,7 +38,7 @@ def send(
     topic: Annotated[str, typer.Argument(help="Name of the topic.")],
     body: Annotated[str, typer.Option(help="Content of the message.")],
     group: Group,
-    tag: Annotated[str | None, typer.Option(help="Its tag.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Tag of the message.")] = None,
     key: Annotated[list[str] | None, typer.Option(help="A key; may be repeated.")] = None,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
@@ -56,34 +65,8 @@ def list_open(
     """Show open transactions, the oldest first, 1,000 at most."""
     with asking(endpoint) as connection:
         found = transactions.list_open(connection, group)
-    if as_json:
-        for one in found:
-            output.print_json(
-                {
-                    "transactionId": one.transaction.transaction_id,
-                    "producerGroup": one.transaction.producer_group,
-                    "topic": one.topic,
-                    "queueId": one.queue_id,
-                    "bornTimestamp": time_text(one.born_timestamp),
-                    "checkTimes": one.check_times,
-                }
-            )
-        return
-    output.print_table(
-        ["transaction", "group", "topic", "queue", "born", "checks"],
-        [
-            [
-                one.transaction.transaction_id,
-                one.transaction.producer_group,
-                one.topic,
-                one.queue_id,
-                time_text(one.born_timestamp),
-                one.check_times,
-            ]
-            for one in found
-        ],
-    )
-    if not found:
+    output.print_entries(TRANSACTIONS, found, as_json=as_json)
+    if not found and not as_json:
         of_group = f" of producer group {group!r}" if group else ""
         typer.echo(f"rocketpy: no transaction{of_group} is open", err=True)
 

@@ -11,16 +11,12 @@ from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.cli.confirm import Yes, confirm
 from rocketpy_broker.cli.key_value_options import named_values
-from rocketpy_broker.cli.topics.views import (
-    Description,
-    description_json,
-    show_description,
-    topic_json,
-)
+from rocketpy_broker.cli.topics.views import TOPICS, message_count, show_topic
 from rocketpy_broker.client import topics
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.offsets import topic_groups
 from rocketpy_broker.client.statistics import list_statistics
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 PUT_NUMS = "TOPIC_PUT_NUMS"
 # The protocol's maximum; the broker's own limit is lower.
@@ -58,13 +54,11 @@ def create(
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Create a topic; refuses one that exists."""
-    settings = topics.TopicSettings(
-        perm=perm, order=order, attributes=named_values(attributes, "--attribute")
-    )
+    given = named_values(attributes, "--attribute")
     with asking(endpoint) as connection:
-        topics.create_topic(connection, topic, queues, settings)
+        topics.create_topic(connection, topic, queues, perm=perm, order=order, attributes=given)
         if as_json:
-            output.print_json(topic_json(topics.get_topic(connection, topic)))
+            output.print_json(output.json_of(TOPICS, topics.get_topic(connection, topic)))
             return
     typer.echo(f"created topic {topic} with {queues} queues")
 
@@ -105,25 +99,26 @@ def update(
     With fewer queues to read, the messages of the other queues stay in the store, and no client
     reads them. The command shows their number.
     """
-    settings = topics.TopicSettings(
-        queues if read_queues is None else read_queues,
-        queues if write_queues is None else write_queues,
-        perm,
-        order,
+    settings = topics.settings(
+        topic,
         named_values(attributes, "--attribute"),
-        tuple(removed or ()),
+        removed or (),
+        read_queue_nums=queues if read_queues is None else read_queues,
+        write_queue_nums=queues if write_queues is None else write_queues,
+        perm=perm,
+        order=order,
     )
-    if settings == topics.TopicSettings() and not make:
+    if settings == topics.settings(topic) and not make:
         raise typer.BadParameter(
             "name a setting to change, such as --queues, --perm or --attribute"
         )
     with asking(endpoint) as connection:
-        hidden = _hidden_by(connection, topic, settings.read_queue_nums)
+        hidden = _hidden_by(connection, settings)
         change = topics.set_topic if make else topics.update_topic
-        changed = change(connection, topic, settings)
+        changed = change(connection, settings)
     if as_json:
         hidden_count = {"hiddenMessages": hidden.message_count} if hidden else {}
-        output.print_json({**topic_json(changed), **hidden_count})
+        output.print_json({**output.json_of(TOPICS, changed), **hidden_count})
         return
     typer.echo(
         f"topic {topic} has {changed.read_queue_nums} queues to read and "
@@ -150,13 +145,14 @@ class _HiddenQueues:
 
 
 def _hidden_by(
-    connection: BrokerConnection, topic: str, queue_nums: int | None
+    connection: BrokerConnection, settings: admin_pb2.TopicConfig
 ) -> _HiddenQueues | None:
     """Returns the queues that fewer read queues would hide; None without messages in them."""
-    if queue_nums is None or not topics.topic_exists(connection, topic):
+    topic, queue_nums = settings.topic, settings.read_queue_nums
+    if not settings.HasField("read_queue_nums") or not topics.topic_exists(connection, topic):
         return None
-    queues = topics.topic_queues(connection, topic)
-    count = sum(queue.message_count for queue in queues if queue.queue_id >= queue_nums)
+    queues = list(topics.topic_queues(connection, topic))
+    count = sum(message_count(queue) for queue in queues if queue.queue_id >= queue_nums)
     return _HiddenQueues(len(queues), count) if count else None
 
 
@@ -167,16 +163,13 @@ def describe(
     """Show a topic: settings, queues with their messages, and the groups with progress in it."""
     with asking(endpoint) as connection:
         put = list_statistics(connection, [PUT_NUMS], topic=topic)
-        found = Description(
+        show_topic(
             topics.get_topic(connection, topic),
-            topics.topic_queues(connection, topic),
+            list(topics.topic_queues(connection, topic)),
             list(topic_groups(connection, topic)),
             put[0].minute.tps if put else 0.0,
+            as_json=as_json,
         )
-        if as_json:
-            output.print_json(description_json(found))
-        else:
-            show_description(found)
 
 
 topic_app.command("show", hidden=True)(describe)
@@ -211,20 +204,4 @@ def list_topics(
     """List the topics."""
     with asking(endpoint) as connection:
         found = topics.each_topic(connection, include_system=system)
-        if as_json:
-            for topic in found:
-                output.print_json(topic_json(topic))
-            return
-        output.print_table(
-            ("topic", "read queues", "write queues", "perm", "message type"),
-            (
-                (
-                    topic.topic,
-                    topic.read_queue_nums,
-                    topic.write_queue_nums,
-                    topic.perm,
-                    topic.message_type or output.ABSENT,
-                )
-                for topic in found
-            ),
-        )
+        output.print_entries(TOPICS, found, as_json=as_json)

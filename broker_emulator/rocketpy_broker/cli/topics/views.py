@@ -1,87 +1,82 @@
-"""A topic as a JSON object and as tables."""
+"""Columns of topics and of their queues, and the tables of one topic."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import typer
 
 from rocketpy_broker.cli import output
-from rocketpy_broker.client import topics
+from rocketpy_broker.cli.output import Column
+from rocketpy_broker.client.topics import Topic
 from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+Queue = admin_pb2.TopicQueueStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """A topic with its queues, groups with progress, and messages put per second.
-
-    `put_tps` is the last minute's.
-    """
-
-    topic: topics.Topic
-    queues: Sequence[topics.TopicQueue]
-    groups: Sequence[str]
-    put_tps: float
-
-    @property
-    def message_count(self) -> int:
-        """The number of messages in all queues."""
-        return sum(queue.message_count for queue in self.queues)
+def message_count(queue: Queue) -> int:
+    """Returns the number of messages between the offsets."""
+    return queue.max_offset - queue.min_offset
 
 
-def description_json(found: Description) -> dict[str, object]:
-    """Returns a topic with its queues and groups as JSON."""
-    return {
-        **topic_json(found.topic),
-        "messages": found.message_count,
-        "putTps": found.put_tps,
-        "queues": [
+def _last_stored(queue: Queue) -> str | None:
+    stored_ms = queue.last_store_timestamp_ms
+    return None if stored_ms < 0 else time_of_ms(stored_ms)
+
+
+TOPICS = (
+    Column("topic", "topic", "topic"),
+    Column("readQueueNums", "read queues", "read_queue_nums"),
+    Column("writeQueueNums", "write queues", "write_queue_nums"),
+    Column("perm", "perm", "perm"),
+    Column("", "message type", "message_type"),
+    Column("order", "", "order"),
+    Column("topicFilterType", "", "topic_filter_type"),
+    Column("topicSysFlag", "", "topic_sys_flag"),
+    Column("attributes", "", lambda topic: dict(topic.attributes)),
+)
+QUEUES = (
+    Column("queueId", "queue", "queue_id", str),
+    Column("minOffset", "minimum", "min_offset"),
+    Column("maxOffset", "maximum", "max_offset"),
+    Column("messages", "messages", message_count),
+    Column("lastStoreTimestamp", "last stored", _last_stored),
+)
+
+
+def show_topic(
+    topic: Topic, queues: Sequence[Queue], groups: Sequence[str], put_tps: float, *, as_json: bool
+) -> None:
+    """Prints a topic, as tables with an empty line between them; `put_tps` is a minute's."""
+    count = sum(map(message_count, queues))
+    if as_json:
+        output.print_json(
             {
-                "queueId": queue.queue_id,
-                "minOffset": queue.min_offset,
-                "maxOffset": queue.max_offset,
-                "messages": queue.message_count,
-                "lastStoreTimestamp": None
-                if queue.last_store_ms is None
-                else time_of_ms(queue.last_store_ms),
+                **output.json_of(TOPICS, topic),
+                "messages": count,
+                "putTps": put_tps,
+                "queues": [output.json_of(QUEUES, queue) for queue in queues],
+                "groups": groups,
             }
-            for queue in found.queues
-        ],
-        "groups": list(found.groups),
-    }
-
-
-def show_description(found: Description) -> None:
-    """Prints a topic as tables, with an empty line between them."""
+        )
+        return
     output.print_table(
         ("field", "value"),
         [
-            *_setting_fields(found.topic),
-            ["messages", found.message_count],
-            ["messages put a second", f"{found.put_tps:.2f}"],
+            *_setting_fields(topic),
+            ["messages", count],
+            ["messages put a second", f"{put_tps:.2f}"],
         ],
     )
     typer.echo()
-    output.print_table(
-        ("queue", "minimum", "maximum", "messages", "last stored"),
-        [
-            (
-                str(queue.queue_id),
-                queue.min_offset,
-                queue.max_offset,
-                queue.message_count,
-                output.ABSENT if queue.last_store_ms is None else time_of_ms(queue.last_store_ms),
-            )
-            for queue in found.queues
-        ],
-    )
-    if found.groups:
+    output.print_entries(QUEUES, queues)
+    if groups:
         typer.echo()
-        output.print_table(("consumer group",), [(group,) for group in found.groups])
+        output.print_table(("consumer group",), [(group,) for group in groups])
 
 
-def _setting_fields(topic: topics.Topic) -> list[list[output.Cell]]:
+def _setting_fields(topic: Topic) -> list[list[output.Cell]]:
     fields: list[list[output.Cell]] = [
         ["topic", topic.topic],
         ["read queues", topic.read_queue_nums],
@@ -97,17 +92,3 @@ def _setting_fields(topic: topics.Topic) -> list[list[output.Cell]]:
 def _letters(perm: int) -> str:
     """Returns RocketMQ's text of a permission, such as RW-."""
     return "".join(letter if perm & bit else "-" for letter, bit in (("R", 4), ("W", 2), ("X", 1)))
-
-
-def topic_json(topic: topics.Topic) -> dict[str, object]:
-    """Returns the settings of a topic as JSON."""
-    return {
-        "topic": topic.topic,
-        "readQueueNums": topic.read_queue_nums,
-        "writeQueueNums": topic.write_queue_nums,
-        "perm": topic.perm,
-        "order": topic.order,
-        "topicFilterType": topic.topic_filter_type,
-        "topicSysFlag": topic.topic_sys_flag,
-        "attributes": dict(topic.attributes),
-    }

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check
+from rocketpy_broker.client.connection import BrokerConnection, check
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.messages.pull_answers import pulled_messages
 from rocketpy_broker.client.messages.topic_reader import PULL_SECONDS_MAX
-from rocketpy_broker.client.offsets import QueueBounds, query_bounds
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.client.offsets import query_bounds
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
@@ -54,7 +54,7 @@ class GroupReader:
                 yield message
                 left = None if left is None else left - 1
 
-    def _begins(self) -> list[tuple[QueueBounds, int]]:
+    def _begins(self) -> list[tuple[broker_pb2.QueueOffsets, int]]:
         """Returns each queue with the group's offset in it."""
         bounds = query_bounds(self._connection, self.topic)
         offsets: list[int] = []
@@ -62,18 +62,14 @@ class GroupReader:
             offsets += self._committed(bounds[first : first + QUEUES_PER_CALL])
         return list(zip(bounds, offsets, strict=True))
 
-    def _committed(self, queues: Sequence[QueueBounds]) -> list[int]:
+    def _committed(self, queues: Sequence[broker_pb2.QueueOffsets]) -> list[int]:
         request = broker_pb2.QueryConsumerOffsetsRequest(
             consumer_group=self.group,
             queues=[
                 broker_pb2.TopicQueue(topic=self.topic, queue_id=queue.queue_id) for queue in queues
             ],
         )
-        response: broker_pb2.QueryConsumerOffsetsResponse = self._connection.ask(
-            lambda: self._connection.broker.QueryConsumerOffsets(
-                request, timeout=REQUEST_SECONDS_MAX
-            )
-        )
+        response = self._connection.ask(self._connection.broker.QueryConsumerOffsets, request)
         if len(response.offsets) != len(queues):
             raise UnreadableError(
                 f"the broker answers for {len(response.offsets)} of {len(queues)} queues"
@@ -88,7 +84,9 @@ class GroupReader:
                 offsets.append(found.offset if is_there else queue.min_offset)
         return offsets
 
-    def _read_queue(self, queue: QueueBounds, begin: int, left: int | None) -> Iterator[Message]:
+    def _read_queue(
+        self, queue: broker_pb2.QueueOffsets, begin: int, left: int | None
+    ) -> Iterator[Message]:
         """Yields at most `left` messages of a queue and commits the progress at the end."""
         offset, committed = begin, begin
         while offset < queue.max_offset and left != 0:
@@ -123,6 +121,4 @@ class GroupReader:
     def _commit(self, queue_id: int, offset: int) -> None:
         entry = broker_pb2.CommittedOffset(topic=self.topic, queue_id=queue_id, offset=offset)
         request = broker_pb2.CommitOffsetsRequest(consumer_group=self.group, offsets=[entry])
-        self._connection.ask(
-            lambda: self._connection.broker.CommitOffsets(request, timeout=REQUEST_SECONDS_MAX)
-        )
+        self._connection.ask(self._connection.broker.CommitOffsets, request)

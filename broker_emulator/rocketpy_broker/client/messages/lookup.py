@@ -17,18 +17,14 @@ def query_messages(
     Raises UnreachableError, RefusedError, UnreadableError.
     """
     request = admin_pb2.QueryMessageRequest(topic=topic, key=key, tag=tag, count_max=count_max)
-    response: admin_pb2.MessagesResponse = connection.ask(
-        lambda: connection.admin.QueryMessage(request, timeout=REQUEST_SECONDS_MAX)
-    )
+    response = connection.ask(connection.admin.QueryMessage, request)
     return list(decode_messages(response.records, response.record_sizes))
 
 
 def view_message(connection: BrokerConnection, offset_msg_id: str) -> Message:
     """Returns the message with this id. Raises UnreachableError, RefusedError, UnreadableError."""
     request = admin_pb2.ViewMessageRequest(offset_msg_id=offset_msg_id)
-    response: admin_pb2.MessagesResponse = connection.ask(
-        lambda: connection.admin.ViewMessage(request, timeout=REQUEST_SECONDS_MAX)
-    )
+    response = connection.ask(connection.admin.ViewMessage, request)
     for message in decode_messages(response.records, response.record_sizes):
         return message
     raise UnreadableError(f"the broker's answer for {offset_msg_id!r} holds no message")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rocketpy_broker.client.connection import check
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.client.messages.model import Message, messages_of
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.record import (
     QueueSpan,
@@ -52,6 +52,6 @@ def pulled_messages(
     except RecordError as error:
         raise UnreadableError(
             f"offsets [{offset}, {request.offset_end}) of queue {request.queue_id} of topic "
-            f"{request.topic!r}: the broker sent other messages than asked for: {error}"
+            f"{request.topic!r}: the broker did not send the requested messages: {error}"
         ) from error
     return messages_of(block), end

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.client.brokers import broker_info
+from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_proto.model.recall_handle import RecallHandle
-from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 
 def recall_handle(
@@ -14,11 +15,8 @@ def recall_handle(
 
     Raises UnreachableError, RefusedError.
     """
-    request = admin_pb2.GetBrokerInfoRequest()
-    info: admin_pb2.GetBrokerInfoResponse = connection.ask(
-        lambda: connection.admin.GetBrokerInfo(request, timeout=REQUEST_SECONDS_MAX)
-    )
-    return RecallHandle.of_message(topic, info.broker_name, deliver_ms, unique_key).encode()
+    broker_name = broker_info(connection).broker_name
+    return RecallHandle.of_message(topic, broker_name, deliver_ms, unique_key).encode()
 
 
 def recall_message(connection: BrokerConnection, topic: str, handle: str) -> str:
@@ -27,7 +25,4 @@ def recall_message(connection: BrokerConnection, topic: str, handle: str) -> str
     Raises UnreachableError, RefusedError.
     """
     request = broker_pb2.RecallMessageRequest(topic=topic, recall_handle=handle)
-    response: broker_pb2.RecallMessageResponse = connection.ask(
-        lambda: connection.broker.RecallMessage(request, timeout=REQUEST_SECONDS_MAX)
-    )
-    return response.msg_id
+    return str(connection.ask(connection.broker.RecallMessage, request).msg_id)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from enum import Enum
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check, only
+from rocketpy_broker.client.connection import BrokerConnection, check, only
 from rocketpy_broker.client.errors import RefusedError, UnreadableError
 from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.messages.topic_reader import TopicReader
@@ -18,25 +17,18 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, retry_pb2
 DEAD_LETTER_PREFIX = "%DLQ%"
 
 
-class SentBackTo(str, Enum):
-    """The outcome of sending a message back."""
-
-    RETRY = "retry"
-    DEAD_LETTER = "deadLetter"
-    DROPPED = "dropped"
-
-
-_SENT_BACK_TO: Mapping[int, SentBackTo] = {
-    retry_pb2.RETRY: SentBackTo.RETRY,
-    retry_pb2.DEAD_LETTER: SentBackTo.DEAD_LETTER,
-    retry_pb2.DROPPED: SentBackTo.DROPPED,
+RETRY, DEAD_LETTER, DROPPED = "retry", "deadLetter", "dropped"
+_SENT_BACK_TO: Mapping[int, str] = {
+    retry_pb2.RETRY: RETRY,
+    retry_pb2.DEAD_LETTER: DEAD_LETTER,
+    retry_pb2.DROPPED: DROPPED,
 }
 
 
 def send_back(
     connection: BrokerConnection, group: str, offset_msg_id: str, delay_level: int = 0
-) -> SentBackTo:
-    """Sends a message back to the group with a delay level.
+) -> str:
+    """Sends a message back to the group with a delay level; returns RETRY, DEAD_LETTER or DROPPED.
 
     Level 0 takes the delay from the number of failures. A level below 0 makes the message a dead
     letter. Raises ParameterIllegalError for an invalid id, UnreachableError, RefusedError,
@@ -51,13 +43,13 @@ def send_back(
         commit_log_offset=offset, delay_level=delay_level, origin_msg_id=offset_msg_id.upper()
     )
     request = retry_pb2.SendBackRequest(consumer_group=group, messages=[message])
-    response: retry_pb2.SendBackResponse = connection.ask(
-        lambda: connection.retry.SendBack(request, timeout=REQUEST_SECONDS_MAX)
-    )
+    response: retry_pb2.SendBackResponse = connection.ask(connection.retry.SendBack, request)
     answer = only(response.messages, offset_msg_id)
     check(answer.status)
     if answer.to not in _SENT_BACK_TO:
-        raise UnreadableError(f"the broker sent {offset_msg_id!r} to {answer.to}, which is nothing")
+        raise UnreadableError(
+            f"the broker sent {offset_msg_id!r} to {answer.to}, which is no destination"
+        )
     return _SENT_BACK_TO[answer.to]
 
 
@@ -91,9 +83,7 @@ def dead_letters(
 def dead_letter_counts(connection: BrokerConnection) -> dict[str, int]:
     """Returns the number of dead letters by group. Raises UnreachableError, RefusedError."""
     request = broker_pb2.QueryOffsetsRequest(topic_pattern=f"{DEAD_LETTER_PREFIX}.+")
-    response: broker_pb2.QueryOffsetsResponse = connection.ask(
-        lambda: connection.broker.QueryOffsets(request, timeout=REQUEST_SECONDS_MAX)
-    )
+    response = connection.ask(connection.broker.QueryOffsets, request)
     counts = {
         answer.topic.removeprefix(DEAD_LETTER_PREFIX): sum(
             queue.max_offset - queue.min_offset for queue in answer.queues

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rocketpy_broker.client.connection import BrokerConnection, Limits, check
+from rocketpy_broker.client.connection import BrokerConnection, check
 from rocketpy_broker.client.errors import (
     ClientError,
     MessageIllegalError,
@@ -44,7 +44,7 @@ from rocketpy_proto.record.properties import (
     UNIQ_KEY,
     encode_properties,
 )
-from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, common_pb2
 
 BATCH_MESSAGES_MAX = 5_000
 BATCH_BYTES_MAX = 4 << 20
@@ -86,7 +86,7 @@ class MessageChecker:
         """Returns the fault of a message as a sentence; None without a fault."""
         limit = self._limits.body_bytes_max
         if len(message.body) > limit:
-            return f"the body has {len(message.body)} bytes, the broker takes {limit}"
+            return f"the body has {len(message.body)} bytes, limit {limit}"
         nums = self.write_queue_nums
         if message.queue_id is not None and not 0 <= message.queue_id < nums:
             return (
@@ -94,10 +94,10 @@ class MessageChecker:
                 "name an existing queue, or none"
             )
         if message.properties.get(UNIQ_KEY) == "":
-            return f"property {UNIQ_KEY} is empty; leave it out to have one made"
+            return f"property {UNIQ_KEY} is empty; leave it out, and the client sets one"
         parted = next((key for key in message.keys if KEY_SEPARATOR in key), None)
         if parted is not None:
-            return f"key {parted!r} has a blank, which parts keys; send it as several"
+            return f"key {parted!r} has a blank, which separates keys; send several keys"
         # A value may be empty, a name may not.
         named = {
             name: value or "-"
@@ -124,8 +124,8 @@ class MessageChecker:
         if size <= limit:
             return None
         return (
-            f"its record has {size} bytes, limit {limit} (a segment of the log); "
-            "send less in a message"
+            f"its record has {size} bytes, limit {limit} (a segment of the log). Send less in a "
+            "message"
         )
 
 
@@ -276,7 +276,7 @@ def block_columns(
 
 def _fault_of_waiting(message: OutgoingMessage) -> str | None:
     if message.delay_level < 0:
-        return f"delay level {message.delay_level} is negative; 1 is the first, 0 stands for none"
+        return f"delay level {message.delay_level} is negative; 1 is the first, 0 means no delay"
     if message.deliver_at is None:
         return None
     if message.delay_level:
@@ -307,9 +307,10 @@ def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int
     }
 
 
-def _room_bytes(limits: Limits) -> int | None:
+def _room_bytes(limits: admin_pb2.GetBrokerInfoResponse) -> int | None:
     """Returns the bytes of records that fit in a log segment; None if unknown."""
-    return limits.segment_bytes - BLANK_BYTES if limits.segment_bytes else None
+    segment_bytes = limits.commit_log_segment_bytes
+    return segment_bytes - BLANK_BYTES if segment_bytes else None
 
 
 def _size_about(message: OutgoingMessage) -> int:

@@ -18,7 +18,7 @@ import grpc
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.messages.pull_answers import pulled_messages
-from rocketpy_broker.client.offsets import QueueBounds, offsets_at, query_bounds
+from rocketpy_broker.client.offsets import offsets_at, query_bounds
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -94,7 +94,7 @@ class TopicReader:
         self._positions = _ends(bounds)
         return self._read(ranges)
 
-    def _bounds_now(self) -> list[QueueBounds]:
+    def _bounds_now(self) -> Sequence[broker_pb2.QueueOffsets]:
         bounds = query_bounds(self._connection, self.topic)
         self._positions = _ends(bounds)
         missing = self._queue_ids - self._positions.keys()
@@ -103,7 +103,9 @@ class TopicReader:
             raise ParameterIllegalError("queue_id", min(missing), accepted)
         return self._wanted(bounds)
 
-    def _wanted(self, bounds: list[QueueBounds]) -> list[QueueBounds]:
+    def _wanted(
+        self, bounds: Sequence[broker_pb2.QueueOffsets]
+    ) -> Sequence[broker_pb2.QueueOffsets]:
         if not self._queue_ids:
             return bounds
         return [queue for queue in bounds if queue.queue_id in self._queue_ids]
@@ -146,11 +148,11 @@ class TopicReader:
                     raise
 
 
-def _ends(bounds: Sequence[QueueBounds]) -> dict[int, int]:
+def _ends(bounds: Sequence[broker_pb2.QueueOffsets]) -> dict[int, int]:
     return {queue.queue_id: queue.max_offset for queue in bounds}
 
 
-def _news(queue: QueueBounds, positions: Mapping[int, int]) -> QueueRange:
+def _news(queue: broker_pb2.QueueOffsets, positions: Mapping[int, int]) -> QueueRange:
     known = positions.get(queue.queue_id, 0)
     begin = known if known <= queue.max_offset else queue.min_offset
     return QueueRange(queue.queue_id, max(begin, queue.min_offset), queue.max_offset)

@@ -99,9 +99,7 @@ def end(
         resolution=transactions_pb2.COMMIT if commit else transactions_pb2.ROLLBACK,
         from_transaction_check=from_check,
     )
-    connection.ask(
-        lambda: connection.transactions.EndTransaction(request, timeout=REQUEST_SECONDS_MAX)
-    )
+    connection.ask(connection.transactions.EndTransaction, request)
 
 
 def list_open(
@@ -114,9 +112,7 @@ def list_open(
     request = transactions_pb2.ListTransactionsRequest(
         producer_group=producer_group, transaction_id=transaction_id
     )
-    response: transactions_pb2.ListTransactionsResponse = connection.ask(
-        lambda: connection.transactions.ListTransactions(request, timeout=REQUEST_SECONDS_MAX)
-    )
+    response = connection.ask(connection.transactions.ListTransactions, request)
     return [
         OpenTransaction(
             Transaction(

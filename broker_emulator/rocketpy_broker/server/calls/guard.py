@@ -1,9 +1,9 @@
 """The guard around every call, which converts failures into answers.
 
 An unexpected error of a handler is logged and answered with SYSTEM_ERROR. A request that is no
-message of its method is answered with INVALID_PARAMETER. Beyond `calls_max` running calls a new
-call is answered with SYSTEM_BUSY. Health and reflection have no field for a code; their calls end
-with a corresponding gRPC status.
+message of its method is answered with INVALID_PARAMETER. Beyond `calls_max` running calls, or the
+limits of streams, a new call is answered with SYSTEM_BUSY. Health and reflection have no field for
+a code; their calls end with a corresponding gRPC status.
 """
 
 from __future__ import annotations
@@ -17,12 +17,18 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.calls.failure_log import FailureLog
 from rocketpy_broker.server.calls.incomplete_requests import IncompleteRequests
 from rocketpy_broker.services.call_memory import CallMemory, Charge, KeptBytesError, decoded_bytes
+from rocketpy_proto.model.codes import ResponseCode
 
+# Running calls of all connections; more are answered with SYSTEM_BUSY. A held call takes 13 KiB.
+CALLS_MAX = 20_000
+# Streams of requests of all connections, and of one; more are answered with SYSTEM_BUSY. Each may
+# hold an incomplete request.
+STREAMS_MAX, STREAMS_OF_CONNECTION = 256, 128
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 # Returns the response, of any method of a protocol, that reports an error.
 Failure = Callable[[BrokerError], bytes]
@@ -40,13 +46,12 @@ class UnexpectedError(BrokerError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the broker failed in a way that it does not know, and has logged it; "
-            "what was asked for may have been done"
+            "the broker failed with an unknown error and logged it; the request may have been done"
         )
 
 
 class MalformedRequestError(BrokerError):
-    """A request whose bytes are no message of its method."""
+    """A request with bytes that are no message of its method."""
 
     code = ResponseCode.INVALID_PARAMETER
 
@@ -59,8 +64,31 @@ class TooManyCallsError(BrokerError):
 
     code = ResponseCode.SYSTEM_BUSY
 
-    def __init__(self, calls_max: int) -> None:
-        super().__init__(f"{calls_max} calls are running already; call again later")
+    def __init__(self, calls_max: int, kind: str = "calls") -> None:
+        super().__init__(f"too many {kind} are running, limit {calls_max}. Call again later")
+
+
+class StreamLimits:
+    """Limits for the streams of requests: each may hold an incomplete request of any size."""
+
+    def __init__(self, total_max: int, connection_max: int) -> None:
+        self._total_max = total_max
+        self._shares = Shares(connection_max)
+
+    @contextlib.contextmanager
+    def stream(self, connection: str) -> Iterator[None]:
+        """Counts a stream for the time of the block. Raises TooManyCallsError."""
+        if self._shares.total >= self._total_max:
+            raise TooManyCallsError(self._total_max, "streams of requests")
+        if not self._shares.has_space(connection):
+            raise TooManyCallsError(
+                self._shares.connection_max, "streams of requests of one connection"
+            )
+        self._shares.change(connection, 1)
+        try:
+            yield
+        finally:
+            self._shares.change(connection, -1)
 
 
 class TimedCalls:
@@ -88,9 +116,11 @@ class CallGuard:
         self,
         log: FailureLog,
         calls_max: int,
+        streams: StreamLimits,
         unfinished: IncompleteRequests,
         timed: TimedCalls | None = None,
     ) -> None:
+        self.streams = streams
         self.unfinished = unfinished
         self.timed = timed
         self._log = log
@@ -99,26 +129,44 @@ class CallGuard:
         self.memory = CallMemory()
 
     @contextlib.contextmanager
-    def enter(self, peer: Callable[[], str], method: str) -> Iterator[Charge]:
+    def enter(
+        self, peer: Callable[[], str], method: str, *, asks_in_stream: bool = False
+    ) -> Iterator[Charge]:
         """Yields the memory charge of one call. Raises BrokerError, and grpc.aio's own errors."""
         if self.running >= self._calls_max:
             raise TooManyCallsError(self._calls_max)
         self.running += 1
         try:
-            with self.memory.call(peer()) as charge:
+            streams = self.streams.stream(peer()) if asks_in_stream else contextlib.nullcontext()
+            with streams, self.memory.call(peer()) as charge:
                 yield charge
         # A call that was ended on purpose, or a client that has gone.
         except grpc.aio.BaseError:
             raise
         except DecodeError as error:
             raise MalformedRequestError(method) from error
-        except KeptBytesError:
+        except (KeptBytesError, TooManyCallsError):
             raise
         except Exception as error:
-            self._log.tell(peer(), method, error)
-            raise UnexpectedError from error
+            raise self.unexpected(peer(), method, error) from error
         finally:
             self.running -= 1
+
+    def unexpected(self, peer: str, method: str, error: Exception) -> UnexpectedError:
+        """Logs an error that no handler expects; returns the error for the client."""
+        self._log.tell(peer, method, error)
+        return UnexpectedError()
+
+
+def call_guard(clock: Clock, on_called: Called | None = None) -> CallGuard:
+    """Returns the guard of a server. `on_called` is a listener for answered calls."""
+    return CallGuard(
+        FailureLog(clock),
+        CALLS_MAX,
+        StreamLimits(STREAMS_MAX, STREAMS_OF_CONNECTION),
+        IncompleteRequests(clock),
+        None if on_called is None else TimedCalls(clock, on_called),
+    )
 
 
 class GuardedHandlers(grpc.GenericRpcHandler):
@@ -174,7 +222,7 @@ class GuardedMethod:
 
     async def _answer(self, _requests: Any, context: Any) -> bytes:
         try:
-            with self._guard.enter(context.peer, self._name) as charge:
+            with self._enter(context) as charge:
                 # No name here holds the request, so a held method can free it.
                 work = self._work(await self._asked(context, charge), context)
                 begin_ms = self._begin_ms()
@@ -188,7 +236,7 @@ class GuardedMethod:
     async def _stream(self, _requests: Any, context: Any) -> None:
         """Writes the answers itself: a generator would be one more layer."""
         try:
-            with self._guard.enter(context.peer, self._name) as charge:
+            with self._enter(context) as charge:
                 asked = await self._asked(context, charge)
                 begin_ms = self._begin_ms()
                 async with contextlib.aclosing(self._work(asked, context)) as answers:
@@ -202,10 +250,13 @@ class GuardedMethod:
     async def _write(self, _requests: Any, context: Any) -> None:
         """Runs a method that writes its responses itself."""
         try:
-            with self._guard.enter(context.peer, self._name) as charge:
+            with self._enter(context) as charge:
                 await self._work(await self._asked(context, charge), context)
         except BrokerError as error:
             await context.write(await self._failed(context, error))
+
+    def _enter(self, context: Any) -> contextlib.AbstractContextManager[Charge]:
+        return self._guard.enter(context.peer, self._name, asks_in_stream=self._asks_in_stream)
 
     def _begin_ms(self) -> float:
         """Returns the start time of the work; 0 without a timer."""
@@ -230,7 +281,7 @@ class GuardedMethod:
         while data is not grpc.aio.EOF:
             yield self._charged(data, charge)
             charge.set(0)
-            data = await self._unfinished.next(context)
+            data = await context.read()
 
     def _charged(self, data: bytes, charge: Charge) -> Any:
         """Returns a request of a stream, or in its place the error that answers it."""

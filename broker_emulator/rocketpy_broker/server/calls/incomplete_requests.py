@@ -1,10 +1,13 @@
-"""Limits for partly received requests.
+"""Limits for partly received requests: their number, and the time for a call's first request.
 
-The limits are the total bytes, and the time for a call's first request. gRPC buffers a request in
-memory from the read call until it is complete, up to the largest allowed size. While requests are
-incomplete, this module measures the bytes that their connections hold. Beyond the limit some calls
-end with UNAVAILABLE: nothing of the request was done, and the client may repeat it. Every call
-reads its request without delay.
+gRPC buffers a request in memory from the read call until it is complete, up to the largest allowed
+size, and reports nothing of it before. So the limit of these bytes is a limit of the reads. Before
+the read, HTTP/2's flow control stops a client after 64 KiB. Later requests of a stream are read at
+once, since a stream may idle; the call guard limits the streams.
+
+Connections without a completed request have places of their own, so they delay no other client. A
+read that takes too long ends with UNAVAILABLE: nothing of the request was done, and the client may
+repeat it.
 """
 
 from __future__ import annotations
@@ -12,48 +15,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
-from collections.abc import Awaitable, Callable, Container
-from functools import partial
-from typing import Any, TypeAlias
+from collections import OrderedDict
+from typing import Any
 
 import grpc
 
-from rocketpy_broker.config import MIB
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.response_code import ResponseCode
-from rocketpy_broker.runtime.clock import Clock, resolve
-from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.shares import InFlightLimiter
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.server.calls.connection_traffic import Traffic
 from rocketpy_broker.server.calls.failure_log import PeerLines
-from rocketpy_broker.server.calls.senders import (
-    DELIVERED_BYTES_MAX,
-    LOOK_INTERVAL_MS,
-    STRANGERS_BYTES_MAX,
-    Sender,
-    to_end,
-)
+from rocketpy_proto.model.codes import ResponseCode
 
 logger = logging.getLogger(__name__)
-# Returns the traffic of connections with these peers; connections without counters are missing.
-TrafficOf: TypeAlias = "Callable[[list[str]], Awaitable[dict[str, Traffic]]]"
-UNFINISHED_MS_MAX = 120_000
-# While the incomplete requests could exceed the limit, looks are LOOK_INTERVAL_MS apart, or LOOK_MS
-# for each connection. After CALM_LOOKS looks with at most CALM_BYTES_MAX held, CALM_FACTOR times
-# as far.
-LOOK_MS = 0.05
-CALM_BYTES_MAX, CALM_LOOKS, CALM_FACTOR = 16 * MIB, 40, 10
-# This number of new incomplete requests ends the calm.
-BEGIN_COUNT = 8
-# The interval while the incomplete requests cannot exceed the limit.
-OLD_INTERVAL_MS = 1_000
-# Connections per scheduler slot of a look.
-SLICE = 1_000
-# The most requests that one look ends.
-ENDED_MAX = 100
-# The least number of known connections at which closed ones are removed; see `_forget`.
-SENDERS_MIN = 1_000
+# First requests that are read at a time: of new connections, and of connections with a completed
+# request. One connection may have half of them.
+READS_MAX, READS_OF_CONNECTION = 16, 8
+# The time for a first request, and the time while other calls wait for a place.
+UNFINISHED_MS_MAX, CROWDED_MS_MAX = 120_000, 20_000
+INTERVAL_MS = 1_000
+# Connections whose calls are remembered; the longest unused one is forgotten.
+PEERS_MAX = 10_000
 
 
 class IncompleteRequestError(BrokerError):
@@ -63,42 +45,29 @@ class IncompleteRequestError(BrokerError):
 
     def __init__(self) -> None:
         super().__init__(
-            "SYSTEM_BUSY: the request did not come as a whole in time, or stood still while "
-            "others took the memory; nothing of it was done, call again"
+            "SYSTEM_BUSY: the request was not complete in time. Nothing of it was done; call again"
         )
 
 
 class IncompleteRequests:
-    """The partly received requests of a server."""
+    """The first requests of calls that are being received, and the places for them."""
 
-    def __init__(self, clock: Clock, request_bytes_max: int, traffic: TrafficOf) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._request_bytes_max = request_bytes_max
-        self._traffic = traffic
         self._lines = PeerLines(clock)
-        # The sender and its deadline in ms, by call, in order of the calls' starts.
-        self._reads: dict[Any, tuple[Sender, float]] = {}
-        # The number of reads by sender, in order of the senders' first reads.
-        self._counts: dict[Sender, int] = {}
-        # This number of requests cannot exceed any limit.
-        self._harmless_count = STRANGERS_BYTES_MAX // request_bytes_max
-        # By peer: all connections that made a call, including closed ones.
-        self._senders: dict[str, Sender] = {}
-        self._senders_max = SENDERS_MIN
-        # Senders with more than DELIVERED_BYTES_MAX delivered since their last look.
-        self._busy: dict[Sender, None] = {}
-        # Successive looks with at most CALM_BYTES_MAX held.
-        self._calm_looks = 0
-        # The rest between two looks, and the number of incomplete requests that ends it.
-        self._rest_over: asyncio.Future[None] | None = None
-        self._rest_count = 0
+        self._new = InFlightLimiter(READS_MAX, READS_OF_CONNECTION)
+        self._known = InFlightLimiter(READS_MAX, READS_OF_CONNECTION)
+        # By connection with a call: the places for its next request.
+        self._places: OrderedDict[str, InFlightLimiter] = OrderedDict()
+        # The start and the places of each read, in order of the starts.
+        self._reads: dict[Any, tuple[float, InFlightLimiter]] = {}
         self._scope: TaskScope | None = None
         self.ended = 0
 
     def start(self, scope: TaskScope) -> None:
-        """Starts to end requests that take too long or hold too many bytes."""
+        """Starts to end requests that take too long."""
         self._scope = scope
-        scope.start(self._look_for_ever())
+        scope.start(self._end_old())
 
     def stop(self) -> None:
         """Stops ending requests."""
@@ -109,141 +78,54 @@ class IncompleteRequests:
 
     def has_called(self, peer: str) -> bool:
         """True if a call of this connection has started."""
-        return peer in self._senders
-
-    @property
-    def held(self) -> int:
-        """The estimated bytes that incomplete requests hold."""
-        return sum(each.held for each in self._counts)
+        return peer in self._places
 
     async def first(self, context: Any) -> Any:
         """Returns the first request of a call, or EOF. Raises grpc.aio's own errors."""
-        return await self._read(context, self._clock.monotonic_ms() + UNFINISHED_MS_MAX)
-
-    async def next(self, context: Any) -> Any:
-        """Returns a later request of a stream; without a time limit, since a stream may idle."""
-        return await self._read(context, math.inf)
-
-    async def _read(self, context: Any, until_ms: float) -> Any:
         peer = context.peer()
-        sender = self._senders.get(peer)
-        if sender is None:
-            sender = self._senders[peer] = Sender(peer, self._clock.monotonic_ms())
-        reads = self._reads
-        reads[context] = sender, until_ms
-        self._counts[sender] = self._counts.get(sender, 0) + 1
-        if len(reads) >= self._rest_count and self._rest_over is not None:
-            resolve(self._rest_over)
+        places = self._places.get(peer, self._new)
+        self._remember(peer, places)
+        await places.take(peer, 1)
+        self._reads[context] = self._clock.monotonic_ms(), places
         try:
             request = await context.read()
-            if context not in reads:
+            if context not in self._reads:
                 # The request came while another task was ending the call.
                 raise asyncio.CancelledError
         finally:
-            if context in reads:
-                self._leave(context)
-        sender.deliver(len(request) if request else 0)
-        if sender.delivered >= DELIVERED_BYTES_MAX:
-            self._busy[sender] = None
+            self._reads.pop(context, None)
+            places.free(peer, 1)
+        self._remember(peer, self._known)
         return request
 
-    def _leave(self, context: Any) -> Sender:
-        """Ends the wait for a request; returns its sender."""
-        sender, _ = self._reads.pop(context)
-        self._counts[sender] -= 1
-        if not self._counts[sender]:
-            del self._counts[sender]
-        return sender
+    def _remember(self, peer: str, places: InFlightLimiter) -> None:
+        self._places[peer] = places
+        self._places.move_to_end(peer)
+        if len(self._places) > PEERS_MAX:
+            self._places.popitem(last=False)
 
-    async def _look_for_ever(self) -> None:
+    async def _end_old(self) -> None:
         while True:
-            count = len(self._reads)
-            if count <= self._harmless_count:
-                await self._rest(OLD_INTERVAL_MS, self._harmless_count + 1)
-            else:
-                factor = CALM_FACTOR if self._calm_looks >= CALM_LOOKS else 1
-                interval_ms = max(LOOK_INTERVAL_MS, LOOK_MS * len(self._counts))
-                await self._rest(interval_ms * factor, count + BEGIN_COUNT)
-            self._end_old(self._clock.monotonic_ms())
-            if len(self._reads) > self._harmless_count or self._forgets:
-                await self._look()
-
-    async def _rest(self, delay_ms: float, count: int) -> None:
-        """Waits for `delay_ms`, or until `count` requests are incomplete.
-
-        Time in which the event loop was blocked does not count as a standstill of a sender.
-        """
-        self._rest_over, self._rest_count = asyncio.get_running_loop().create_future(), count
-        until_ms = self._clock.monotonic_ms() + delay_ms
-        timer = self._clock.call_later(delay_ms, partial(resolve, self._rest_over))
-        try:
-            await self._rest_over
-        finally:
-            timer.cancel()
-            self._rest_over = None
-        if len(self._reads) >= count:
-            self._calm_looks = 0
-        late_ms = self._clock.monotonic_ms() - until_ms
-        if late_ms > LOOK_INTERVAL_MS:
-            for sender in self._counts:
-                sender.moved_ms += late_ms
-
-    @property
-    def _forgets(self) -> bool:
-        """True if the known connections are too many, so that closed ones are to be removed."""
-        return len(self._senders) > self._senders_max
-
-    async def _look(self) -> None:
-        """Measures senders with incomplete requests or many delivered bytes."""
-        busy, forgets = self._busy, self._forgets
-        self._busy = {}
-        looked_at = self._senders.values() if forgets else {**self._counts, **busy}
-        # The next look counts deliveries during this one.
-        given = {each: each.delivered for each in looked_at}
-        traffic = await self._traffic([each.peer for each in given])
-        now_ms = self._clock.monotonic_ms()
-        for number, (each, delivered) in enumerate(given.items(), 1):
-            if not number % SLICE:
-                await take_slot()
-            if each.peer in traffic:
-                held_max = self._counts.get(each, 0) * self._request_bytes_max
-                each.look(traffic[each.peer], delivered, held_max, now_ms)
-        if forgets:
-            self._forget(traffic)
-        is_calm = sum(each.held + each.gained for each in self._counts) <= CALM_BYTES_MAX
-        self._calm_looks = self._calm_looks + 1 if is_calm else 0
-        self._end_held(now_ms)
-
-    def _forget(self, known: Container[str]) -> None:
-        """Removes closed connections; sets the next threshold to twice the rest."""
-        for each in list(self._senders.values()):
-            if each.peer not in known and each not in self._counts:
-                del self._senders[each.peer]
-        self._senders_max = max(SENDERS_MIN, 2 * len(self._senders))
-
-    def _end_old(self, now_ms: float) -> None:
-        old = [call for call, (_, until_ms) in self._reads.items() if until_ms <= now_ms]
-        for call in old[:ENDED_MAX]:
-            self._end(call)
-
-    def _end_held(self, now_ms: float) -> None:
-        """Ends all calls of a connection: its held bytes cannot be assigned to one of them."""
-        left = ENDED_MAX
-        for sender in list(to_end(self._counts, now_ms)):
-            calls = [call for call, (each, _) in self._reads.items() if each is sender][:left]
-            for call in calls:
-                self._end(call)
-            left -= len(calls)
+            await sleep(self._clock, INTERVAL_MS)
+            now_ms = self._clock.monotonic_ms()
+            crowded = [each for each in (self._new, self._known) if each.waiting_count]
+            for context, (begin_ms, places) in list(self._reads.items()):
+                ms_max = CROWDED_MS_MAX if places in crowded else UNFINISHED_MS_MAX
+                if now_ms - begin_ms >= ms_max:
+                    self._end(context)
 
     def _end(self, context: Any) -> None:
-        sender = self._leave(context)
+        """Ends a call; its connection counts as new."""
+        del self._reads[context]
+        peer = context.peer()
+        self._remember(peer, self._new)
         self.ended += 1
-        withheld = self._lines.due(sender.peer)
+        withheld = self._lines.due(peer)
         if withheld is not None:
             logger.warning(
-                "a request of %s did not come as a whole, and was ended; %d more of this address "
-                "since the last such line",
-                sender.peer,
+                "the broker ended an incomplete request of %s; %d more of this address since the "
+                "last such line",
+                peer,
                 withheld,
             )
         if self._scope is not None:

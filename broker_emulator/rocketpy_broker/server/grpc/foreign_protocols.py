@@ -24,7 +24,8 @@ LOOK_INTERVAL_MS = 5_000
 METHOD_CHARACTERS_MAX = 200
 ROCKETMQ_SDK_PACKAGE = "apache.rocketmq."
 _OTHER_CLIENTS = (
-    "Use rocketpy's own clients, or name an Apache RocketMQ broker or proxy to the other client"
+    "Use rocketpy's own clients, or give the other client the address of an Apache RocketMQ "
+    "broker or proxy"
 )
 
 

@@ -15,16 +15,8 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import PortInUseError
-from rocketpy_broker.server.calls import connection_traffic
-from rocketpy_broker.server.calls.failure_log import FailureLog
-from rocketpy_broker.server.calls.guard import (
-    Called,
-    CallGuard,
-    Failure,
-    GuardedHandlers,
-    TimedCalls,
-)
-from rocketpy_broker.server.calls.incomplete_requests import IncompleteRequests
+from rocketpy_broker.server.calls.guard import CallGuard, Failure, GuardedHandlers
+from rocketpy_broker.server.grpc.connection_table import closed_peers, connection_count
 from rocketpy_broker.server.grpc.foreign_protocols import ForeignCalls, ForeignConnections
 
 logger = logging.getLogger(__name__)
@@ -35,8 +27,10 @@ REQUEST_OVERHEAD_BYTES = 256 * KIB
 PENDING_CALLS = 20_000
 # Running calls of one connection; its client delays more. Reset calls count until they end.
 CALLS_PER_CONNECTION = 10_000
-# Running calls of all connections; more are answered with SYSTEM_BUSY. A held call takes 13 KiB.
-CALLS_MAX = 20_000
+# Bytes that gRPC accepts of a request before it is read.
+UNREAD_BYTES_MAX = 65_535
+# Connections; gRPC closes more at once.
+CONNECTIONS_MAX = 1_000
 # The silence after which gRPC pings a connection; without an answer it is closed 20 seconds later.
 SILENT_MS_MAX = 60_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
@@ -90,9 +84,8 @@ class GrpcServer:
         config: BrokerConfig,
         protocols: Sequence[ProtocolServices],
         clock: Clock,
-        on_called: Called | None = None,
+        guard: CallGuard,
     ) -> None:
-        """Takes in `on_called` a listener for answered calls."""
         self._config = config
         request_bytes = config.limits.request_bytes_max + REQUEST_OVERHEAD_BYTES
         self._server = grpc.aio.server(
@@ -101,7 +94,11 @@ class GrpcServer:
                 ("grpc.max_receive_message_length", request_bytes),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.max_concurrent_streams", CALLS_PER_CONNECTION),
+                ("grpc.max_allowed_incoming_connections", CONNECTIONS_MAX),
                 ("grpc.http.overload_protection", 1),
+                # A window that grows with the link's speed would let an unread call hold MiBs.
+                ("grpc.http2.bdp_probe", 0),
+                ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
                 ("grpc.keepalive_time_ms", SILENT_MS_MAX),
                 ("grpc.server.max_pending_requests", PENDING_CALLS),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
@@ -110,11 +107,8 @@ class GrpcServer:
         self._port = config.port
         self._health = health.aio.HealthServicer()
         self._names = [health.SERVICE_NAME, reflection.SERVICE_NAME]
-        self._traffic = connection_traffic.ConnectionTraffic(clock)
-        of = self._traffic.of if connection_traffic.is_told(clock) else connection_traffic.untold
-        self.unfinished = IncompleteRequests(clock, request_bytes, of)
-        timed = None if on_called is None else TimedCalls(clock, on_called)
-        self.guard = CallGuard(FailureLog(clock), CALLS_MAX, self.unfinished, timed)
+        self.guard = guard
+        self.unfinished = guard.unfinished
         for protocol in protocols:
             self._add(protocol.handlers(), protocol.failure)
             self._names += protocol.names
@@ -128,7 +122,7 @@ class GrpcServer:
         self.unserved = ForeignConnections(
             clock,
             unserved.lines,
-            lambda: self._traffic.closed(self._port),
+            lambda: closed_peers(self._port),
             self.unfinished.has_called,
         )
 
@@ -155,14 +149,13 @@ class GrpcServer:
 
     async def connection_count(self) -> int:
         """Returns the number of client connections; 0 where the system does not report it."""
-        return await self._traffic.count(self._port)
+        return await connection_count(self._port)
 
     async def stop(self) -> None:
         """Refuses new requests; cancels the ones that still run after the grace time."""
         await self._set_health(NOT_SERVING)
         await self._server.stop(self._config.stop_grace_ms / 1000)
         self.unfinished.stop()
-        self._traffic.close()
 
     async def _set_health(self, serving: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for name in ("", *self._names):

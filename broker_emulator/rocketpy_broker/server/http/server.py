@@ -134,7 +134,7 @@ class HttpServer:
         except Exception as error:
             self._failures.tell(request.remote or "", request.path, error)
             raise web.HTTPInternalServerError(
-                text="the broker failed in a way that it does not know, and has logged it\n"
+                text="the broker failed with an unknown error and logged it\n"
             ) from error
         finally:
             self.connections.ends(request.protocol)
@@ -179,5 +179,5 @@ class _Malformed(_Adapter):
         text = str(msg) % args
         withheld = self._peers.due(text)
         if withheld is not None:
-            told = " ".join(f"{text}: {exc_info}"[:TEXT_MAX].split())
-            logger.warning("HTTP: %s; %d more since the last such line", told, withheld)
+            line = " ".join(f"{text}: {exc_info}"[:TEXT_MAX].split())
+            logger.warning("HTTP: %s; %d more since the last such line", line, withheld)

@@ -11,10 +11,10 @@ import asyncio
 from collections.abc import Callable
 
 from rocketpy_broker.errors import BrokerError, FlushTimeoutError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.services.retry.send_service import SendService
-from rocketpy_broker.services.send.append_service import Stored
+from rocketpy_broker.services.send.blocks import Stored
+from rocketpy_broker.services.send.service import SendService
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 # A listener for the code of an answer and the time at which its block came.

@@ -7,12 +7,13 @@ have other handlers, set it themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import grpc
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import scheduler
@@ -66,42 +67,51 @@ def _checked(message: Message, names: Names) -> Decoded:
     return message
 
 
-def bounded(
-    method: Callable[..., Any],
-    request: type[Message],
-    response: Callable[..., Message],
+def all_bounded(
+    contract: ModuleType,
+    methods: Mapping[str, Callable[..., Any]],
     bytes_max: int,
     decoder_of: DecoderOf = decoder,
-) -> grpc.RpcMethodHandler[Any, Any]:
-    """Returns the handler of `method`; it answers a refused request with a failed `response`."""
+) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    """Returns the handlers of methods by name; `contract` is the module with their service.
 
-    async def checked(message: Decoded, context: status.Context) -> Message:
+    A method takes a request and returns its response. The handler sets the status: a returned
+    response is a success, None is an empty success, and a BrokerError is a failure. A request that
+    the decoder refused is a failure, too.
+    """
+    (service,) = contract.DESCRIPTOR.services_by_name.values()
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+    for name, method in methods.items():
+        described = service.methods_by_name[name]
+        decode = decoder_of(GetMessageClass(described.input_type), bytes_max)
+        handlers[name] = grpc.unary_unary_rpc_method_handler(
+            _answering(method, GetMessageClass(described.output_type)),
+            request_deserializer=decode,
+            response_serializer=lambda answer: answer.SerializeToString(),
+        )
+    return handlers
+
+
+def _answering(
+    method: Callable[..., Any], response: type[Message]
+) -> Callable[[Decoded, status.Context], Awaitable[Message]]:
+    failed: Callable[..., Message] = response
+
+    async def answered(message: Decoded, context: status.Context) -> Message:
         if isinstance(message, BrokerError):
-            return response(status=status.failure(message))
+            return failed(status=status.failure(message))
         scheduler.connection.set(context.peer())
-        work = method(message, context)
+        work = method(message)
         # Allows a held method to free its request.
         del message
-        answer: Message = await work
-        return answer
+        try:
+            answer: Any = await work
+        except BrokerError as error:
+            return failed(status=status.failure(error))
+        if answer is None:
+            answer = response()
+        # An empty status is SUCCESS.
+        answer.status.SetInParent()
+        return cast("Message", answer)
 
-    return grpc.unary_unary_rpc_method_handler(
-        checked,
-        request_deserializer=decoder_of(request, bytes_max),
-        response_serializer=lambda answer: answer.SerializeToString(),
-    )
-
-
-def all_bounded(
-    messages: ModuleType, methods: Mapping[str, Callable[..., Any]], bytes_max: int
-) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-    """Returns the handlers of methods by name; `messages` has each name's Request and Response."""
-    return {
-        name: bounded(
-            method,
-            getattr(messages, f"{name}Request"),
-            getattr(messages, f"{name}Response"),
-            bytes_max,
-        )
-        for name, method in methods.items()
-    }
+    return answered

@@ -9,24 +9,12 @@ from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.rocketpy_v1.name_rules import STORED, check_each
 from rocketpy_broker.services.offsets.known import KnownOffsets
-from rocketpy_broker.services.offsets.service import QueueOffsets
 from rocketpy_proto.call_limits import OFFSET_QUERY_QUEUES_MAX
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 # Known queues per scheduler slot, read in 2 ms.
-KNOWN_A_TURN = 1_000
+KNOWN_A_SLOT = 1_000
 EntryT = TypeVar("EntryT", broker_pb2.KnownOffset, broker_pb2.TopicQueue)
-
-
-def queue_offsets(queue: QueueOffsets) -> broker_pb2.QueueOffsets:
-    """Returns the message of one queue."""
-    return broker_pb2.QueueOffsets(
-        queue_id=queue.queue_id,
-        min_offset=queue.min_offset,
-        max_offset=queue.max_offset,
-        committed_offset=queue.committed_offset,
-        cut_offset=queue.cut_offset,
-    )
 
 
 class OffsetsAnswer:
@@ -84,10 +72,10 @@ async def _in_turns(entries: Sequence[EntryT]) -> AsyncIterator[tuple[list[str],
 
     Raises ParameterIllegalError for an illegal topic.
     """
-    for begin in range(0, len(entries), KNOWN_A_TURN):
-        part = entries[begin : begin + KNOWN_A_TURN]
+    for begin in range(0, len(entries), KNOWN_A_SLOT):
+        part = entries[begin : begin + KNOWN_A_SLOT]
         topics = [each.topic for each in part]
         check_each(STORED, "topic", topics)
         yield topics, part
-        if len(part) == KNOWN_A_TURN:
+        if len(part) == KNOWN_A_SLOT:
             await take_slot("offsets")

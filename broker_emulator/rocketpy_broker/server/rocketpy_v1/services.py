@@ -1,79 +1,50 @@
-"""The services of `rocketpy.v1`, with their gRPC handlers."""
+"""The gRPC services of `rocketpy.v1`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import grpc
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
-from rocketpy_broker.server.rocketpy_v1.servicers import (
-    admin_servicer,
-    broker_servicer,
-    groups_servicer,
-    retry_servicer,
-    testing_servicer,
-    transactions_servicer,
-)
-from rocketpy_broker.server.rocketpy_v1.servicers.admin_servicer import AdminServicer, AdminServices
-from rocketpy_broker.server.rocketpy_v1.servicers.broker_servicer import (
-    BrokerCallServices,
-    BrokerServicer,
-)
-from rocketpy_broker.server.rocketpy_v1.servicers.groups_servicer import (
-    GroupServices,
-    GroupsServicer,
-)
-from rocketpy_broker.server.rocketpy_v1.servicers.retry_servicer import RetryServicer, RetryServices
-from rocketpy_broker.server.rocketpy_v1.servicers.testing_servicer import (
-    TestingServicer,
-    TestingServices,
-)
-from rocketpy_broker.server.rocketpy_v1.servicers.transactions_servicer import TransactionsServicer
-from rocketpy_broker.services.transactions.wiring import Transactions
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
+Methods = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
 
-@dataclass(frozen=True, slots=True)
+
+class Servicer(Protocol):
+    """A servicer of one gRPC service, or of some of its methods."""
+
+    def handlers(self, bytes_max: int) -> Methods:
+        """Returns the handlers by method name; a request with many parts has a size limit."""
+
+
 class RocketpyV1Services:
-    """The services of the protocol; only brokers for tests have `testing`."""
+    """The services of the protocol, each from one or more servicers."""
 
-    broker: BrokerCallServices
-    admin: AdminServices
-    transactions: Transactions
-    groups: GroupServices
-    retry: RetryServices
-    testing: TestingServices | None = None
+    def __init__(self, servicers: Mapping[str, Sequence[Servicer]], request_bytes_max: int) -> None:
+        """Takes the servicers by the name of their service in the package `rocketpy.v1`."""
+        self.methods: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {
+            f"rocketpy.v1.{name}": {
+                method: handler
+                for each in parts
+                for method, handler in each.handlers(request_bytes_max).items()
+            }
+            for name, parts in servicers.items()
+        }
 
     @property
     def names(self) -> tuple[str, ...]:
         """The full names of the services."""
-        names = (
-            broker_servicer.SERVICE_NAME,
-            admin_servicer.SERVICE_NAME,
-            transactions_servicer.SERVICE_NAME,
-            groups_servicer.SERVICE_NAME,
-            retry_servicer.SERVICE_NAME,
-        )
-        return names if self.testing is None else (*names, testing_servicer.SERVICE_NAME)
+        return tuple(self.methods)
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """Returns a gRPC handler for each service."""
-        service, listing = self.transactions.service, self.transactions.listing
-        transactions = TransactionsServicer(service, listing, self.admin.request_bytes_max)
-        services = {
-            broker_servicer.SERVICE_NAME: BrokerServicer(self.broker).handlers(),
-            admin_servicer.SERVICE_NAME: AdminServicer(self.admin).handlers(),
-            transactions_servicer.SERVICE_NAME: transactions.handlers(),
-            groups_servicer.SERVICE_NAME: GroupsServicer(self.groups).handlers(),
-            retry_servicer.SERVICE_NAME: RetryServicer(self.retry).handlers(),
-        }
-        if self.testing is not None:
-            services[testing_servicer.SERVICE_NAME] = TestingServicer(self.testing).handlers()
         return [
-            grpc.method_handlers_generic_handler(name, handlers)
-            for name, handlers in services.items()
+            grpc.method_handlers_generic_handler(name, methods)
+            for name, methods in self.methods.items()
         ]
 
     def failure(self, error: BrokerError) -> bytes:

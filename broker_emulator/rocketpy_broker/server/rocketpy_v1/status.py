@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import grpc
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import common_pb2
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from rocketpy_broker.errors import BrokerError, StoreClosedError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import run_shielded
@@ -26,6 +25,7 @@ from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.store.backup.live import LiveBackup, StateFiles
 from rocketpy_broker.store.backup.pieces import Piece
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
+from rocketpy_proto.model.codes import ResponseCode
 
 T = TypeVar("T")
 STEP_BYTES, STEP_PIECES = 1 << 20, 200
@@ -181,8 +181,8 @@ class BackupService:
                 return LiveBackup(state, plan)
             if self._clock.monotonic_ms() > deadline_ms:
                 raise BackupError(
-                    f"messages up to log offset {end_min} do not get into their queues, or a batch "
-                    "that is decided cannot be stored; see to the disk, and start the backup again"
+                    f"messages up to log offset {end_min} are missing from their queues, or a "
+                    "decided batch cannot be stored. Check the disk, and start the backup again"
                 )
             await sleep(self._clock, END_LOOK_MS)
 

@@ -14,16 +14,19 @@ from pathlib import Path
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.admin.cleaning_service import waiting_segments
+from rocketpy_broker.services.admin.pages import shown
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.long_polling.wiring import LongPolling
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.wiring import Transactions
-from rocketpy_broker.store.cleaner import SegmentWait
 from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 # Role -> path relative to the store's directory.
 ROLES: Mapping[str, str] = {
@@ -40,38 +43,11 @@ QUARANTINED_COUNTED_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Disk:
-    """The disk of a store; `free` is the space for unprivileged programs, all in bytes."""
+class TimerBehind:
+    """Messages of the timer that wait to be read: their number, and the age of the oldest."""
 
-    size: int
-    free: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerStatus:
-    """A broker's status; times in ms, sizes in bytes; `recovery` None: none was reported.
-
-    `directories`: by role. `quarantined_file_count`: up to QUARANTINED_COUNTED_MAX.
-    `segment_waits`: reasons why the next cleaning keeps log segments.
-    """
-
-    start_timestamp_ms: int
-    uptime_ms: int
-    directories: Mapping[str, str]
-    disk: Disk
-    topic_count: int
-    consumer_group_count: int
-    queue_count: int
-    client_count: int
-    listener_count: int
-    connection_count: int
-    held_call_count: int
-    delay_level_pending_count: int
-    timer_pending_count: int
-    half_message_count: int
-    recovery: RecoveryResult | None
-    quarantined_file_count: int
-    segment_waits: list[SegmentWait]
+    message_count: int
+    ms: int
 
 
 class BrokerStatusService:
@@ -107,49 +83,65 @@ class BrokerStatusService:
         self._recovery, self._count_connections = recovery, count_connections
         self._began_ms, self._started_ms = self._clock.monotonic_ms(), self._clock.now_ms()
 
-    async def status(self) -> BrokerStatus:
-        """Returns the present status."""
+    async def status(self) -> admin_pb2.GetBrokerStatusResponse:
+        """Returns the present status; the quarantine is counted up to QUARANTINED_COUNTED_MAX."""
         connection_count = await self._count_connections()
         await take_slot("admin")
         folder = self._store.config.folder
-        names = {role: str(folder.absolute() / part) for role, part in ROLES.items()}
-        clients = self._groups.clients
-        return BrokerStatus(
-            self._started_ms,
-            int(self._clock.monotonic_ms() - self._began_ms),
-            names,
-            _disk(folder),
-            len(self._topics),
-            len(self._groups.configs),
-            self._store.queue_count,
-            clients.client_count,
-            clients.listener_count,
-            connection_count,
-            len(self._long_polling.calls),
-            self._delay_level_pending_count(),
-            self._delay.timer.waiting_count,
-            self._transactions.listing.open_count,
-            self._recovery,
-            _count(Path(names["quarantine"])),
-            self._store.segment_waits(manual=False),
+        paths = {role: folder.absolute() / part for role, part in ROLES.items()}
+        disk, clients = os.statvfs(folder), self._groups.clients
+        response = admin_pb2.GetBrokerStatusResponse(
+            start_timestamp_ms=self._started_ms,
+            uptime_ms=int(self._clock.monotonic_ms() - self._began_ms),
+            directories=[
+                admin_pb2.StoreDirectory(role=role, path=shown(str(path)))
+                for role, path in paths.items()
+            ],
+            disk_bytes=disk.f_blocks * disk.f_frsize,
+            # The space for unprivileged programs.
+            disk_bytes_free=disk.f_bavail * disk.f_frsize,
+            topic_count=len(self._topics),
+            consumer_group_count=len(self._groups.configs),
+            queue_count=self._store.queue_count,
+            client_count=clients.client_count,
+            listener_count=clients.listener_count,
+            connection_count=connection_count,
+            held_call_count=len(self._long_polling.calls),
+            delay_level_pending_count=self._delay_level_pending_count(),
+            timer_pending_count=self._delay.timer.waiting_count,
+            half_message_count=self._transactions.listing.open_count,
+            quarantined_file_count=_count(paths["quarantine"]),
+            waiting_segments=waiting_segments(self._store, manual=False),
         )
+        if (recovery := self._recovery) is not None:
+            response.recovered = recovery.abnormal
+            response.recovery_damage_count = len(recovery.damages) + len(recovery.in_doubt)
+            response.recovery_bytes_dropped = recovery.bytes_dropped
+        return response
+
+    def schedule_offsets(self) -> dict[int, tuple[int, int]]:
+        """Returns the next offset and the end of each delay level's queue, by used level."""
+        progress, range_of = self._delay.progress, self._store.range_of
+        offsets = {
+            level: (
+                progress.next_offset(level),
+                range_of(QueueKey(SCHEDULE_TOPIC, level - 1)).max_offset,
+            )
+            for level in range(1, LEVELS_MAX + 1)
+        }
+        return {level: each for level, each in offsets.items() if any(each)}
+
+    def timer_behind(self) -> TimerBehind:
+        """Returns the messages with a delivery time that are stored and not read yet."""
+        first = self._delay.timer.read_offset
+        count = self._store.next_offset(TIMER_QUEUE) - first
+        first_ms = self._store.queue_lookup.stored_ms(TIMER_QUEUE, first) if count else None
+        age_ms = 0 if first_ms is None else max(self._clock.now_ms() - first_ms, 0)
+        return TimerBehind(count, age_ms)
 
     def _delay_level_pending_count(self) -> int:
         """Returns the number of undelivered messages in all delay level queues."""
-        progress, range_of = self._delay.progress, self._store.range_of
-        return sum(
-            max(
-                range_of(QueueKey(SCHEDULE_TOPIC, level - 1)).max_offset
-                - progress.next_offset(level),
-                0,
-            )
-            for level in range(1, LEVELS_MAX + 1)
-        )
-
-
-def _disk(folder: Path) -> Disk:
-    found = os.statvfs(folder)
-    return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        return sum(max(end - following, 0) for following, end in self.schedule_offsets().values())
 
 
 def _count(folder: Path) -> int:

@@ -16,8 +16,8 @@ def saving(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise BrokerError(
-            f"the change of {what} could not be saved ({error.strerror}); "
-            "see to the broker's disk and try again"
+            f"the change of {what} could not be saved ({error.strerror}); check the broker's "
+            "disk and try again"
         ) from error
 
 

@@ -14,10 +14,23 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.services.flush.store_files import StoreFiles
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 logger = logging.getLogger(__name__)
 # Pause between two segments, which leaves the disk to other tasks.
 PAUSE_MS = 100
+
+
+def waiting_segments(store: MessageStore, *, manual: bool) -> list[admin_pb2.WaitingSegments]:
+    """Returns the reasons for which the next cleaning keeps log segments. Raises OSError."""
+    return [
+        admin_pb2.WaitingSegments(
+            reason=wait.reason.value,
+            segment_count=wait.segment_count,
+            until_timestamp_ms=wait.until_ms or 0,
+        )
+        for wait in store.segment_waits(manual=manual)
+    ]
 
 
 class CleaningService:
@@ -40,7 +53,7 @@ class CleaningService:
             try:
                 await self.clean(manual=False)
             except OSError as error:
-                logger.warning("cleaning failed, it is tried again: %s", error)
+                logger.warning("cleaning failed, the broker tries again: %s", error)
             await sleep(self._clock, self._interval_ms)
 
     async def clean(self, *, manual: bool) -> int:

@@ -10,94 +10,34 @@ Source: AdminBrokerProcessor#getConsumeStats, docs/design/broker_behaviour.md se
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from typing import cast
 
 from rocketpy_broker.errors import SubscriptionGroupNotExistError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.admin.pages import page_after, page_count
-from rocketpy_broker.services.groups.clients.consumers import ConsumerGroup
-from rocketpy_broker.services.groups.clients.members import GroupKey, Member
+from rocketpy_broker.services.admin.pages import page_after, page_count, shown
+from rocketpy_broker.services.groups.clients.members import GroupKey, Member, Role
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
-from rocketpy_broker.services.groups.manager import PREDEFINED, check_group
+from rocketpy_broker.services.groups.manager import check_group, is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.offsets.scan import SYSTEM_GROUP_PREFIX
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.rocketpy.v1 import groups_pb2
 
-# Queues to look up in one scheduler slot; takes 2 ms.
-QUEUES_A_TURN = 400
+# Queues to look up, or registrations, in one scheduler slot; takes 2 ms.
+ENTRIES_A_SLOT = 400
 TOPICS_SHOWN_MAX = 10
 REGISTRATIONS_PER_PAGE = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class GroupTopic:
-    """A topic of a group: readable queues, queues with a committed offset, and lag."""
-
-    topic: str
-    is_subscribed: bool
-    queue_count: int
-    committed_queue_count: int
-    lag: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupSummary:
-    """A group in a list; `clients` is None if it has no members."""
-
-    group: str
-    is_configured: bool
-    member_count: int
-    clients: ConsumerGroup | None
-    topics: list[str]
-    lag: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupDetails:
-    """A single group; `config` is None if it is not configured."""
-
-    config: SubscriptionGroupConfig | None
-    member_count: int
-    retry_message_count: int
-    dead_letter_count: int
-
-
-@dataclass(frozen=True, slots=True)
-class RegisteredClient:
-    """A client and its registrations, one for each of its groups."""
-
-    client_id: str
-    registrations: list[tuple[GroupKey, Member]]
-
-
-@dataclass(frozen=True, slots=True)
-class GroupPage:
-    """Groups by name; `has_more`: groups follow the last one."""
-
-    groups: list[GroupSummary]
-    has_more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class GroupTopicPage:
-    """Topics of a group by name; `has_more` as of GroupPage."""
-
-    topics: list[GroupTopic]
-    has_more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ClientPage:
-    """Clients by id; `has_more` as of GroupPage."""
-
-    clients: list[RegisteredClient]
-    has_more: bool
+# Fields of GroupConfig that have the same names in SubscriptionGroupConfig.
+FIELDS = tuple(
+    field.name
+    for field in groups_pb2.GroupConfig.DESCRIPTOR.fields
+    if field.name not in {"consumer_group", "attributes"}
+)
 
 
 class GroupListing:
@@ -117,74 +57,93 @@ class GroupListing:
         self._committed = committed
         self._clock = clock
         # Shared by all calls: many groups of few queues are as much work as one of many queues.
-        self._left = QUEUES_A_TURN
+        self._left = ENTRIES_A_SLOT
 
-    async def groups(self, after: str, count_max: int, *, include_system: bool) -> GroupPage:
+    async def groups(self, request: groups_pb2.ListGroupsRequest) -> groups_pb2.ListGroupsResponse:
         """Returns a page of the groups. Raises ParameterIllegalError."""
-        count = page_count(count_max)
+        count = page_count(request.count_max)
         work = WorkTime(self._clock)
         names = set(self._groups.configs.names())
         async for _, group in self._committed.entries():
             names.add(group)
-        wanted = (name for name in names if include_system or not is_own(name))
-        page = await page_after(wanted, after, count)
-        progress = await self._topics_by_group(set(page.names))
-        found: list[GroupSummary] = []
+        wanted = (name for name in names if request.include_system or not is_system_group(name))
+        page = await page_after(wanted, request.after, count)
+        progress = await self.topics_by_group(set(page.names))
+        response = groups_pb2.ListGroupsResponse()
         for name in page.names:
-            found.append(await self._summary(name, progress.get(name, [])))
+            response.groups.append(await self._summary(name, progress.get(name, [])))
             if work.is_over:
                 break
-        return GroupPage(found, page.has_more or len(found) < len(page.names))
+        response.has_more = page.has_more or len(response.groups) < len(page.names)
+        return response
 
-    async def get(self, group: str) -> GroupDetails:
+    async def get(self, request: groups_pb2.GetGroupRequest) -> groups_pb2.GetGroupResponse:
         """Returns one group. Raises ParameterIllegalError, SubscriptionGroupNotExistError."""
+        group = request.consumer_group
         check_group(group)
         config = self._groups.configs.find(group)
-        if config is None and not await self._topics_by_group({group}):
+        if config is None and not await self.topics_by_group({group}):
             raise SubscriptionGroupNotExistError(group)
         retries = await self._topic(group, retry_topic(group))
-        return GroupDetails(
-            config,
-            self._groups.clients.member_count(group),
-            0 if retries is None else retries.lag,
-            await self._message_count(dead_letter_topic(group)),
+        return groups_pb2.GetGroupResponse(
+            config=None if config is None else config_message(config),
+            member_count=self._groups.clients.member_count(group),
+            retry_message_count=0 if retries is None else retries.lag,
+            dead_letter_count=await self._message_count(dead_letter_topic(group)),
         )
 
-    async def topics(self, group: str, after: str, count_max: int) -> GroupTopicPage:
+    async def topics(
+        self, request: groups_pb2.ListGroupTopicsRequest
+    ) -> groups_pb2.ListGroupTopicsResponse:
         """Returns a page of a group's topics. Raises the same errors as `get`."""
+        group = request.consumer_group
         check_group(group)
-        count = page_count(count_max)
+        count = page_count(request.count_max)
         work = WorkTime(self._clock)
-        progress = (await self._topics_by_group({group})).get(group, [])
+        progress = (await self.topics_by_group({group})).get(group, [])
         if not progress and group not in self._groups.configs:
             raise SubscriptionGroupNotExistError(group)
-        named = [*progress, *self._subscribed(group)]
-        page = await page_after((name for name in named if name in self._topics), after, count)
-        found: list[GroupTopic] = []
+        named = [*progress, *self.subscribed(group)]
+        existing = (name for name in named if name in self._topics)
+        page = await page_after(existing, request.after, count)
+        response = groups_pb2.ListGroupTopicsResponse(has_more=page.has_more)
         for number, name in enumerate(page.names, 1):
             topic = await self._topic(group, name)
             if topic is not None:
-                found.append(topic)
-            if found and work.is_over:
-                return GroupTopicPage(found, page.has_more or number < len(page.names))
-        return GroupTopicPage(found, page.has_more)
+                response.topics.append(topic)
+            if response.topics and work.is_over:
+                response.has_more |= number < len(page.names)
+                break
+        return response
 
-    async def clients(self, after: str, count_max: int) -> ClientPage:
+    async def clients(
+        self, request: groups_pb2.ListClientsRequest
+    ) -> groups_pb2.ListClientsResponse:
         """Returns a page of all clients, with their groups. Raises ParameterIllegalError."""
         clients = self._groups.clients
-        page = await page_after(clients.registered_ids(), after, page_count(count_max))
-        found: list[RegisteredClient] = []
+        count = page_count(request.count_max)
+        page = await page_after(clients.registered_ids(), request.after, count)
+        response = groups_pb2.ListClientsResponse(has_more=page.has_more)
         left = REGISTRATIONS_PER_PAGE
         for number, client_id in enumerate(page.names, 1):
             # The client may have left since.
             if registrations := clients.registrations(client_id):
-                found.append(RegisteredClient(client_id, sorted(registrations, key=_group_of)))
+                found = response.clients.add(client_id=client_id)
+                for (role, group), member in sorted(registrations, key=_group_of):
+                    found.registrations.add(
+                        group=group,
+                        is_producer=role is Role.PRODUCER,
+                        address=member.address,
+                        last_update_ms=member.last_update_ms,
+                    )
                 left -= len(registrations)
+                await self._step(len(registrations))
             if left <= 0:
-                return ClientPage(found, page.has_more or number < len(page.names))
-        return ClientPage(found, page.has_more)
+                response.has_more |= number < len(page.names)
+                break
+        return response
 
-    async def _topics_by_group(self, groups: Collection[str]) -> dict[str, list[str]]:
+    async def topics_by_group(self, groups: Collection[str]) -> dict[str, list[str]]:
         """Returns the topics with committed offsets, by group."""
         found: dict[str, list[str]] = {}
         async for topic, group in self._committed.entries():
@@ -192,24 +151,31 @@ class GroupListing:
                 found.setdefault(group, []).append(topic)
         return found
 
-    def _subscribed(self, group: str) -> Collection[str]:
+    def subscribed(self, group: str) -> Collection[str]:
+        """Returns the topics that the group's members subscribe to; none without members."""
         clients = self._groups.clients.consumer_group(group)
         return () if clients is None else clients.subscriptions.keys()
 
-    async def _summary(self, group: str, progress: list[str]) -> GroupSummary:
-        topics = sorted({*progress, *self._subscribed(group)})
+    async def _summary(self, group: str, progress: list[str]) -> groups_pb2.GroupSummary:
+        topics = sorted({*progress, *self.subscribed(group)})
         lags = [await self._topic(group, topic) for topic in topics]
         found = [each for each in lags if each is not None]
-        return GroupSummary(
-            group,
-            group in self._groups.configs,
-            self._groups.clients.member_count(group),
-            self._groups.clients.consumer_group(group),
-            [each.topic for each in found],
-            sum(each.lag for each in found),
+        summary = groups_pb2.GroupSummary(
+            consumer_group=shown(group),
+            is_configured=group in self._groups.configs,
+            member_count=self._groups.clients.member_count(group),
+            topic_count=len(found),
+            topics=[each.topic for each in found[:TOPICS_SHOWN_MAX]],
+            lag=sum(each.lag for each in found),
         )
+        clients = self._groups.clients.consumer_group(group)
+        if clients is not None:
+            latest = clients.latest
+            summary.consume_type = cast("groups_pb2.ConsumeType", latest.consume_type.value)
+            summary.message_model = cast("groups_pb2.MessageModel", latest.message_model.value)
+        return summary
 
-    async def _topic(self, group: str, topic: str) -> GroupTopic | None:
+    async def _topic(self, group: str, topic: str) -> groups_pb2.GroupTopic | None:
         """Returns the group's state in a topic; None for a missing topic."""
         await self._step()
         committed_count = lag = queue_count = 0
@@ -222,8 +188,13 @@ class GroupListing:
             lag += max(bounds.max_offset - max(offset, bounds.min_offset), 0)
         if topic not in self._topics:
             return None
-        is_subscribed = topic in self._subscribed(group)
-        return GroupTopic(topic, is_subscribed, queue_count, committed_count, lag)
+        return groups_pb2.GroupTopic(
+            topic=shown(topic),
+            is_subscribed=topic in self.subscribed(group),
+            queue_count=queue_count,
+            committed_queue_count=committed_count,
+            lag=lag,
+        )
 
     async def _message_count(self, topic: str) -> int:
         count = 0
@@ -233,12 +204,12 @@ class GroupListing:
             count += bounds.max_offset - bounds.min_offset
         return count
 
-    async def _step(self) -> None:
-        """Counts one queue; takes a scheduler slot every QUEUES_A_TURN queues."""
+    async def _step(self, count: int = 1) -> None:
+        """Counts queues or registrations; takes a scheduler slot every ENTRIES_A_SLOT."""
         if not self._left:
-            self._left = QUEUES_A_TURN
+            self._left = ENTRIES_A_SLOT
             await take_slot("offsets")
-        self._left = max(self._left - 1, 0)
+        self._left = max(self._left - count, 0)
 
     def _queues(self, topic: str) -> Iterator[QueueKey]:
         config = self._topics.find(topic)
@@ -246,9 +217,13 @@ class GroupListing:
             yield QueueKey(topic, queue_id)
 
 
-def is_own(group: str) -> bool:
-    """True if a group is the broker's own, which a list shows on request only."""
-    return group in PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
+def config_message(config: SubscriptionGroupConfig) -> groups_pb2.GroupConfig:
+    """Returns a group's configuration as the contract's message."""
+    return groups_pb2.GroupConfig(
+        consumer_group=shown(config.group),
+        attributes={shown(name): shown(config.attributes[name]) for name in config.attributes},
+        **{name: getattr(config, name) for name in FIELDS},
+    )
 
 
 def _group_of(registration: tuple[GroupKey, Member]) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Pages of sorted names."""
+"""Pages of sorted names, and names as answers show them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rocketpy_broker.runtime.scheduler import take_slot
 
 PAGE_COUNT_MAX = 1_000
 # Names to look at in one scheduler slot; takes 2 ms.
-NAMES_A_TURN = 5_000
+NAMES_A_SLOT = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,13 @@ async def page_after(names: Iterable[str], after: str, count: int) -> Page:
     """
     left = iter(names)
     found: list[str] = []
-    while some := list(islice(left, NAMES_A_TURN)):
+    while some := list(islice(left, NAMES_A_SLOT)):
         fresh = {name for name in some if name > after}
         found = heapq.nsmallest(count + 1, fresh.union(found))
         await take_slot()
     return Page(found[:count], has_more=len(found) > count)
+
+
+def shown(text: str) -> str:
+    """Returns `text` with question marks for invalid Unicode, which foreign files may hold."""
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -7,21 +7,25 @@ request only, since a lost `topics.json` must not cost the messages.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.services.admin.cleaning_service import CleaningService
+from rocketpy_broker.services.admin.cleaning_service import CleaningService, waiting_segments
 from rocketpy_broker.services.admin.pages import first_page
 from rocketpy_broker.services.admin.topic_contents import TopicContents
-from rocketpy_broker.services.flush.large_writes import LargeWrites
+from rocketpy_broker.services.flush.admission import Admission
+from rocketpy_broker.services.observability.statistics.speeds import StoreSpeeds
+from rocketpy_broker.services.pull.newest_records import newest_records
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.store.cleaner import SegmentWait
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.statistics import PutTotal, StoreStatistics
+from rocketpy_broker.store.statistics import latency_classes, percentile_ms
 from rocketpy_proto.record import Host, decode_offset_message_id, decode_record
 from rocketpy_proto.record.hosts import PORT_MAX
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 logger = logging.getLogger(__name__)
 QUERY_COUNT_DEFAULT = 32
@@ -33,22 +37,6 @@ UNUSED_NAMED_MAX = 20
 ANSWER_BYTES_MAX = 32 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class PutTotals:
-    """Topics with their put counters; `has_more`: topics follow the last one."""
-
-    totals: list[tuple[str, PutTotal]]
-    has_more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Cleaned:
-    """The number of removed log segments, and the reasons why segments remain."""
-
-    removed_count: int
-    waits: list[SegmentWait]
-
-
 class StoreAdminService:
     """Message queries, counters and cleaning of one store."""
 
@@ -56,62 +44,46 @@ class StoreAdminService:
         self,
         store: MessageStore,
         contents: TopicContents,
-        large_writes: LargeWrites,
+        admission: Admission,
         topics: TopicConfigManager,
         cleaning: CleaningService,
         tasks: TaskScope,
+        speeds: StoreSpeeds,
     ) -> None:
         self._store = store
         self._contents = contents
-        self._large_writes = large_writes
+        self._admission = admission
         self._topics = topics
         self._cleaning = cleaning
         self._tasks = tasks
+        self._speeds = speeds
 
-    @property
-    def store(self) -> MessageStore:
-        """The store, for its positions."""
-        return self._store
-
-    def query_message(
-        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int, tag: str
-    ) -> list[memoryview]:
+    async def query_message(
+        self, request: admin_pb2.QueryMessageRequest
+    ) -> admin_pb2.MessagesResponse:
         """Returns the newest records of `topic` with `key`, or else with `tag`, oldest first.
 
-        0 selects the defaults of `end_ms` and `count_max`. The result has at most ANSWER_BYTES_MAX
-        bytes, but at least one found record. Raises TopicNotExistError, ParameterIllegalError,
-        StoreReadError.
+        0 selects the defaults of `end_timestamp_ms` and `count_max`. The result has at most
+        ANSWER_BYTES_MAX bytes, but at least one found record. Raises TopicNotExistError,
+        ParameterIllegalError, StoreReadError.
         """
-        self._topics.get(topic)
-        if key and tag:
-            raise ParameterIllegalError("tag", tag, "none beside a key")
-        if not (key or tag):
-            accepted = "a key, or the unique id of a message; or give a tag"
-            raise ParameterIllegalError("key", key, accepted)
-        for name, value in (("key", key), ("tag", tag)):
-            if len(value) > PROPERTIES_BYTES_MAX:
-                raise ParameterIllegalError(name, value, f"up to {PROPERTIES_BYTES_MAX} characters")
-        if begin_ms < 0 or end_ms < 0 or (end_ms and end_ms < begin_ms):
-            accepted = f"0 for no end, or {begin_ms} and more"
-            raise ParameterIllegalError("end_timestamp_ms", end_ms, accepted)
-        if count_max < 0:
-            raise ParameterIllegalError("count_max", count_max, f"0 to {QUERY_COUNT_MAX}")
-        count = min(count_max or QUERY_COUNT_DEFAULT, QUERY_COUNT_MAX)
+        self._topics.get(request.topic)
+        _check_query(request)
+        count = min(request.count_max or QUERY_COUNT_DEFAULT, QUERY_COUNT_MAX)
         messages = self._store.messages
-        find, wanted = (messages.by_tag, tag) if tag else (messages.by_key, key)
-        found = find(topic, wanted, begin_ms, end_ms or NO_END_MS, count)
-        room = ANSWER_BYTES_MAX
-        for index in range(len(found) - 1, -1, -1):
-            room -= len(found[index])
-            if room < 0:
-                return found[min(index + 1, len(found) - 1) :]
-        return found
+        walk = messages.walk_tag if request.tag else messages.walk_key
+        begin_ms, end_ms = request.begin_timestamp_ms, request.end_timestamp_ms or NO_END_MS
+        found = walk(request.topic, request.tag or request.key, begin_ms, end_ms, count)
+        return _messages(await newest_records(found, ANSWER_BYTES_MAX))
 
-    def view_message(self, offset_msg_id: str) -> memoryview:
+    async def view_message(
+        self, request: admin_pb2.ViewMessageRequest
+    ) -> admin_pb2.MessagesResponse:
         """Returns the record with that id. Raises ParameterIllegalError, MessageNotExistError.
 
         RocketMQ checks only the offset in the id, since its client connects to the address in it.
         """
+        offset_msg_id = request.offset_msg_id
         try:
             host, physical_offset = decode_offset_message_id(offset_msg_id)
         except ValueError as error:
@@ -123,28 +95,56 @@ class StoreAdminService:
         stored_at = decode_record(found).record.store_host
         if stored_at != host:
             raise MessageNotExistError(offset_msg_id, _why_nothing(host, stored_at))
-        return found
+        return _messages([found])
 
-    def statistics(self) -> StoreStatistics:
-        """Returns the store's counters since it was opened."""
-        return self._store.statistics
-
-    def put_totals(self, after: str, *, include_system: bool) -> PutTotals:
-        """Returns a page of topics after `after`, by name, with their put counters."""
-        puts = self._store.statistics.puts
-        wanted = (
+    async def statistics(
+        self, request: admin_pb2.GetStoreStatisticsRequest
+    ) -> admin_pb2.GetStoreStatisticsResponse:
+        """Returns the store's counters, positions and speeds, and a page of topics by name."""
+        store, counted, positions = self._store, self._store.statistics, self._store.positions()
+        after, include_system = request.topics_after, request.include_system
+        page = first_page(
             topic
-            for topic in puts
+            for topic in counted.puts
             if topic > after and (include_system or not self._topics.is_internal(topic))
         )
-        page = first_page(wanted)
-        return PutTotals([(topic, puts[topic]) for topic in page.names], page.has_more)
+        puts = [(topic, counted.puts[topic]) for topic in page.names]
+        steps = counted.put_step_counts
+        return admin_pb2.GetStoreStatisticsResponse(
+            topics=[
+                admin_pb2.TopicStatistics(topic=topic, put_count=put.count, put_bytes=put.bytes)
+                for topic, put in puts
+            ],
+            has_more_topics=page.has_more,
+            put_latencies=_buckets(latency_classes(steps)),
+            put_latencies_minute=_buckets(latency_classes(self._speeds.minute_step_counts)),
+            put_latency_99_ms=percentile_ms(steps, 0.99),
+            put_latency_999_ms=percentile_ms(steps, 0.999),
+            put_latency_max_ms=int(counted.put_latency_max_ms),
+            put_failed_count=counted.put_failed_count,
+            get_found_count=counted.get_found_count,
+            get_miss_count=counted.get_miss_count,
+            get_message_count=counted.get_message_count,
+            get_latency_max_ms=int(counted.get_latency_max_ms),
+            dispatch_behind_bytes=positions.log_end - positions.dispatched_end,
+            flush_behind_bytes=positions.log_end - positions.flushed_end,
+            log_begin_offset=positions.log_begin,
+            log_end_offset=positions.log_end,
+            corrupt_record_count=counted.corrupt_record_count,
+            staged_bytes=store.staging.used_bytes,
+            staged_bytes_max=store.config.staging_bytes_max,
+            **self._speeds.rates(),
+        )
 
-    async def clean_expired_files(self) -> Cleaned:
+    async def clean_expired_files(self) -> admin_pb2.CleanExpiredFilesResponse:
         """Removes expired log segments at any hour. Raises BrokerError."""
         try:
             removed_count = await self._tasks.finish(self._cleaning.clean(manual=True))
-            return Cleaned(removed_count, self._store.segment_waits(manual=True))
+            return admin_pb2.CleanExpiredFilesResponse(
+                removed_file_count=removed_count,
+                log_begin_offset=self._store.positions().log_begin,
+                waiting_segments=waiting_segments(self._store, manual=True),
+            )
         except OSError as error:
             raise BrokerError(f"cleaning failed ({error.strerror}); try again") from error
 
@@ -160,23 +160,24 @@ class StoreAdminService:
             more = ", ..." if len(unused) > UNUSED_NAMED_MAX else ""
             logger.warning(
                 "%d topics have queues but no entry in topics.json: %s%s; create them to read "
-                "their messages, or remove these with `rocketpy clean --unused-topics`",
+                "their messages, or remove the messages with `rocketpy clean --unused-topics`",
                 len(unused),
                 names,
                 more,
             )
 
-    async def clean_unused_topics(self) -> list[str]:
+    async def clean_unused_topics(self) -> admin_pb2.CleanUnusedTopicsResponse:
         """Removes the queues of topics that are not configured and returns the topic names.
 
         Raises BrokerError; earlier removals remain.
         """
-        return await self._tasks.finish(self._clean_unused_topics())
+        topics = await self._tasks.finish(self._clean_unused_topics())
+        return admin_pb2.CleanUnusedTopicsResponse(topics=topics)
 
     async def _clean_unused_topics(self) -> list[str]:
         unused = self._unused_topics()
         for topic in unused:
-            await self._large_writes.over()
+            await self._admission.write_over()
             try:
                 with self._store.deletions.refusing(topic):
                     await self._contents.remove(topic)
@@ -187,16 +188,50 @@ class StoreAdminService:
         return unused
 
 
+def _buckets(classes: Mapping[int, int]) -> list[admin_pb2.LatencyBucket]:
+    return [
+        admin_pb2.LatencyBucket(at_most_ms=bound, count=count) for bound, count in classes.items()
+    ]
+
+
+def _check_query(request: admin_pb2.QueryMessageRequest) -> None:
+    """Raises ParameterIllegalError."""
+    key, tag = request.key, request.tag
+    begin_ms, end_ms, count_max = (
+        request.begin_timestamp_ms,
+        request.end_timestamp_ms,
+        request.count_max,
+    )
+    if key and tag:
+        raise ParameterIllegalError("tag", tag, "none beside a key")
+    if not (key or tag):
+        accepted = "a key, or the unique id of a message; or give a tag"
+        raise ParameterIllegalError("key", key, accepted)
+    for name, value in (("key", key), ("tag", tag)):
+        if len(value) > PROPERTIES_BYTES_MAX:
+            raise ParameterIllegalError(name, value, f"up to {PROPERTIES_BYTES_MAX} characters")
+    if begin_ms < 0 or end_ms < 0 or (end_ms and end_ms < begin_ms):
+        accepted = f"0 for no end, or {begin_ms} and more"
+        raise ParameterIllegalError("end_timestamp_ms", end_ms, accepted)
+    if count_max < 0:
+        raise ParameterIllegalError("count_max", count_max, f"0 to {QUERY_COUNT_MAX}")
+
+
+def _messages(records: Sequence[bytes | memoryview]) -> admin_pb2.MessagesResponse:
+    sizes = np.array([len(record) for record in records], ">i4")
+    return admin_pb2.MessagesResponse(record_sizes=sizes.tobytes(), records=b"".join(records))
+
+
 def _why_nothing(host: Host, stored_at: Host | None = None) -> str:
     """Returns why no message has an id with address `host`.
 
     `stored_at` is the store host of the message at the id's offset.
     """
     if not 0 < host.port <= PORT_MAX:
-        return "it may be a msgId, which a query of its topic finds"
+        return "it may be a msgId; query its topic"
     if stored_at is not None:
         return (
             f"it is of the broker at {host}, and the message at its place here was stored at "
-            f"{stored_at}; ask the other broker"
+            f"{stored_at}. Query the other broker"
         )
-    return f"it names the broker at {host}; the message may be cleaned, or be of another broker"
+    return f"it names the broker at {host}; the message may be cleaned, or another broker has it"

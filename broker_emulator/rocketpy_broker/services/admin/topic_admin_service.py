@@ -6,10 +6,11 @@ After a crash, a topic that was being deleted may remain without messages; delet
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import ExitStack, aclosing
+from functools import cache, partial
 from importlib.metadata import version
+from itertools import islice
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ParameterIllegalError
@@ -18,12 +19,12 @@ from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.admin.change_outcome import saving, timing
-from rocketpy_broker.services.admin.pages import Page, first_page, page_count
+from rocketpy_broker.services.admin.pages import first_page, page_count, shown
 from rocketpy_broker.services.admin.topic_contents import TopicContents
-from rocketpy_broker.services.flush.large_writes import LargeWrites
+from rocketpy_broker.services.flush.admission import Admission
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.topics.changes import TopicChange
+from rocketpy_broker.services.topics.changes import FIELDS, TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
@@ -31,52 +32,21 @@ from rocketpy_broker.services.work_time import WorkTime, check_count
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 DISTRIBUTION = "pyspark-rocketpy"
 # Queues to look up the last message of in one scheduler slot; takes some ms.
-LOOKUPS_A_TURN = 50
-INT_MAX = (1 << 31) - 1
+LOOKUPS_A_SLOT = 50
+# Topics that an error about a change names.
+NAMES_SHOWN_MAX = 3
+# Topics of an answer per scheduler slot; they take about 2 ms.
+ENTRIES_A_SLOT = 500
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
-    """Version, names and limits of a broker, for clients; sizes in bytes."""
-
-    version: str
-    cluster_name: str
-    broker_name: str
-    body_bytes_max: int
-    request_bytes_max: int
-    flush_disk_type: str
-    refusal: str
-    commit_log_segment_bytes: int
-    store_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPage:
-    """Topics by name; `has_more`: topics follow the last one."""
-
-    configs: Iterator[TopicConfig]
-    has_more: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TopicQueue:
-    """A queue, and the store time of its last message in ms since 1970; -1: none."""
-
-    queue_id: int
-    min_offset: int
-    max_offset: int
-    last_store_timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicQueuePage:
-    """Queues of a topic by id; `has_more` as of TopicPage."""
-
-    queues: Sequence[TopicQueue]
-    has_more: bool
+@cache
+def _installed_version() -> str:
+    """Returns the version; to find it in its file takes 3 ms."""
+    return version(DISTRIBUTION)
 
 
 class TopicAdminService:
@@ -87,7 +57,7 @@ class TopicAdminService:
         config: BrokerConfig,
         store: MessageStore,
         contents: TopicContents,
-        large_writes: LargeWrites,
+        admission: Admission,
         topics: TopicConfigManager,
         consumers: ConsumerOffsetManager,
         statistics: StatisticsService,
@@ -95,11 +65,11 @@ class TopicAdminService:
         clock: Clock,
     ) -> None:
         # Read from a file of the package now, in case the disk fails later.
-        self._version = version(DISTRIBUTION)
+        self._version = _installed_version()
         self._config = config
         self._store = store
         self._contents = contents
-        self._large_writes = large_writes
+        self._admission = admission
         self._topics = topics
         self._consumers = consumers
         self._statistics = statistics
@@ -108,14 +78,24 @@ class TopicAdminService:
         # Notified after each attempt to change a topic: its name, ms taken, and success.
         self.topic_changed = Listeners[[str, float, bool]]()
 
-    async def update_topic(self, change: TopicChange, *, create_only: bool) -> None:
+    async def update_topic(self, request: admin_pb2.UpdateTopicRequest) -> None:
         """Creates or changes a topic; durable on return.
 
         Raises TopicIllegalError, TopicAttributeError, BrokerError.
         """
-        tell = partial(self.topic_changed, change.topic)
-        with timing(self._clock, tell), saving(f"topic {change.topic!r}"):
-            await self._topics.alter(change, create_only=create_only)
+        config = request.config
+        given = {name: getattr(config, name) for name in FIELDS if config.HasField(name)}
+        change = TopicChange(config.topic, attributes=dict(config.attributes), **given)
+        await self.alter([change], create_only=request.create_only)
+
+    async def alter(self, changes: Sequence[TopicChange], *, create_only: bool = False) -> None:
+        """Creates or changes topics as TopicConfigManager does. Raises BrokerError."""
+        names = ", ".join(repr(each.topic) for each in changes[:NAMES_SHOWN_MAX])
+        with ExitStack() as stack:
+            for change in changes:
+                stack.enter_context(timing(self._clock, partial(self.topic_changed, change.topic)))
+            stack.enter_context(saving(f"topics {names}" if changes[1:] else f"topic {names}"))
+            await self._topics.alter(changes, create_only=create_only)
 
     async def delete_topic(self, topic: str) -> None:
         """Removes a topic, its queues, and the committed offsets of all groups in it.
@@ -127,7 +107,7 @@ class TopicAdminService:
 
     async def _delete_topic(self, topic: str) -> None:
         # Lets a large write under way end first, so that the deletion includes it.
-        await self._large_writes.over()
+        await self._admission.write_over()
         self._topics.check_deletable(topic)
         with saving(f"topic {topic!r}"), self._store.deletions.refusing(topic):
             await self._contents.remove(topic)
@@ -140,79 +120,124 @@ class TopicAdminService:
 
     async def _remove_given_up(self) -> None:
         topic = CHECK_MAX_TIME_TOPIC
-        await self._large_writes.over()
+        await self._admission.write_over()
         with saving(f"topic {topic!r}"), self._store.deletions.refusing(topic):
             await self._contents.remove(topic)
 
-    def list_topics(
-        self, names: list[str], after: str = "", count_max: int = 0, *, include_system: bool
-    ) -> TopicPage:
+    async def list_topics(
+        self, request: admin_pb2.ListTopicsRequest
+    ) -> admin_pb2.ListTopicsResponse:
         """Returns the named topics, each once, or topics after `after`: all, or `count_max`.
 
-        Raises TopicNotExistError for a missing topic, ParameterIllegalError for too many names.
+        It takes scheduler slots in between. Raises TopicNotExistError for a missing topic,
+        ParameterIllegalError for too many names.
         """
-        if names:
-            check_count("topics", names, OFFSET_QUERY_ENTRIES_MAX)
-            found = [self._topics.get(name) for name in dict.fromkeys(names)]
-            return TopicPage(iter(found), has_more=False)
-        if not 0 <= count_max <= INT_MAX:
-            raise ParameterIllegalError("count_max", count_max, "0 or more")
-        listed = self._topics.names(include_system=include_system)
-        begin = bisect_right(listed, after) if after else 0
-        end = begin + count_max if count_max else len(listed)
-        return TopicPage(self._topics.configs(listed[begin:end]), has_more=end < len(listed))
+        await take_slot("admin")
+        response = admin_pb2.ListTopicsResponse()
+        if request.topics:
+            check_count("topics", request.topics, OFFSET_QUERY_ENTRIES_MAX)
+            found = [self._topics.get(name) for name in dict.fromkeys(request.topics)]
+            configs = iter(found)
+        else:
+            after, count_max = request.after, request.count_max
+            if count_max < 0:
+                raise ParameterIllegalError("count_max", count_max, "0 or more")
+            listed = self._topics.names(include_system=request.include_system)
+            begin = bisect_right(listed, after) if after else 0
+            end = begin + count_max if count_max else len(listed)
+            configs = self._topics.configs(listed[begin:end])
+            response.has_more = end < len(listed)
+        while part := list(islice(configs, ENTRIES_A_SLOT)):
+            await take_slot("admin")
+            response.configs.extend(map(_message, part))
+        return response
 
-    async def topic_queues(self, topic: str, first: int, count_max: int) -> TopicQueuePage:
-        """Returns readable queues from `first` on: as many as fit the work time, at least one.
+    async def topic_queues(
+        self, request: admin_pb2.ListTopicQueuesRequest
+    ) -> admin_pb2.ListTopicQueuesResponse:
+        """Returns readable queues from `queue_id` on: as many as fit the work time, at least one.
 
         Raises TopicNotExistError, ParameterIllegalError.
         """
-        count = page_count(count_max)
-        queue_nums = self._topics.get(topic).readable_queues
+        count, first = page_count(request.count_max), request.queue_id
+        queue_nums = self._topics.get(request.topic).readable_queues
         if not 0 <= first < max(queue_nums, 1):
             raise ParameterIllegalError("queue_id", first, f"0 to {max(queue_nums, 1) - 1}")
         work = WorkTime(self._clock)
-        found: list[TopicQueue] = []
-        for queue_id in range(first, min(first + count, queue_nums)):
-            queue = QueueKey(topic, queue_id)
-            bounds, last = self._store.range_of(queue), self._store.queue_lookup.last(queue)
-            stored_ms = -1 if last is None else last.timestamp_ms
-            found.append(TopicQueue(queue_id, bounds.min_offset, bounds.max_offset, stored_ms))
-            if len(found) % LOOKUPS_A_TURN == 0:
-                await take_slot("offsets")
+        response = admin_pb2.ListTopicQueuesResponse()
+        queue_ids = range(first, min(first + count, queue_nums))
+        async with aclosing(self.queue_statuses(request.topic, queue_ids)) as parts:
+            async for part in parts:
+                response.queues.extend(part)
                 if work.is_over:
                     break
-        return TopicQueuePage(found, has_more=first + len(found) < queue_nums)
+        response.has_more = first + len(response.queues) < queue_nums
+        return response
 
-    async def topic_groups(self, topic: str, after: str, count_max: int) -> Page:
+    async def queue_statuses(
+        self, topic: str, queue_ids: Sequence[int]
+    ) -> AsyncGenerator[list[admin_pb2.TopicQueueStatus], None]:
+        """Yields the states of queues in parts, with a scheduler slot in between."""
+        for begin in range(0, len(queue_ids), LOOKUPS_A_SLOT):
+            if begin:
+                await take_slot("offsets")
+            part = queue_ids[begin : begin + LOOKUPS_A_SLOT]
+            yield [self._queue_status(QueueKey(topic, queue_id)) for queue_id in part]
+
+    def _queue_status(self, queue: QueueKey) -> admin_pb2.TopicQueueStatus:
+        bounds, last = self._store.range_of(queue), self._store.queue_lookup.last(queue)
+        return admin_pb2.TopicQueueStatus(
+            queue_id=queue.queue_id,
+            min_offset=bounds.min_offset,
+            max_offset=bounds.max_offset,
+            last_store_timestamp_ms=-1 if last is None else last.timestamp_ms,
+        )
+
+    async def topic_groups(
+        self, request: admin_pb2.ListTopicGroupsRequest
+    ) -> admin_pb2.ListTopicGroupsResponse:
         """Returns groups with committed offsets in a topic, by name, after `after`.
 
         It takes scheduler slots in between. Raises TopicNotExistError, ParameterIllegalError.
         """
-        self._topics.get(topic)
-        count = page_count(count_max)
+        self._topics.get(request.topic)
+        count = page_count(request.count_max)
         found: list[str] = []
-        async for of_topic, group in self._consumers.entries():
-            if of_topic == topic and group > after:
+        async for topic, group in self._consumers.entries():
+            if topic == request.topic and group > request.after:
                 found.append(group)
-        return first_page(found, count)
+        page = first_page(found, count)
+        return admin_pb2.ListTopicGroupsResponse(groups=page.names, has_more=page.has_more)
 
     @property
     def refusal(self) -> str:
         """The reason why the store refuses messages; empty while it accepts them."""
         return self._store.refusal or self._store.growth.refusal or ""
 
-    def broker_info(self) -> BrokerInfo:
-        """Returns version, names and limits of this broker."""
+    async def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
+        """Returns version, names and limits of this broker, for clients."""
         config = self._config
-        return BrokerInfo(
-            self._version,
-            config.cluster_name,
-            config.broker_name,
-            config.limits.body_bytes_max,
-            config.limits.request_bytes_max,
-            config.flush_disk_type.value,
-            self.refusal,
-            config.commit_log_segment_bytes,
-            self._store.store_id,
+        return admin_pb2.GetBrokerInfoResponse(
+            version=self._version,
+            cluster_name=config.cluster_name,
+            broker_name=config.broker_name,
+            body_bytes_max=config.limits.body_bytes_max,
+            request_bytes_max=config.limits.request_bytes_max,
+            flush_disk_type=config.flush_disk_type.value,
+            refusal=self.refusal,
+            commit_log_segment_bytes=config.commit_log_segment_bytes,
+            store_id=self._store.store_id,
         )
+
+
+def _message(config: TopicConfig) -> admin_pb2.TopicConfig:
+    return admin_pb2.TopicConfig(
+        topic=shown(config.topic),
+        read_queue_nums=config.read_queue_nums,
+        write_queue_nums=config.write_queue_nums,
+        perm=config.perm,
+        attributes={shown(key): shown(config.attributes[key]) for key in config.attributes},
+        order=config.order,
+        topic_filter_type=shown(config.topic_filter_type),
+        topic_sys_flag=config.topic_sys_flag,
+    )

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.admin.backup_service import BackupService
 from rocketpy_broker.services.admin.broker_status import BrokerStatusService
 from rocketpy_broker.services.admin.cleaning_service import CleaningService
 from rocketpy_broker.services.admin.group_admin_service import GroupAdminService
 from rocketpy_broker.services.admin.group_list import GroupListing
+from rocketpy_broker.services.admin.queues.consume_progress import ConsumeProgressService
 from rocketpy_broker.services.admin.store_admin_service import StoreAdminService
 from rocketpy_broker.services.admin.topic_admin_service import TopicAdminService
 from rocketpy_broker.services.admin.topic_contents import TopicContents
@@ -20,6 +22,7 @@ from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.long_polling.wiring import LongPolling
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_broker.services.offsets.wiring import Offsets
+from rocketpy_broker.services.settings.broker_settings import BrokerSettings
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.wiring import Transactions
 
@@ -33,7 +36,9 @@ class AdminWiring:
     status: BrokerStatusService
     group_listing: GroupListing
     groups: GroupAdminService
+    consume_progress: ConsumeProgressService
     backups: BackupService
+    settings: BrokerSettings
 
 
 def build(
@@ -51,9 +56,16 @@ def build(
     config, store, store_files = context.config, context.store, flush.store_files
     cleaning = CleaningService(store, store_files, context.clock, config)
 
-    large_writes = flush.group_commit.large_writes
+    admission = flush.group_commit.admission
     contents = TopicContents(store_files, offsets.committed, offsets.saver)
-    store_admin = StoreAdminService(store, contents, large_writes, topics, cleaning, context.tasks)
+    store_admin = StoreAdminService(
+        store, contents, admission, topics, cleaning, context.tasks, statistics.speeds
+    )
+
+    def configure(changed: BrokerConfig) -> None:
+        store.cleaner.policy = changed.clean_policy
+
+    context.config_changed.add(configure)
 
     async def start(scope: TaskScope) -> None:
         store_admin.name_unused_topics()
@@ -65,7 +77,7 @@ def build(
         config,
         store,
         contents,
-        large_writes,
+        admission,
         topics,
         committed,
         statistics,
@@ -85,5 +97,9 @@ def build(
         GroupAdminService(
             admin, listing, topics, groups, committed, offsets.saver, tasks, context.clock
         ),
+        ConsumeProgressService(
+            store, topics, groups, committed, listing, statistics, context.clock
+        ),
         backups,
+        BrokerSettings(config, context.config_changed, context.clock),
     )

@@ -38,7 +38,7 @@ class CommitCheck:
         Raises StagedIllegalError, TopicNotExistError, QueueIdIllegalError, StoreClosedError.
         """
         if len({task.task for task in tasks}) < len(tasks):
-            raise StagedIllegalError("a task is named twice; name one attempt of each")
+            raise StagedIllegalError("a task is named twice; name one attempt of each task")
         found: list[StagedAttempt] = []
         uses: defaultdict[str, _TopicUse] = defaultdict(_TopicUse)
         for begin in range(0, len(tasks), LOOKS):
@@ -48,7 +48,7 @@ class CommitCheck:
                     uses[topic].add(staged, queue_id, staged.deletion_counts.get(topic))
             found += some
         # Before the decision, which is appended at once after the check.
-        await self._staging.large_writes.over()
+        await self._staging.admission.write_over()
         # Topics may have changed during the awaits above.
         for topic, use in uses.items():
             self._check_topic(topic, use)
@@ -99,11 +99,11 @@ def _check_attempt(attempt: Attempt, task: StagedTask) -> None:
     """Raises StagedIllegalError for an attempt that differs from the commit's counts."""
     staged = attempt.staged
     if attempt.is_gone or not staged.is_sealed or staged.counts != task.counts:
+        lack = "" if staged.is_sealed else ", and its end is missing"
         raise StagedIllegalError(
-            f"{staged.file.path.name} holds {_told(staged.counts)} of task {task.task}, the "
-            f"commit names {_told(task.counts)}"
-            f"{'' if staged.is_sealed else ', and its end is missing'}: the file was damaged, "
-            "or cut by a crash; write the batch again"
+            f"{staged.file.path.name} holds {_described(staged.counts)} of task {task.task}, the "
+            f"commit names {_described(task.counts)}{lack}: the file was damaged, or cut by a "
+            "crash. Write the batch again"
         )
 
 
@@ -113,10 +113,10 @@ def _named(job: Job, task: StagedTask) -> Attempt:
     if attempt is None:
         raise StagedIllegalError(
             f"nothing is staged for task {task.task} of batch {job.name.batch_id}: its "
-            "attempt was removed, or never ended; write the batch again"
+            "attempt was removed, or never ended. Write the batch again"
         )
     return attempt
 
 
-def _told(counts: StagedCounts) -> str:
+def _described(counts: StagedCounts) -> str:
     return f"{counts.block_count} blocks of {counts.record_count} records, {counts.bytes} bytes"

@@ -99,7 +99,7 @@ class JobTable:
             connection = scheduler.connection.get()
             if len(self._jobs) >= JOBS_MAX:
                 raise TooManyJobsError(JOBS_MAX)
-            if not self._shares.has_room(connection):
+            if not self._shares.has_space(connection):
                 raise TooManyJobsError(self._shares.connection_max, "of this connection ")
             job = self._jobs[name] = Job(name, 0, connection)
             self._shares.change(connection, 1)

@@ -1,33 +1,41 @@
 """The ledger's file: `config/batchLedger.journal`.
 
 Maps: a writer's id to its last decided batch. It also holds the offset in the batches queue before
-which every decision is carried out. A save adds a line for each changed entry, then a line with the
-offset. So lines that a crash tears off are in the log, from the file's last offset on.
-
+which every decision is carried out. A line: CRC-32 of the JSON text as 8 hexadecimal digits, a
+space, JSON, a line feed. A save adds a line for each changed entry, then a line with the offset.
 The last line of a writer counts. The file is replaced when it has more dead lines than live ones.
-If lines are damaged, the offset before them counts. The start then reads the missing entries from
-the log, as far as cleaning has left them.
 
-Earlier versions kept `config/batchLedger.json`, which is read once, and then removed.
+A crash during a save leaves a torn tail, which the next start skips and the next save cuts. Its
+entries are in the log, from the file's last offset on. A crash during a replacement leaves the old
+or the new file. If lines before the tail are damaged, the file is kept as `<name>.broken`, and the
+offset before them counts. The start then reads the missing entries from the log, as far as cleaning
+has left them. RocketMQ has no such file.
 """
 
 from __future__ import annotations
 
-import itertools
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rocketpy_broker.services.config_files.file import ConfigFile
-from rocketpy_broker.services.config_files.journal import Journal, JournalContent
-from rocketpy_broker.services.config_files.json_fields import as_long, as_object
-from rocketpy_broker.store.files import durable
+import msgspec
 
+from rocketpy_broker.errors import ConfigFileError
+from rocketpy_broker.services.config_files.json_fields import as_long
+from rocketpy_broker.store.files import durable
+from rocketpy_proto.record.crc import body_crc
+
+logger = logging.getLogger(__name__)
+_CRC_DIGITS = 8
 WRITER_ID, BATCH_ID, TIMESTAMP = "writerId", "batchId", "timestamp"
 RECORD_COUNT, STORED_COUNT, IS_SINGLE = "recordCount", "storedCount", "isSingle"
 NEXT_OFFSET, JOB_TOKEN = "nextOffset", "jobToken"
-WRITERS = "writers"
+_WAY_OUT = (
+    "move it away: the start then reads the last batches of the writers from the log, as far as "
+    "cleaning has left them"
+)
 # Fewer dead lines than this do not replace a file.
 DEAD_LINES = 1_000
 
@@ -39,7 +47,7 @@ class LedgerEntry:
     `timestamp_ms` is the wall time of the decision. `record_count` is the number of its messages,
     `stored_count` the number that is stored. The batch is incomplete if `stored_count` is smaller.
     A writer that `is_single` writes one batch and never returns. `job_token` names the job that
-    committed it; 0 if unknown.
+    committed it.
     """
 
     batch_id: int
@@ -63,14 +71,14 @@ class LedgerEntry:
 
     @classmethod
     def from_json(cls, line: Mapping[str, Any]) -> LedgerEntry:
-        """Returns the entry of a line, or of a file of an earlier version. Raises ValueError."""
+        """Returns the entry of a line. Raises KeyError, ValueError."""
         return cls(
             as_long(line[BATCH_ID]),
             as_long(line[TIMESTAMP]),
-            as_long(line.get(RECORD_COUNT, 0)),
-            as_long(line.get(STORED_COUNT, 0)),
+            as_long(line[RECORD_COUNT]),
+            as_long(line[STORED_COUNT]),
             bool(line.get(IS_SINGLE, False)),
-            as_long(line.get(JOB_TOKEN, 0)),
+            as_long(line[JOB_TOKEN]),
         )
 
 
@@ -78,35 +86,56 @@ class LedgerFile:
     """The file and its content. After `load` only saves change it, one at a time."""
 
     def __init__(self, folder: Path) -> None:
-        self._journal = Journal(folder / "batchLedger.journal")
-        self._old_path = folder / "batchLedger.json"
+        self._path = folder / "batchLedger.journal"
         self.entries: dict[str, LedgerEntry] = {}
         self.next_offset = 0
+        # Bytes and lines before a torn tail.
+        self._end = 0
         self._line_count = 0
         self.must_replace = True
 
     def load(self) -> None:
-        """Reads the file, or that of an earlier version. Raises ConfigFileError, OSError."""
-        content = self._journal.load()
-        if content is not None:
-            self._take(content)
-        else:
-            old = ConfigFile(self._old_path, (WRITERS, NEXT_OFFSET)).load(_of_old_file)
-            if old is not None:
-                self._take(old)
-                self._replace()
-        for path in (self._old_path, self._old_path.with_name(self._old_path.name + ".bak")):
-            if path.exists():
-                durable.remove_file(path)
+        """Reads the file, if it exists. Blocks.
 
-    def _take(self, content: JournalContent) -> None:
-        for number, line in enumerate(content.lines):
+        Raises ConfigFileError if the file or all its lines cannot be read. Raises OSError if the
+        copy of a damaged file cannot be written.
+        """
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            raise ConfigFileError(self._path, str(error), _WAY_OUT) from error
+        is_damaged = self._take(data.splitlines(keepends=True))
+        if data and not self._line_count:
+            raise ConfigFileError(self._path, "no line has the right checksum", _WAY_OUT)
+        if self._end < len(data):
+            left = len(data) - self._end
+            logger.warning("%s: %d bytes of a torn tail are dropped", self._path, left)
+        if is_damaged:
+            broken = self._path.with_name(self._path.name + ".broken")
+            durable.replace_bytes(broken, data)
+            logger.critical("%s: lines are damaged; it is kept as %s", self._path, broken.name)
+        self.must_replace = is_damaged
+
+    def _take(self, lines: list[bytes]) -> bool:
+        """Takes in the readable lines; returns True if some follow a damaged one."""
+        is_sound, is_damaged = True, False
+        position = 0
+        for encoded in lines:
+            position += len(encoded)
+            line = _decoded(encoded)
+            if line is None:
+                is_sound = False
+                continue
+            is_damaged |= not is_sound
+            self._end = position
+            self._line_count += 1
             if WRITER_ID in line:
                 self.entries[line[WRITER_ID]] = LedgerEntry.from_json(line)
-            elif NEXT_OFFSET in line and number < content.sound_count:
+            elif NEXT_OFFSET in line and is_sound:
                 self.next_offset = line[NEXT_OFFSET]
-        self._line_count = len(content.lines)
-        self.must_replace = content.is_damaged
+        return is_damaged
 
     def is_too_long(self, forgotten_count: int) -> bool:
         """True if the file must be replaced once `forgotten_count` of its writers are forgotten."""
@@ -124,32 +153,41 @@ class LedgerFile:
             self.entries.pop(writer_id, None)
         self.entries.update(entries)
         self.next_offset = next_offset
-        if self.must_replace or self.is_too_long(0):
-            self._replace()
-            return
+        must_replace = self.must_replace or self.is_too_long(0)
         # If this fails, the part that reached the disk is unknown.
         self.must_replace = True
-        self._journal.append(_lines(entries, next_offset))
+        if must_replace:
+            self._replace()
+        else:
+            data = b"".join(_lines(entries, next_offset))
+            durable.append_bytes(self._path, data, self._end)
+            self._end += len(data)
+            self._line_count += len(entries) + 1
         self.must_replace = False
-        self._line_count += len(entries) + 1
 
     def _replace(self) -> None:
-        self.must_replace = True
-        self._journal.replace(_lines(self.entries, self.next_offset))
-        self.must_replace = False
+        end = 0
+        with durable.replacing(self._path) as file:
+            for line in _lines(self.entries, self.next_offset):
+                end += file.write(line)
+        self._end = end
         self._line_count = len(self.entries) + 1
 
 
-def _lines(entries: Mapping[str, LedgerEntry], next_offset: int) -> Iterator[dict[str, object]]:
-    lines = (entry.to_json(writer_id) for writer_id, entry in entries.items())
-    return itertools.chain(lines, [{NEXT_OFFSET: next_offset}])
+def _lines(entries: Mapping[str, LedgerEntry], next_offset: int) -> Iterator[bytes]:
+    for writer_id, entry in entries.items():
+        yield _encoded(entry.to_json(writer_id))
+    yield _encoded({NEXT_OFFSET: next_offset})
 
 
-def _of_old_file(content: Mapping[str, Any]) -> JournalContent:
-    """Returns the content of batchLedger.json as lines. Raises ValueError."""
-    lines: list[dict[str, Any]] = []
-    for writer_id, entry in as_object(content.get(WRITERS)).items():
-        if BATCH_ID in as_object(entry) and TIMESTAMP in entry:
-            lines.append(LedgerEntry.from_json(entry).to_json(writer_id))
-    lines.append({NEXT_OFFSET: as_long(content.get(NEXT_OFFSET, 0))})
-    return JournalContent(lines, len(lines))
+def _encoded(line: Mapping[str, object]) -> bytes:
+    text = msgspec.json.encode(line)
+    return b"%08x %b\n" % (body_crc(text), text)
+
+
+def _decoded(line: bytes) -> dict[str, Any] | None:
+    """Returns the object of a line; None if the line is torn or damaged."""
+    digits, text = line[:_CRC_DIGITS], line[_CRC_DIGITS + 1 : -1]
+    if not line.endswith(b"\n") or digits != b"%08x" % body_crc(text):
+        return None
+    return msgspec.json.decode(text, type=dict[str, Any])

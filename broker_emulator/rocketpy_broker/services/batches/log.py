@@ -6,7 +6,6 @@ the number of stored messages. If a crash tears a decision, it is cut with the l
 not take effect.
 
 The queue is read at the start and written by `BatchService` alone; clients cannot read it.
-Decisions of the old kind name ranges of prepared records; see `old_kind`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from dataclasses import dataclass
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.topics.system import BATCHES_TOPIC
-from rocketpy_broker.store.append.prepared import PreparedRange
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.staging.area import BatchJob
@@ -52,21 +50,16 @@ class StagedTask:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The messages that a job commits, in the order of `tasks`: all of them once, or none.
-
-    `ranges` belong to a batch of the old kind.
-    """
+    """The messages that a job commits, in the order of `tasks`: all of them once, or none."""
 
     job: BatchJob
     tasks: tuple[StagedTask, ...] = ()
     is_single: bool = False
-    ranges: tuple[PreparedRange, ...] = ()
 
     @property
     def record_count(self) -> int:
         """Messages of the whole batch."""
-        staged = sum(task.counts.record_count for task in self.tasks)
-        return staged + sum(wanted.record_count for wanted in self.ranges)
+        return sum(task.counts.record_count for task in self.tasks)
 
     def to_json(self) -> bytes:
         """Returns the body of the decision.
@@ -99,13 +92,13 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A batch that is stored as far as possible: `stored_count` messages, None for all.
+    """A batch that is stored as far as possible: `stored_count` messages.
 
     It repeats the fields of the decision that are needed if the decision is damaged.
     """
 
     job: BatchJob
-    stored_count: int | None
+    stored_count: int
     record_count: int
     is_single: bool
     store_timestamp_ms: int
@@ -176,19 +169,14 @@ class BatchLog:
 
 def _of_record(record: Record) -> Decision | Completion:
     content = json.loads(record.body)
-    job = BatchJob(content["writerId"], content["batchId"], content.get("jobToken", 0))
-    is_single = content.get("isSingle", False)
+    job = BatchJob(content["writerId"], content["batchId"], content["jobToken"])
+    is_single = content["isSingle"]
     if record.properties.get(TAGS) == COMPLETION:
-        stored_count = content.get("storedCount")
-        record_count = content.get("recordCount", stored_count or 0)
-        return Completion(job, stored_count, record_count, is_single, record.store_timestamp_ms)
+        counts = content["storedCount"], content["recordCount"]
+        return Completion(job, *counts, is_single, record.store_timestamp_ms)
     tasks = tuple(
         StagedTask(task, token, StagedCounts(block_count, record_count, bytes_))
-        for task, token, block_count, record_count, bytes_ in content.get("tasks", ())
+        for task, token, block_count, record_count, bytes_ in content["tasks"]
     )
-    ranges = tuple(
-        PreparedRange(QueueKey(topic, queue_id), offset, length, record_count)
-        for topic, queue_id, offset, length, record_count in content.get("ranges", ())
-    )
-    batch = Batch(job, tasks, is_single, ranges)
+    batch = Batch(job, tasks, is_single)
     return Decision(batch, record.queue_offset, record.physical_offset, record.store_timestamp_ms)

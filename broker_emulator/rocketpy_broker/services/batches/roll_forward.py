@@ -27,9 +27,8 @@ from rocketpy_broker.runtime.clock import Clock, resolve
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.batches.log import Batch, Decision, StagedTask
-from rocketpy_broker.services.batches.old_kind import OldKind
 from rocketpy_broker.services.batches.staging_service import StagingService
-from rocketpy_broker.services.send.append_service import BULK_UNFLUSHED_BYTES_MAX, AppendService
+from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.store.append.batch_marks import first_number
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
@@ -116,28 +115,23 @@ class RollForward:
     def __init__(
         self,
         store: MessageStore,
-        appends: AppendService,
+        sends: SendService,
         staging: StagingService,
-        old_kind: OldKind,
         clock: Clock,
     ) -> None:
         self._store = store
-        self._appends = appends
+        self._admission = sends.admission
+        self._destinations = sends.destinations
         self._staging = staging
-        self._old_kind = old_kind
         self._clock = clock
 
     async def run(self, pending: DecidedBatch) -> None:
         """Appends the missing records. Raises StoreError; the next call continues there."""
-        if pending.decision.batch.ranges:
-            progress = await self._old_kind.run(pending.decision)
-            pending.stored_count, pending.log_end = progress.stored_count, progress.log_end
-            return
         if pending.gaps:
             count = await self._staging.in_thread(lambda: self._deleted_count(pending), long=True)
             pending.stored_count += count
             pending.gaps.clear()
-        told_ms = self._clock.monotonic_ms()
+        logged_ms = self._clock.monotonic_ms()
         parts = _parts(pending.decision.batch, pending.attempts, pending.passed)
         with contextlib.closing(parts):
             bytes_max = self._store.staging.frame_bytes
@@ -150,8 +144,8 @@ class RollForward:
                 finally:
                     # A generator must not be closed while a thread runs it.
                     some = await run_shielded(following)
-                if self._clock.monotonic_ms() - told_ms >= PROGRESS_MS:
-                    told_ms = self._clock.monotonic_ms()
+                if self._clock.monotonic_ms() - logged_ms >= PROGRESS_MS:
+                    logged_ms = self._clock.monotonic_ms()
                     self._tell(pending)
 
     async def _append(self, pending: DecidedBatch, part: _Part) -> None:
@@ -161,19 +155,19 @@ class RollForward:
             return
         count = len(records.block)
         # As large sends do: the flush of a small send also flushes all bytes before it.
-        await self._appends.room(BULK_UNFLUSHED_BYTES_MAX)
-        async with self._appends.turn_to_write():
-            await self._appends.room()
+        await self._admission.store_ready(for_bulk=True)
+        async with self._admission.turn_to_write():
+            await self._admission.store_ready()
             # A topic's deletion removes its records, appended or not.
             if not self._is_deleted(decision, records):
                 number = first_number(decision.queue_offset, part.before)
                 queue, block, found = records.queue, records.block, records.found
                 if found.may_wait:
-                    placed = self._appends.destinations.placed_decided(queue, block)
+                    placed = self._destinations.placed_decided(queue, block)
                     queue, block, found = placed.queue, placed.block, placed.found
                 known = AppendHints(found, number, is_joined=True)
                 under_way = self._store.begin_append(queue, block, known)
-                pending.log_end = (await self._appends.written(under_way)).end_offset
+                pending.log_end = (await self._admission.write(under_way)).end_offset
         pending.stored_count += count
         pending.passed = part.before + count
         pending.hindrance = ""

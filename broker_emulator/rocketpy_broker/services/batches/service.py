@@ -6,10 +6,10 @@ appends the staged blocks after the decision. With SYNC_FLUSH, consumers see the
 are on disk. The log is cut at its first torn record. So visible messages always follow a decision
 that is on disk. A *completion* spares the next start the search.
 
-A crash before the decision leaves staging files, which never become visible. A crash after it
-leaves a decision without completion. The start then finds the last record that was appended for the
-decision, and continues after it. The ledger holds a writer's last batch; that batch and earlier
-ones are not decided again.
+A crash before the decision leaves staging files. A commit after the restart still finds them; files
+that no commit names never become visible. A crash after the decision leaves it without completion.
+The start then finds the last record that was appended for the decision, and continues after it. The
+ledger holds a writer's last batch; that batch and earlier ones are not decided again.
 
 A full or slow disk leaves the batch pending. The broker retries until it is stored, and queries
 return the reason. Rolling forward needs no client: it continues after all of them have
@@ -51,7 +51,7 @@ SWEEP_MS = 1_000
 # Batches that are rolled forward concurrently; each has four frames in memory.
 ROLLING_MAX = 4
 # Topics that the log names for one batch.
-TOPICS_TOLD = 10
+TOPICS_NAMED = 10
 
 StartTask = Callable[[Coroutine[object, object, None]], None]
 
@@ -205,7 +205,7 @@ class BatchService:
         outcome = Outcome.COMMITTED if entry.job_token == job.token else Outcome.ALREADY_COMMITTED
         if entry.stored_count == entry.record_count:
             return BatchState(outcome, entry.batch_id, *counts)
-        lack = f"{_told(job, *counts)}; what was lost is in the broker's log"
+        lack = f"{_described(job, *counts)}; what was lost is in the broker's log"
         return BatchState(Outcome.INCOMPLETE, entry.batch_id, *counts, hindrance=lack)
 
     # --- Deciding ---
@@ -215,8 +215,8 @@ class BatchService:
         body = await self._staging.in_thread(batch.to_json)
         if len(body) > self._body_bytes_max:
             raise RecordIllegalError(
-                f"{len(batch.tasks)} tasks make a decision of {len(body)} bytes, the limit is "
-                f"{self._body_bytes_max}; write with fewer tasks, as by coalesce"
+                f"{len(batch.tasks)} tasks make a decision of {len(body)} bytes, limit "
+                f"{self._body_bytes_max}. Write with fewer tasks, as by coalesce"
             )
         return body
 
@@ -256,14 +256,14 @@ class BatchService:
             except StoreError as error:
                 pending.hindrance = str(error)
                 logger.warning(
-                    "batch %d of writer %r is decided and has to wait: %s",
+                    "batch %d of writer %r is decided and waits: %s",
                     job.batch_id,
                     job.writer_id,
                     error,
                 )
                 await sleep(self._clock, RETRY_MS)
             else:
-                await self._group_commit.large_writes.over()
+                await self._group_commit.admission.write_over()
                 self._finish(pending)
                 await pending.wake()
 
@@ -284,7 +284,7 @@ class BatchService:
             topics = {topic for one in pending.attempts.values() for topic in one.queue_ids}
             counts = stored_count, batch.record_count
             logger.critical(
-                "%s, topics %s", _told(batch.job, *counts), sorted(topics)[:TOPICS_TOLD]
+                "%s, topics %s", _described(batch.job, *counts), sorted(topics)[:TOPICS_NAMED]
             )
         self._ledger.decided(batch.job.writer_id, _entry(decision, stored_count))
         # Before the completion: nothing waits for its flush, so the ledger must not depend on it.
@@ -351,12 +351,11 @@ class BatchService:
                     record_count = decision.batch.record_count
                 elif entry.job.batch_id <= self._ledger.last_batch(entry.job.writer_id):
                     continue
-                stored_count = record_count if entry.stored_count is None else entry.stored_count
                 done = LedgerEntry(
                     entry.job.batch_id,
                     entry.store_timestamp_ms,
                     record_count,
-                    stored_count,
+                    entry.stored_count,
                     entry.is_single,
                     entry.job.token if decision is None else decision.batch.job.token,
                 )
@@ -377,7 +376,7 @@ class BatchService:
             await take_slot()
 
 
-def _told(job: BatchJob, stored_count: int, record_count: int) -> str:
+def _described(job: BatchJob, stored_count: int, record_count: int) -> str:
     of_whom = f"batch {job.batch_id} of writer {job.writer_id!r}"
     return f"{of_whom} shows {stored_count} of its {record_count} messages"
 

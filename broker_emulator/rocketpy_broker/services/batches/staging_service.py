@@ -28,14 +28,12 @@ from rocketpy_broker.errors import (
     StagedIllegalError,
     StoreClosedError,
 )
-from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.batches.jobs import Attempt, Job, JobHold, JobTable
 from rocketpy_broker.services.batches.ledger import BatchLedger
-from rocketpy_broker.services.send.append_service import AppendService
-from rocketpy_broker.services.send.in_flight_limiter import InFlightLimiter
+from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.store.append.blocks import check_fits
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
@@ -82,18 +80,17 @@ class StagingService:
     def __init__(
         self,
         store: MessageStore,
-        appends: AppendService,
+        sends: SendService,
         ledger: BatchLedger,
         clock: Clock,
         config: BrokerConfig,
     ) -> None:
         self._store = store
-        self._appends = appends
+        self._sends = sends
         self._ledger = ledger
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._jobs = JobTable(clock, config.staging_idle_ms_max)
-        self._in_flight = InFlightLimiter()
-        self.large_writes = appends.large_writes
+        self.admission = sends.admission
         # Removed attempts; their files may still exist.
         self._leaving: dict[Attempt, None] = {}
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="staging")
@@ -135,7 +132,7 @@ class StagingService:
         with nullcontext(stream) if stream is not None else self.stream() as hold:
             if not command.records:
                 return await self._stage(command, hold)
-            async with self._in_flight.room(scheduler.connection.get(), len(command.records)):
+            async with self.admission.staged(len(command.records)):
                 return await self._stage(command, hold)
 
     async def _stage(self, command: StageCommand, hold: JobHold) -> Staged:
@@ -201,24 +198,25 @@ class StagingService:
         is_known = command.block_number < count and not command.is_last
         if not (is_known or command.block_number == count):
             raise StagedIllegalError(
-                f"block {command.block_number} of task {command.attempt.task} comes after {count} "
-                "blocks: the others were removed, or a crash took them; run the task again"
+                f"block {command.block_number} of task {command.attempt.task} comes after "
+                f"{count} blocks: blocks between were removed, or lost in a crash. Run the task "
+                "again"
             )
         if staged.is_sealed and not (is_known or command.is_last):
             raise StagedIllegalError("this attempt has ended; run the task again")
 
     async def _write(self, job: Job, attempt: Attempt, command: StageCommand) -> None:
-        queue = self._appends.queue_of(command.topic, command.queue_id)
+        queue = self._sends.queue_of(command.topic, command.queue_id)
         self._store.check_open()
         staged, area = attempt.staged, self._store.staging
-        area.check_room(job.bytes, len(command.records))
+        area.check_space(job.bytes, len(command.records))
         deletion_count = self._store.deletion_counts[queue.topic]
         before = staged.file_bytes
 
         def write() -> None:
             frames = self._checked_frames(staged, queue, command)
             # Counted before the write, so that all writers together keep to the limit.
-            area.take_room(job.bytes, frames.file_bytes)
+            area.reserve_space(job.bytes, frames.file_bytes)
             try:
                 staged.write(frames)
                 staged.deletion_counts.setdefault(queue.topic, deletion_count)
@@ -236,9 +234,9 @@ class StagingService:
     ) -> BlockFrames:
         """Returns the frames of a checked block. Runs on a thread."""
         records, sizes = command.records, command.record_sizes
-        block = self._appends.checked(queue, records, sizes, is_copied=False)
+        block = self._sends.checked(queue, records, sizes, is_copied=False)
         store = self._store
-        placed = self._appends.destinations.placed(queue, block, in_batch=True)
+        placed = self._sends.destinations.placed(queue, block, in_batch=True)
         check_fits(placed.block, store.config, store.store_host)
         waits = placed.queue != queue
         stored_sizes = placed.block.sizes if waits else None
@@ -316,7 +314,7 @@ class StagingService:
         for number, name in enumerate(list(self._jobs.idle()), 1):
             # The job may have been used again during `take_slot`.
             if self._jobs.is_idle(name):
-                self._put_away(name, "nothing was heard of it for too long")
+                self._put_away(name, "its job made no call for too long")
             if number % LOOKS == 0:
                 await take_slot()
         await self._remove_leaving(list(self._leaving))
@@ -325,7 +323,7 @@ class StagingService:
         attempts: list[Attempt] = []
         for other in self._jobs.superseded_jobs(name):
             is_same = other.batch_id == name.batch_id
-            what = "another job writes the same batch" if is_same else "a later batch has begun"
+            what = "another job writes the same batch" if is_same else "a later batch has started"
             attempts += self._put_away(other, f"{what}; let one driver run the query")
         await self._remove_leaving(attempts)
 

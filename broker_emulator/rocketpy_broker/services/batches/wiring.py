@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.batches.commit_check import CommitCheck
 from rocketpy_broker.services.batches.ledger import BatchLedger
-from rocketpy_broker.services.batches.old_kind import OldKind
 from rocketpy_broker.services.batches.roll_forward import RollForward
 from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging_service import StagingService
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.flush.wiring import FlushServices
-from rocketpy_broker.services.send.append_service import AppendService
+from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 
@@ -28,7 +27,7 @@ class Batches:
 
 
 def build(
-    context: BrokerContext, topics: TopicConfigManager, flush: FlushServices, appends: AppendService
+    context: BrokerContext, topics: TopicConfigManager, flush: FlushServices, sends: SendService
 ) -> Batches:
     """Builds the batch services of one broker.
 
@@ -42,8 +41,8 @@ def build(
         config.writer_idle_ms_max,
         config.single_writer_idle_ms_max,
     )
-    staging = StagingService(store, appends, ledger, clock, config)
-    roll_forward = RollForward(store, appends, staging, OldKind(store, appends), clock)
+    staging = StagingService(store, sends, ledger, clock, config)
+    roll_forward = RollForward(store, sends, staging, clock)
     check = CommitCheck(store, topics, staging)
     commits = BatchService(
         store, staging, check, roll_forward, ledger, flush.group_commit, clock, config.limits

@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from rocketpy_broker.services.config_files.json_fields import (
-    JsonField,
+    JsonFields,
     as_long,
-    decode_fields,
-    encode_fields,
 )
+from rocketpy_proto.remoting.bodies import configs
 
-_FIELDS = (
-    JsonField("counter", "counter", as_long),
-    JsonField("stateVersion", "state_version", as_long),
-    JsonField("timestamp", "timestamp_ms", as_long),
+# The field of a file.
+DATA_VERSION = "dataVersion"
+_FIELDS = JsonFields(
+    ("counter", "counter", as_long),
+    ("stateVersion", "state_version", as_long),
+    ("timestamp", "timestamp_ms", as_long),
 )
 
 
@@ -41,9 +42,13 @@ class DataVersion:
 
     def to_json(self) -> dict[str, object]:
         """Returns the value of `dataVersion` in a file."""
-        return {**self.extra, **encode_fields(_FIELDS, self)}
+        return {**self.extra, **_FIELDS.encode(self)}
+
+    def body(self) -> configs.DataVersion:
+        """Returns the version as RocketMQ's clients and name servers read it."""
+        return configs.DataVersion(self.counter, self.timestamp_ms, self.state_version)
 
     @classmethod
     def from_json(cls, entry: object) -> DataVersion:
         """Returns the version from a file's `dataVersion`, which may be None. Raises ValueError."""
-        return cls(**decode_fields(_FIELDS, entry))
+        return cls(**_FIELDS.decode(entry))

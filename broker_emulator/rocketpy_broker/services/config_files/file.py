@@ -9,18 +9,19 @@ Source: ConfigManager, docs/design/storage.md section 1 (`.bak`) and section 11.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rocketpy_broker.errors import ConfigFileError
-from rocketpy_broker.services.config_files import relaxed_json
 from rocketpy_broker.services.config_files.json_fields import as_object
-from rocketpy_broker.services.config_files.json_text import field_text, name_text
-from rocketpy_broker.services.config_files.table_text import TableText
+from rocketpy_broker.services.config_files.json_text import value_text
 from rocketpy_broker.store.files import durable
+from rocketpy_proto.remoting.json_text import parse_json
 
 logger = logging.getLogger(__name__)
+# The mark that some editors put before UTF-8.
+_BOM = b"\xef\xbb\xbf"
 Table = TypeVar("Table")
 
 
@@ -47,8 +48,8 @@ class ConfigFile:
         problem: str | None = None
         for path in (self.path, self._backup):
             try:
-                text = path.read_text(encoding="utf-8-sig")
-                content = _parse(text)
+                data = path.read_bytes()
+                content = _parse(data.removeprefix(_BOM))
                 table = decode(content)
             except FileNotFoundError:
                 continue
@@ -59,19 +60,19 @@ class ConfigFile:
                 continue
             self._kept = {name: content[name] for name in content if name not in self._fields}
             if path is self._backup:
-                self._restore(text, problem)
+                self._restore(data, problem)
             return table
         if problem is not None:
             raise ConfigFileError(self.path, problem)
         return None
 
-    def _restore(self, text: str, problem: str | None) -> None:
+    def _restore(self, data: bytes, problem: str | None) -> None:
         """Copies the backup to the file; the next save would else replace it by the bad file."""
         try:
             if problem is not None:
                 durable.move(self.path, self._broken)
                 logger.warning("%s: %s; kept as %s", self.path, problem, self._broken.name)
-            durable.replace_text(self.path, text)
+            durable.replace_encoded(self.path, data)
         except OSError as error:
             raise ConfigFileError(
                 self.path, f"{problem or 'missing'}; its backup could not be restored: {error}"
@@ -79,35 +80,17 @@ class ConfigFile:
         logger.warning("%s: read from its backup", self.path)
 
     def save(self, content: Mapping[str, object]) -> None:
-        """Replaces the content; a table may be a TableText. Blocks; one call at a time.
+        """Replaces the content; a table is an iterator of its entries' texts. Blocks.
 
-        Raises OSError; then the file keeps the old content.
+        One call at a time. Raises OSError; then the file keeps the old content.
         """
-        durable.replace_encoded(self.path, b"".join(_parts({**self._kept, **content})))
+        durable.replace_encoded(self.path, value_text({**self._kept, **content}, b"\n"))
 
 
-def _parse(text: str) -> Mapping[str, Any]:
-    if not text.strip("\0 \t\r\n"):
+def _parse(data: bytes) -> Mapping[str, Any]:
+    if not data.strip(b"\0 \t\r\n"):
         raise ValueError("it is empty")
-    content = relaxed_json.loads(text)
+    content = parse_json(data, "it is no JSON")
     if content is None:
         raise ValueError("it holds null")
     return as_object(content)
-
-
-def _parts(content: Mapping[str, object]) -> Iterator[bytes]:
-    """Yields the text of a file: one field per line, by name, without nulls."""
-    fields = {name: content[name] for name in sorted(content) if content[name] is not None}
-    if not fields:
-        yield b"{}"
-        return
-    before = b"{\n\t"
-    for name, value in fields.items():
-        yield before
-        if isinstance(value, TableText):
-            yield name_text(name).encode("ascii")
-            yield from value.parts()
-        else:
-            yield field_text(name, value, "\n\t").encode("ascii")
-        before = b",\n\t"
-    yield b"\n}"

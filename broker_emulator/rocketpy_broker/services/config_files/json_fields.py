@@ -7,47 +7,41 @@ Source: reader tolerance of fastjson, docs/design/storage.md section 11.1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
-@dataclass(frozen=True, slots=True)
-class JsonField:
-    """A field: `name` in the file, `attribute` of the dataclass; `parse` raises ValueError."""
+class JsonFields:
+    """The fields of an entry: each one's name in the file, attribute and parser.
 
-    name: str
-    attribute: str
-    parse: Callable[[object], object]
-
-
-def decode_fields(
-    fields: Sequence[JsonField], entry: object, name: str | None = None
-) -> dict[str, Any]:
-    """Returns the dataclass's arguments; `extra` holds unknown fields. Raises ValueError.
-
-    The field `name` is left out, since it repeats the entry's key.
+    A parser raises ValueError.
     """
-    rest = dict(as_object(entry))
-    if name is not None:
-        rest.pop(name, None)
-    arguments: dict[str, Any] = {}
-    for field in fields:
-        value = rest.pop(field.name, None)
-        if value is not None:
-            arguments[field.attribute] = field.parse(value)
-    return {**arguments, "extra": rest}
 
+    def __init__(self, *fields: tuple[str, str, Callable[[object], object]]) -> None:
+        self._fields = fields
+        self._names = [name for name, _, _ in fields]
+        self._values = attrgetter(*(attribute for _, attribute, _ in fields))
 
-def encode_fields(fields: Sequence[JsonField], value: object) -> dict[str, object]:
-    """Returns the entry of the file, without the unknown fields."""
-    entry: dict[str, object] = {}
-    for field in fields:
-        held = getattr(value, field.attribute)
-        entry[field.name] = dict(held) if isinstance(held, Mapping) else held
-    return entry
+    def decode(self, entry: object, key: str | None = None) -> dict[str, Any]:
+        """Returns the dataclass's arguments; `extra` holds unknown fields. Raises ValueError.
+
+        The field `key` is left out, since it repeats the entry's key.
+        """
+        rest = {name: value for name, value in as_object(entry).items() if value is not None}
+        if key is not None:
+            rest.pop(key, None)
+        arguments: dict[str, Any] = {}
+        for name, attribute, parse in self._fields:
+            if name in rest:
+                arguments[attribute] = parse(rest.pop(name))
+        return {**arguments, "extra": rest}
+
+    def encode(self, value: object) -> dict[str, object]:
+        """Returns the entry of the file, without the unknown fields."""
+        return dict(zip(self._names, self._values(value), strict=True))
 
 
 def as_object(value: object) -> Mapping[str, Any]:
@@ -56,7 +50,7 @@ def as_object(value: object) -> Mapping[str, Any]:
         return {}
     if isinstance(value, dict):
         return value
-    raise ValueError(f"{_short(value)} stands where an object should")
+    raise ValueError(f"{_short(value)} is no object")
 
 
 def as_texts(value: object) -> Mapping[str, str]:
@@ -70,7 +64,7 @@ def as_text(value: object) -> str:
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise ValueError(f"{_short(value)} stands where a string should")
+    raise ValueError(f"{_short(value)} is no string")
 
 
 def as_long(value: object) -> int:
@@ -88,14 +82,14 @@ def _as_int(value: object, bits: int) -> int:
         number = int(value)
         if -(1 << (bits - 1)) <= number < 1 << (bits - 1):
             return number
-    raise ValueError(f"{_short(value)} stands where an integer of {bits} bits should")
+    raise ValueError(f"{_short(value)} is no integer of {bits} bits")
 
 
 def as_bool(value: object) -> bool:
     """Returns a boolean from a boolean, 0, 1 or a string of one. Raises ValueError."""
     found = _BOOLEANS.get(as_text(value).lower())
     if found is None:
-        raise ValueError(f"{_short(value)} stands where true or false should")
+        raise ValueError(f"{_short(value)} is neither true nor false")
     return found
 
 

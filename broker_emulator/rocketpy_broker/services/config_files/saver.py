@@ -5,7 +5,7 @@ One save of a table runs at a time. Callers that request a save meanwhile share 
 takes the table as it is then. So older content never replaces newer content, and concurrent changes
 cost a save or two, not one each. A save continues when its waiters are cancelled.
 
-A crash in a save leaves the file as described in `ConfigFile` or `Journal`. A crash between the
+A crash in a save leaves the file as described in `ConfigFile` or `LedgerFile`. A crash between the
 saves of two tables leaves one older than the other; all readers of these files expect that.
 """
 

@@ -1,26 +1,28 @@
 """Table of named entries in its own file, changed by requests.
 
-A change is applied to the table's text, then saved, and only then visible to readers. So a crash
-undoes only changes that no caller was notified of. Only changed entries are copied or encoded.
-Changes during a save wait, and share the next save. Noted entries are visible at once, and saved
+A change is saved first, and only then visible to readers. So a crash undoes only changes that no
+caller was notified of. A save takes a copy of the table: half a millisecond for 65,000 entries. Its
+thread encodes the entries that the previous save did not hold. Changes during a save wait, and
+share the next save. Noted entries are visible at once, and saved
 with the next change or at the next interval; a crash before that loses them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.data_version import DATA_VERSION, DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
+from rocketpy_broker.services.config_files.json_fields import as_object
+from rocketpy_broker.services.config_files.json_text import ENTRY_LINE, field_text
 from rocketpy_broker.services.config_files.saver import SavePlan, Saver
-from rocketpy_broker.services.config_files.table_text import TextKeeper
 
 Entry = TypeVar("Entry")
-DATA_VERSION = "dataVersion"
 
 
 @dataclass(slots=True)
@@ -35,15 +37,25 @@ class _Change(Generic[Entry]):
 class ConfigTable(Generic[Entry]):
     """Immutable entries by name.
 
-    The file holds them in `field`, and the data version. `encode` returns the JSON of an entry.
+    The file holds them in `field`, the data version, and `other_fields` of the caller. `encode`
+    returns the JSON of an entry.
     """
 
     def __init__(
-        self, file: ConfigFile, clock: Clock, field: str, encode: Callable[[Entry], object]
+        self,
+        path: Path,
+        clock: Clock,
+        field: str,
+        encode: Callable[[Entry], object],
+        other_fields: Collection[str] = (),
     ) -> None:
-        self._file = file
+        self._file = ConfigFile(path, (DATA_VERSION, field, *other_fields))
         self._clock = clock
         self._field = field
+        self._encode = encode
+        # The entries of the last save, and their texts.
+        self._encoded: Mapping[str, Entry] = {}
+        self._texts: dict[str, bytes] = {}
         self._entries: dict[str, Entry] = {}
         self.version = DataVersion()
         self.saver = Saver(self)
@@ -52,7 +64,6 @@ class ConfigTable(Generic[Entry]):
         # Returns the file's other fields, for a table without the entries of these names.
         self.others_of: Callable[[Collection[str]], Mapping[str, object]] = lambda _gone: {}
         self._changes: list[_Change[Entry]] = []
-        self._keeper = TextKeeper(encode)
         self._noted_count = 0
         self._saved_count = 0
         # Grows with each visible change.
@@ -63,10 +74,33 @@ class ConfigTable(Generic[Entry]):
         """The present entries; always the same object."""
         return self._entries
 
+    def load(
+        self,
+        decode: Callable[[str, object], Entry],
+        take_others: Callable[[Mapping[str, Any]], None] = lambda _content: None,
+    ) -> Mapping[str, Entry] | None:
+        """Takes in the file's entries and returns them; None if there is no file.
+
+        `take_others` takes in the file's other fields. Both raise ValueError for a broken file.
+        Raises ConfigFileError.
+        """
+
+        def decode_all(content: Mapping[str, Any]) -> tuple[DataVersion, dict[str, Entry]]:
+            take_others(content)
+            table = as_object(content.get(self._field))
+            version = DataVersion.from_json(content.get(DATA_VERSION))
+            return version, {name: decode(name, entry) for name, entry in table.items()}
+
+        loaded = self._file.load(decode_all)
+        if loaded is None:
+            return None
+        self.version, entries = loaded
+        self.take_in(entries)
+        return entries
+
     def take_in(self, entries: Mapping[str, Entry]) -> None:
         """Adds entries without a save: the file has them, or every start creates them."""
         self._entries.update(entries)
-        self._keeper.loaded(entries)
         self.change_count += 1
 
     async def change(self, name: str, make: Callable[[Entry | None], Entry | None]) -> None:
@@ -93,7 +127,6 @@ class ConfigTable(Generic[Entry]):
     def note(self, entries: Mapping[str, Entry]) -> None:
         """Adds entries that may be saved later."""
         self._entries.update(entries)
-        self._keeper.changed(entries)
         self.change_count += 1
         self.version = self.version.next(self._clock.now_ms())
         self._noted_count += 1
@@ -116,14 +149,13 @@ class ConfigTable(Generic[Entry]):
         noted_count = self._noted_count
         if not changed and noted_count == self._saved_count:
             return None
-        tell = self._keeper.telling(self._entries)
-        gone = [name for name in changed if changed[name] is None and name in self._entries]
+        entries = self._entries.copy()
+        _apply(entries, changed)
+        gone = [name for name in changed if name in self._entries and name not in entries]
         content = {DATA_VERSION: version.to_json(), **self.others_of(gone)}
 
         def run() -> None:
-            text = tell().with_changes(changed)
-            self._file.save({**content, self._field: text})
-            self._keeper.text = text
+            self._file.save({**content, self._field: self._texts_of(entries)})
 
         def saved() -> None:
             _apply(self._entries, changed)
@@ -136,6 +168,17 @@ class ConfigTable(Generic[Entry]):
                 self.on_change(changed.keys())
 
         return SavePlan(run, saved)
+
+    def _texts_of(self, entries: Mapping[str, Entry]) -> Iterator[bytes]:
+        """Returns the entries' texts, by name. Only the thread of the save may call it."""
+        texts = {}
+        for name in sorted(entries):
+            if self._encoded.get(name) is entries[name]:
+                texts[name] = self._texts[name]
+            else:
+                texts[name] = field_text(name, self._encode(entries[name]), ENTRY_LINE)
+        self._encoded, self._texts = entries, texts
+        return iter(texts.values())
 
 
 def _apply(entries: dict[str, Entry], changed: Mapping[str, Entry | None]) -> None:

@@ -13,10 +13,9 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.errors import StoreError
-from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
-from rocketpy_broker.services.delay.backoff import Backoff
+from rocketpy_broker.services.delay.delivery_loop import DeliveryLoop
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.release import DelayRelease
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
@@ -27,11 +26,8 @@ from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import RecordBlock
 
 # Released in one scheduler slot.
-TURN_BYTES = 256 << 10
-TURN_UNITS = 1_000
-# A wall clock that is set forward is noticed within this time.
-SLEEP_MS_MAX = 1_000
-IDLE_MS_MAX = 60_000
+SLOT_BYTES = 256 << 10
+SLOT_UNITS = 1_000
 
 
 class LevelDelivery:
@@ -48,13 +44,12 @@ class LevelDelivery:
         clock: Clock,
     ) -> None:
         self._level = level
-        self._pausing = Backoff(f"messages of delay level {level}", clock)
         self._delay_ms = delay_ms
         self._queue = QueueKey(SCHEDULE_TOPIC, level - 1)
+        self._loop = DeliveryLoop(f"messages of delay level {level}", self._queue, held, clock)
         self._store = store
         self._release = release
         self._progress = progress
-        self._held = held
         self._clock = clock
         # Called with the level's queue and the counts of messages and bytes after each delivery.
         self.delivered = Listeners[[QueueKey, int, int]]()
@@ -65,23 +60,12 @@ class LevelDelivery:
 
     async def run(self) -> None:
         """Delivers messages when they are due, until the broker stops."""
-        is_stopping = False
-        while not is_stopping:
-            try:
-                wait_ms = await self._step()
-                self._pausing.succeeded()
-            except StoreError as error:
-                wait_ms = self._pausing.refused(error)
-            if wait_ms is None:
-                deadline_ms = self._held.deadline_ms(IDLE_MS_MAX)
-                is_stopping = not await self._held.wait([self._queue], deadline_ms)
-            elif wait_ms > 0:
-                await sleep(self._clock, min(wait_ms, SLEEP_MS_MAX))
+        await self._loop.run(self._step)
 
     async def _step(self) -> float | None:
         """Releases due messages; returns the time to wait, None until a message arrives."""
         offset = self._progress.next_offset(self._level)
-        stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + TURN_UNITS)
+        stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + SLOT_UNITS)
         if stretch is None:
             self._progress.stand(self._level, offset)
             self._progress.keep(self._level, None)
@@ -98,7 +82,7 @@ class LevelDelivery:
                 self._progress.stand(self._level, stretch.begin)
             return float(stretch.tags_codes[0] - now_ms)
         result = self._store.get_message(
-            self._queue, stretch.begin, end, ReadLimits.of_bytes(TURN_BYTES)
+            self._queue, stretch.begin, end, ReadLimits.of_bytes(SLOT_BYTES)
         )
         if result.status is GetMessageStatus.FOUND:
             self._progress.begin(self._level)

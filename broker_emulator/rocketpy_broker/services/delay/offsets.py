@@ -1,7 +1,8 @@
 """Delivery offset of each delay level: `config/delayOffset.json`.
 
 Offsets are kept in memory, and saved on schedule and at a clean stop. A crash loses the last
-seconds of progress. Messages delivered since are then delivered again, and none is skipped.
+seconds of progress. DeliveryProgress then finds the later deliveries in the log, so no message is
+delivered twice.
 Source: ScheduleMessageService, docs/design/storage.md sections 11.5 and 13.3.
 """
 
@@ -9,43 +10,25 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.data_version import DATA_VERSION, DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
 from rocketpy_broker.services.config_files.saver import SavePlan
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 
 logger = logging.getLogger(__name__)
-DATA_VERSION = "dataVersion"
 TABLE = "offsetTable"
 # delayOffsetUpdateVersionStep: updates for one change of the data version.
 UPDATES_PER_VERSION = 200
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The content of delayOffset.json."""
-
-    version: DataVersion
-    table: dict[int, int]
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
-        table = as_object(content.get(TABLE))
-        return cls(
-            DataVersion.from_json(content.get(DATA_VERSION)),
-            {as_int(level): as_long(offset) for level, offset in table.items()},
-        )
-
-
 class DelayOffsetManager:
-    """Delay level (from 1) -> next offset in queue level - 1 of SCHEDULE_TOPIC_XXXX."""
+    """The next offset of each delay level; level n has queue n - 1 of SCHEDULE_TOPIC_XXXX."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._file = ConfigFile(folder / "delayOffset.json", (DATA_VERSION, TABLE))
@@ -56,21 +39,31 @@ class DelayOffsetManager:
         self._saved_updates = 0
         self._is_backup_older = False
 
-    def load(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
+    def load(self, range_of: Callable[[QueueKey], QueueBounds]) -> None:
         """Reads the file, if it exists, and moves offsets outside their queue into it.
 
         Raises ConfigFileError.
         """
-        loaded = self._file.load(_Loaded.from_json)
+        loaded = self._file.load(_decode)
         if loaded is None:
             return
-        self._table, self._version = loaded.table, loaded.version
-        for level, offset in loaded.table.items():
+        self._version, self._table = loaded
+        for level, offset in [*self._table.items()]:
             bounds = range_of(QueueKey(SCHEDULE_TOPIC, level - 1))
             inside = min(max(offset, bounds.min_offset), bounds.max_offset)
             if inside != offset:
-                logger.warning("delay level %d: offset %d becomes %d", level, offset, inside)
+                logger.warning(
+                    "delay level %d: offset %d is outside its queue; delivery continues at %d",
+                    level,
+                    offset,
+                    inside,
+                )
                 self.update(level, inside)
+
+    @property
+    def version(self) -> DataVersion:
+        """The version of the table."""
+        return self._version
 
     def next_offset(self, level: int) -> int:
         """Returns the offset at which delivery continues; 0 for a new level."""
@@ -84,7 +77,7 @@ class DelayOffsetManager:
             self._version = self._version.next(self._clock.now_ms())
 
     def plan_save(self) -> SavePlan | None:
-        """Returns a save of the changes; once more after that, to bring the backup up to date."""
+        """Returns a save of the changes, or None. The save after it repeats them for the backup."""
         updates = self._updates
         is_changed = updates != self._saved_updates
         if not is_changed and not self._is_backup_older:
@@ -97,3 +90,11 @@ class DelayOffsetManager:
             self._is_backup_older = is_changed
 
         return SavePlan(lambda: self._file.save(content), saved)
+
+
+def _decode(content: Mapping[str, Any]) -> tuple[DataVersion, dict[int, int]]:
+    table = as_object(content.get(TABLE))
+    return (
+        DataVersion.from_json(content.get(DATA_VERSION)),
+        {as_int(level): as_long(offset) for level, offset in table.items()},
+    )

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long, as_object
 from rocketpy_broker.services.config_files.saver import SavePlan, save_now
@@ -34,22 +34,6 @@ LOG_OFFSET = "logOffset"
 TIMER = "timer"
 # Most bytes of the log that a start reads, besides the bytes written between two saves.
 MARK_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The content of deliveryLog.json."""
-
-    log_offset: int
-    timer: SavedTimer | None
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
-        timer = content.get(TIMER)
-        return cls(
-            as_long(content.get(LOG_OFFSET)),
-            None if timer is None else SavedTimer.from_json(as_object(timer)),
-        )
 
 
 class DeliveryProgress:
@@ -67,7 +51,7 @@ class DeliveryProgress:
         self._marked = 0
         # The file of offsets covers all deliveries before this offset, except where tracks say
         # otherwise.
-        self._told = 0
+        self._saved_mark = 0
         self._kept: dict[int, int] = {}
         self._delivered: NDArray[np.int64] = np.empty(0, np.int64)
 
@@ -82,9 +66,7 @@ class DeliveryProgress:
         # again.
         save_now(self._offsets)
         positions = self._store.positions()
-        loaded = self._file.load(_Loaded.from_json)
-        saved = None if loaded is None else loaded.timer
-        given = positions.log_end if loaded is None else loaded.log_offset
+        given, saved = self._file.load(_decode) or (positions.log_end, None)
         begin = min(given, positions.log_end)
         timer_bounds = self._store.range_of(TIMER_QUEUE)
         timer = at_start(saved, checkpoint, timer_bounds)
@@ -97,7 +79,7 @@ class DeliveryProgress:
             # A log cut below these offsets may be longer than that at the next start.
             self._save(begin, self._timer_saved)
         self._marked = max(begin, positions.log_begin)
-        self._told = self._marked
+        self._saved_mark = self._marked
         if is_timed or timer.pending_offset < timer_bounds.max_offset:
             # Until the timer has read further, only the log shows its deliveries. Without a timer
             # now, this serves a later start that has one again.
@@ -116,6 +98,11 @@ class DeliveryProgress:
     def next_offset(self, level: int) -> int:
         """Returns the offset at which delivery of `level` continues."""
         return self._next.get(level, self._offsets.next_offset(level))
+
+    def offsets(self) -> tuple[DataVersion, dict[int, int]]:
+        """Returns the next offset of each level with deliveries, and the table's version."""
+        offsets = {level: self.next_offset(level) for level in range(1, LEVELS_MAX + 1)}
+        return self._offsets.version, {level: at for level, at in offsets.items() if at}
 
     def begin(self, level: int) -> None:
         """Notes that records appended from now on may be deliveries of `level`, until it moves."""
@@ -159,7 +146,7 @@ class DeliveryProgress:
             return None
         saving = self._timer_saved
         # The file's present content becomes its backup.
-        mark = begin if plan is None else min(begin, self._told)
+        mark = begin if plan is None else min(begin, self._saved_mark)
 
         def run() -> None:
             if plan is not None:
@@ -167,7 +154,7 @@ class DeliveryProgress:
             self._save(mark, saving)
 
         def saved() -> None:
-            self._marked, self._told = mark, begin
+            self._marked, self._saved_mark = mark, begin
             if plan is not None:
                 plan.saved()
             if self._timer_saved is saving:
@@ -191,3 +178,9 @@ class DeliveryProgress:
 
     def _save(self, log_offset: int, timer: SavedTimer) -> None:
         self._file.save({LOG_OFFSET: log_offset, TIMER: timer.to_json()})
+
+
+def _decode(content: Mapping[str, Any]) -> tuple[int, SavedTimer | None]:
+    timer = content.get(TIMER)
+    saved = None if timer is None else SavedTimer.from_json(as_object(timer))
+    return as_long(content.get(LOG_OFFSET)), saved

@@ -63,7 +63,7 @@ class RecallService:
         """
         if not self._config.recall_message_enable:
             raise PermissionDeniedError("recall failed, operation is forbidden")
-        await self._group_commit.large_writes.over()
+        await self._group_commit.admission.write_over()
         self._store.check_writable()
         self._topics.get(topic)
         handle = self._checked(topic, recall_handle)
@@ -80,12 +80,13 @@ class RecallService:
             raise RecallIllegalError(str(error)) from error
         if handle.topic != topic:
             raise RecallIllegalError(
-                f"it is of topic {handle.topic!r:.200}, and not of {topic!r:.200}"
+                f"it is for topic {handle.topic!r:.200}, and the request names {topic!r:.200}; "
+                "send the topic of the handle"
             )
         if handle.broker_name != self._config.broker_name:
             raise RecallIllegalError(
-                f"it is of broker {handle.broker_name!r:.200}, and this is "
-                f"{self._config.broker_name!r}"
+                f"it is for broker {handle.broker_name!r:.200}, and this is "
+                f"{self._config.broker_name!r}; send it to that broker"
             )
         left_ms = handle.deliver_ms - self._clock.now_ms()
         due, delay_ms_max = time_of_ms(handle.deliver_ms), self._config.timer_delay_ms_max
@@ -93,8 +94,7 @@ class RecallService:
             raise RecallIllegalError(f"its message was due at {due}; it may have been delivered")
         if left_ms >= delay_ms_max:
             raise RecallIllegalError(
-                f"its message is due at {due}, and none may wait longer than "
-                f"{duration_of_ms(delay_ms_max)}"
+                f"its message is due at {due}, limit {duration_of_ms(delay_ms_max)} from now"
             )
         return handle
 

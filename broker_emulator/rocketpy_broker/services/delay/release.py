@@ -56,7 +56,7 @@ class DelayRelease:
         self._progress = progress
         # Messages of one topic may wait in many queues, and each scheduler slot releases some of
         # all.
-        self._seldom = LogThrottle(clock)
+        self._log_throttle = LogThrottle(clock)
         self._dropped_count = 0
         # Called with a topic and its waiting messages that were appended now.
         self.released = Listeners[[str, RecordBlock]]()
@@ -81,7 +81,7 @@ class DelayRelease:
             for queue, part in _by_real_queue(block.filter(wanted)):
                 # Reading the block took time, too.
                 await take_slot()
-                await self._group_commit.large_writes.over()
+                await self._group_commit.admission.write_over()
                 self._append(queue, part, strings_of)
                 released.update(part.header["physical_offset"].tolist())
                 await take_slot()
@@ -97,19 +97,13 @@ class DelayRelease:
         if not self._topics.exists(queue.topic):
             self._drop(queue.topic, len(waiting))
             return
-        origins = waiting.header["physical_offset"].astype(np.int64)
         # A deleted topic removed its messages, even if a recreated topic has its name.
-        deleted = origins < self._store.deleted_below(queue.topic)
+        deleted = waiting.header["physical_offset"] < self._store.deleted_below(queue.topic)
+        if deleted.all():
+            return
         if deleted.any():
-            waiting, origins = waiting.filter(~deleted), origins[~deleted]
-            if len(origins) == 0:
-                return
-        header = waiting.header
-        fields = {
-            "prepared_transaction_offset": origin_fields(origins),
-            "sys_flag": header["sys_flag"] & ~TRANSACTION_MASK,
-        }
-        released = rewritten(waiting, queue.topic, strings_of(waiting), fields)
+            waiting = waiting.filter(~deleted)
+        released = copy_with_origins(waiting, queue.topic, strings_of(waiting))
         first = 0
         for block in parts_within(released, self._store.config):
             part = waiting.filter(slice(first, first + len(block)))
@@ -124,14 +118,25 @@ class DelayRelease:
 
     def _drop(self, topic: str, count: int) -> None:
         self._dropped_count += count
-        if self._seldom.may_say():
+        if self._log_throttle.may_say():
             logger.warning(
-                "%d waiting messages were dropped since the last such line, as those whose "
-                "topic %r has been deleted",
+                "%d waiting messages of deleted topics were dropped since the last such line, "
+                "for instance of topic %r",
                 self._dropped_count,
                 topic,
             )
             self._dropped_count = 0
+
+
+def copy_with_origins(waiting: RecordBlock, topic: str, strings: pa.BinaryArray) -> RecordBlock:
+    """Returns copies of waiting records with these properties; each one names its original."""
+    origins = waiting.header["physical_offset"].astype(np.int64)
+    fields = {
+        "prepared_transaction_offset": origin_fields(origins),
+        # Otherwise the field would be read as one that a commit writes.
+        "sys_flag": waiting.header["sys_flag"] & ~TRANSACTION_MASK,
+    }
+    return rewritten(waiting, topic, strings, fields)
 
 
 def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]:
@@ -144,7 +149,7 @@ def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]
     good = good.fill_null(False).to_numpy(zero_copy_only=False)
     if not good.all():
         logger.critical(
-            "%d waiting messages do not say where they belong, and are dropped",
+            "%d waiting messages without a real topic and queue are dropped",
             np.count_nonzero(~good),
         )
         block = block.filter(good)

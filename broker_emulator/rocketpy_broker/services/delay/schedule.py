@@ -48,6 +48,7 @@ from rocketpy_proto.record.properties import (
 
 TIMER_OUT_MS = "TIMER_OUT_MS"
 TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+TIMER_DIGITS_MAX = 15
 TIMER_NAMES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 # The unit of RocketMQ's timer; TIMER_OUT_MS is up to one unit before the delivery time.
 PRECISION_MS = 1_000
@@ -116,8 +117,8 @@ class DelaySchedule:
         largest = int(waiting.sizes.max()) + len(topic) + DELIVERED_BYTES
         if largest + BLANK_BYTES > self._segment_bytes:
             raise RecordIllegalError(
-                f"a record of {largest} bytes, with what waiting adds, does not fit a commit log "
-                f"segment of {self._segment_bytes} bytes; send less in a message"
+                f"a record of {largest} bytes, with its delay's properties, does not fit a "
+                f"commit log segment of {self._segment_bytes} bytes. Send less in a message"
             )
 
     def _of_level(
@@ -137,7 +138,8 @@ class DelaySchedule:
             return queue, block
         if not given.all():
             raise RecordIllegalError(
-                "a block holds messages with and without a delivery time; send them apart"
+                "a block holds messages with and without a delivery time; send them in blocks of "
+                "their own"
             )
         if not is_accepted:
             self._check_enabled()
@@ -153,10 +155,10 @@ class DelaySchedule:
                 return queue, block
             if not is_accepted:
                 raise RecordIllegalError(
-                    f"a message cancels one that was due at {time_of_ms(latest_ms)}, which is "
-                    "over; nothing was stored"
+                    f"the message to cancel was due at {time_of_ms(latest_ms)}, which is past; it "
+                    "may have been delivered. Nothing was stored"
                 )
-        self._check_room(len(block), is_accepted=is_accepted)
+        self._check_space(len(block), is_accepted=is_accepted)
         rest_ms = deliver_ms % PRECISION_MS
         out_ms = deliver_ms - np.where(rest_ms == 0, PRECISION_MS, rest_ms)
         texts = pa.array(out_ms).cast(pa.string())
@@ -168,7 +170,7 @@ class DelaySchedule:
         if not self._timer.is_enabled:
             raise TimerNotEnabledError
 
-    def _check_room(self, count: int, *, is_accepted: bool) -> None:
+    def _check_space(self, count: int, *, is_accepted: bool) -> None:
         """Raises TimerFullError if too many messages wait; an accepted block counts as one."""
         waiting_count = self._timer.waiting_count()
         if waiting_count + (1 if is_accepted else count) > self._timer.pending_max:
@@ -196,7 +198,7 @@ def _delivery_times(block: RecordBlock, now_ms: int) -> NDArray[np.int64]:
 
     Raises RecordIllegalError for a time that is not a number.
     """
-    seconds, delays, times = (_numbers(block, name) for name in TIMER_NAMES)
+    seconds, delays, times = (number_column(block, name, TIMER_DIGITS_MAX) for name in TIMER_NAMES)
     after_seconds = pc.add(pc.multiply(seconds, 1_000), now_ms)
     chosen = pc.coalesce(after_seconds, pc.add(delays, now_ms), times, pa.scalar(_NO_TIME))
     has_waited = property_column(block, TIMER_OUT_MS).is_valid()
@@ -205,12 +207,13 @@ def _delivery_times(block: RecordBlock, now_ms: int) -> NDArray[np.int64]:
     return found
 
 
-def _numbers(block: RecordBlock, name: str) -> pa.Int64Array:
+def number_column(block: RecordBlock, name: str, digits_max: int) -> pa.Int64Array:
+    """Returns a property of each record as a number; null without it. Raises RecordIllegalError."""
     texts = property_column(block, name)
-    is_number = pc.match_substring_regex(texts, "^[0-9]{1,15}$")
+    is_number = pc.match_substring_regex(texts, f"^[0-9]{{1,{digits_max}}}$")
     if pc.all(is_number).as_py() is False:
         wrong = texts.filter(pc.invert(is_number))[0].as_py()
         raise RecordIllegalError(
-            f"property {name} is {wrong!r}; accepted is a number of 1 to 15 digits"
+            f"property {name} is {wrong!r}; accepted is a number of 1 to {digits_max} digits"
         )
     return texts.cast(pa.int64())

@@ -51,7 +51,7 @@ def build(
     flush: FlushServices,
     long_polling: LongPolling,
 ) -> Delay:
-    """Builds the delayed messages of one broker; they are delivered while it serves."""
+    """Builds the services of delayed messages, which deliver while the broker serves."""
     config, clock, store, lifecycle = (
         context.config,
         context.clock,
@@ -69,7 +69,7 @@ def build(
     delay_ms_max = config.timer_delay_ms_max
     timer = TimerDelivery(store, release, progress, long_polling.tasks, clock, delay_ms_max)
     checkpoint = TimerCheckpointFile(config.config_folder / "timercheck")
-    handover = RocketmqExport(store, timer, progress, checkpoint, clock)
+    export = RocketmqExport(store, timer, progress, checkpoint, clock)
 
     def load() -> None:
         timer.load(progress.load(checkpoint.load(), is_timed=is_timed))
@@ -81,12 +81,12 @@ def build(
             scope.start(timer.run())
 
     def close() -> None:
-        # Bytes that a failed flush left are never flushed again.
+        # A store is sealed after a failed flush: its bytes must not be flushed again.
         if not store.is_sealed:
             flush_now(store)
         save_now(progress)
         if is_timed and not store.is_sealed:
-            handover.run()
+            export.run()
 
     lifecycle.loads.append(load)
     lifecycle.starts.append(start)

@@ -50,10 +50,10 @@ TERMS_MAX = 128
 _SHOWN_CHARACTERS = 24
 _HINTS = {
     "!": "unequal is written <>",
-    '"': "strings stand in single quotes",
+    '"': "strings are written in single quotes",
     "=": "equal is written =, once",
     "LIKE": "there is no LIKE, but CONTAINS, STARTSWITH and ENDSWITH",
-    "-": "there is no arithmetic; a comment that begins with -- ends with its line",
+    "-": "there is no arithmetic; a comment that starts with -- ends with its line",
     **dict.fromkeys("+*/%", "there is no arithmetic"),
 }
 _IN_WORDS = frozenset(f"{ascii_letters}{digits}_")
@@ -71,13 +71,13 @@ class ExpressionError(Exception):
         begin, end = max(index - _SHOWN_CHARACTERS, 0), index + _SHOWN_CHARACTERS
         before, behind = text[begin:index], text[index:end]
         shown = f"{'...' * (begin > 0)}{before}>>>{behind}{'...' * (end < len(text))}"
-        super().__init__(f"{reason}, at character {index + 1}, behind >>> in: {shown}")
+        super().__init__(f"{reason}, at character {index + 1}, after >>> in: {shown}")
 
 
 def parse(text: str) -> Expression:
     """Returns the expression of `text`. Raises ExpressionError."""
     if len(text) > CHARACTERS_MAX:
-        reason = f"it has {len(text)} characters, {CHARACTERS_MAX} are accepted"
+        reason = f"it has {len(text)} characters, limit {CHARACTERS_MAX}"
         raise ExpressionError(text, CHARACTERS_MAX, reason)
     try:
         return _as_condition(cast("_Part", _parser().parse(text)))
@@ -106,7 +106,7 @@ def _syntax_error(text: str, error: UnexpectedInput) -> ExpressionError:
             return ExpressionError(text, index, "a string is not closed")
         if text.startswith("/*", index):
             return ExpressionError(text, index, "a comment is not closed")
-        reason = f"{found!r} begins no token"
+        reason = f"{found!r} starts no token"
     else:
         assert isinstance(error, UnexpectedToken)
         token = error.token
@@ -114,7 +114,7 @@ def _syntax_error(text: str, error: UnexpectedInput) -> ExpressionError:
             reason = "it ends where more is needed" if text.strip() else "it is empty"
             return ExpressionError(text, len(text), reason)
         index, found = _index(token), str(token)
-        reason = f"{_shortened(found)} cannot stand here"
+        reason = f"{_shortened(found)} is not accepted here"
     hint = _HINTS.get(found.upper())
     if (
         hint is None
@@ -157,9 +157,9 @@ def _joined(says: Expression, *parts: _Part) -> _Part:
         sum(part.terms for part in parts),
     )
     if part.depth > DEPTH_MAX:
-        raise _RefusedError(parts[-1], f"it is nested deeper than {DEPTH_MAX} levels")
+        raise _RefusedError(parts[-1], f"it is nested too deeply, limit {DEPTH_MAX} levels")
     if part.terms > TERMS_MAX:
-        raise _RefusedError(parts[-1], f"it has more than {TERMS_MAX} terms")
+        raise _RefusedError(parts[-1], f"it has too many terms, limit {TERMS_MAX}")
     return part
 
 
@@ -271,7 +271,7 @@ class _Builder(Transformer[Token, _Part]):
         _require_ordered(value, low, high)
         if isinstance(low.says, Number) and isinstance(high.says, Number):  # noqa: SIM102
             if compare(low.says, high.says) > 0:
-                raise _RefusedError(low, "BETWEEN begins with the lower bound")
+                raise _RefusedError(low, "BETWEEN starts with the lower bound")
         return _joined(
             AllOf(
                 (

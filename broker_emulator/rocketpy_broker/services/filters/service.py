@@ -81,7 +81,9 @@ class FilterService:
         """Returns the filter of a request. Raises SubscriptionParseError."""
         kind = text.expression_type or TAG
         if text.tags_codes and (text.expression or kind != TAG):
-            raise SubscriptionParseError("tags codes and an expression are two filters; send one")
+            raise SubscriptionParseError(
+                "the request has tags codes and an expression; send one of them"
+            )
         if kind == SQL92:
             return MessageFilter(sql92=self._sql92(text.expression))
         if kind != TAG:

@@ -18,12 +18,20 @@ def codes_of(expression: str) -> list[int]:
 
     Raises SubscriptionParseError.
     """
+    return sorted({java_hash(tag) for tag in tags_of(expression)})
+
+
+def tags_of(expression: str) -> list[str]:
+    """Returns the tags of an expression; an empty list for all messages.
+
+    Raises SubscriptionParseError.
+    """
     if expression in {"", ALL_TAGS}:
         return []
     if len(expression) > CHARACTERS_MAX:
-        reason = f"it has {len(expression)} characters, {CHARACTERS_MAX} are accepted"
+        reason = f"it has {len(expression)} characters, limit {CHARACTERS_MAX}"
         raise SubscriptionParseError(f"TAG: {reason}")
     tags = [tag for part in expression.split(SEPARATOR) if (tag := part.strip())]
     if not tags:
         raise SubscriptionParseError(f"TAG: {expression[:64]!r} names no tag")
-    return sorted({java_hash(tag) for tag in tags})
+    return tags

@@ -18,7 +18,7 @@ from rocketpy_broker.errors import FlushTimeoutError, StoreClosedError
 from rocketpy_broker.runtime.clock import Clock, resolve, sleep
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import running_scheduler
-from rocketpy_broker.services.flush.large_writes import LargeWrites
+from rocketpy_broker.services.flush.admission import Admission
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.message_store import MessageStore
 
@@ -37,8 +37,7 @@ class GroupCommit:
         self._times = times
         self._thorough_at_ms = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
-        # An append on the event loop waits for these writes.
-        self.large_writes = LargeWrites()
+        self.admission = Admission(store, self.wait)
         self._wanted = asyncio.Event()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         # Listeners for the duration of each flush in ms.

@@ -34,7 +34,7 @@ class StoreFiles:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store-files")
         self._one_at_a_time = asyncio.Lock()
         # A disk may stay full for hours: one line per minute for each failure.
-        self._seldom = defaultdict[str, LogThrottle](lambda: LogThrottle(clock))
+        self._log_throttle = defaultdict[str, LogThrottle](lambda: LogThrottle(clock))
 
     async def run(self) -> None:
         """Flushes derived files every interval; a delay is harmless, since they can be rebuilt."""
@@ -47,7 +47,7 @@ class StoreFiles:
             self._store.dispatch()
             async with self._one_at_a_time:
                 await self._try(self._store.flush_derived, "derived files could not be flushed")
-                await self._try(self._store.preallocate, "no segment could be made ready")
+                await self._try(self._store.preallocate, "no segment could be prepared")
                 if self._store.is_manifest_old:
                     await self._try(self._saving_manifest(), "the manifest could not be saved")
 
@@ -85,7 +85,7 @@ class StoreFiles:
         try:
             await self._in_thread(work)
         except OSError as error:
-            if self._seldom[failure].may_say():
+            if self._log_throttle[failure].may_say():
                 logger.warning("%s: %s", failure, error)
 
     async def _in_thread(

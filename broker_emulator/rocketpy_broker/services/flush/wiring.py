@@ -32,5 +32,6 @@ def build(context: BrokerContext) -> FlushServices:
         scope.start(store_files.run())
 
     context.lifecycle.starts.append(start)
-    context.lifecycle.closes.extend([group_commit.close, store_files.close])
+    closes = [group_commit.close, store_files.close, group_commit.admission.close]
+    context.lifecycle.closes.extend(closes)
     return FlushServices(group_commit, store_files)

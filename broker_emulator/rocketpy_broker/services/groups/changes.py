@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
+from rocketpy_proto.model.codes import ResponseCode
 
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 # The lowest and the highest value of each field.

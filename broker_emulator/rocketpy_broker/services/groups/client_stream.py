@@ -11,44 +11,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
-from typing import TypeAlias
 
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError, NoticesEndedError
 from rocketpy_broker.runtime.clock import resolve
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.services.groups.clients.members import check_client_id
+from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Approximate memory of a notice without its record.
 OVERHEAD_BYTES = 500
-
-
-@dataclass(frozen=True, slots=True)
-class MembersChanged:
-    """A change of the members or topics of a consumer group."""
-
-    group: str
-
-
-@dataclass(frozen=True, slots=True)
-class CheckTransaction:
-    """A transaction that its producer should end; `queue_offset` is the half message's."""
-
-    group: str
-    transaction_id: str
-    offset_msg_id: str
-    commit_log_offset: int
-    queue_offset: int
-    record: bytes
-
-    @property
-    def bytes(self) -> int:
-        """The memory of the waiting notice."""
-        return OVERHEAD_BYTES + len(self.record)
-
-
-Notice: TypeAlias = MembersChanged | CheckTransaction
 
 
 class ClientStream:
@@ -60,12 +32,13 @@ class ClientStream:
         self._limits = limits
         self._waiting = waiting
         self._changed: dict[str, None] = {}
-        self._checks: deque[CheckTransaction] = deque()
+        # With the memory of each.
+        self._checks: deque[tuple[groups_pb2.CheckTransaction, int]] = deque()
         self._news: asyncio.Future[None] | None = None
         self._error: NoticesEndedError | None = None
         self._is_over = False
 
-    def tell_changed(self, group: str) -> None:
+    def notify_changed(self, group: str) -> None:
         """Adds a notice that members of a group have changed; one waits per group at most."""
         self._changed[group] = None
         self._wake()
@@ -74,41 +47,54 @@ class ClientStream:
         """Drops the notice of a group that the client has left."""
         self._changed.pop(group, None)
 
-    def offer(self, notice: CheckTransaction) -> bool:
-        """Adds a notice; returns False if a limit is reached or the stream has ended."""
-        has_room = (
+    def offer(self, check: groups_pb2.CheckTransaction) -> bool:
+        """Adds a check; returns False if a limit is reached or the stream has ended."""
+        size = OVERHEAD_BYTES + len(check.record)
+        has_space = (
             not self._is_over
             and len(self._checks) < self._limits.notices_per_client_max
-            and self._waiting.total + notice.bytes <= self._limits.notice_bytes_max
-            and self._waiting.has_room(self._address, notice.bytes)
+            and self._waiting.total + size <= self._limits.notice_bytes_max
+            and self._waiting.has_space(self._address, size)
         )
-        if has_room:
-            self._checks.append(notice)
-            self._waiting.change(self._address, notice.bytes)
+        if has_space:
+            self._checks.append((check, size))
+            self._waiting.change(self._address, size)
             self._wake()
-        return has_room
+        return has_space
 
-    async def next(self) -> Notice | None:
+    async def next(self) -> groups_pb2.Notice | None:
         """Waits for the next notice; returns None at the end. Raises NoticesEndedError."""
         while not (self._is_over or self._changed or self._checks):
             self._news = asyncio.get_running_loop().create_future()
             await self._news
         if self._error is not None:
             raise self._error
+        return self.take()
+
+    def take(self) -> groups_pb2.Notice | None:
+        """Returns the next notice without waiting; None if there is none."""
         if self._is_over:
             return None
         if self._changed:
             group = next(iter(self._changed))
             del self._changed[group]
-            return MembersChanged(group)
-        check = self._checks.popleft()
-        self._waiting.change(self._address, -check.bytes)
-        return check
+            changed = groups_pb2.MembersChanged(consumer_group=group)
+            return groups_pb2.Notice(members_changed=changed)
+        if not self._checks:
+            return None
+        check, size = self._checks.popleft()
+        self._waiting.change(self._address, -size)
+        return groups_pb2.Notice(check_transaction=check)
+
+    @property
+    def is_over(self) -> bool:
+        """True after the end of the stream."""
+        return self._is_over
 
     def end(self, error: NoticesEndedError | None = None) -> None:
         """Ends the stream and drops its waiting notices."""
         self._is_over, self._error = True, self._error or error
-        self._waiting.change(self._address, -sum(check.bytes for check in self._checks))
+        self._waiting.change(self._address, -sum(size for _, size in self._checks))
         self._checks.clear()
         self._changed.clear()
         self._wake()

@@ -9,31 +9,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rocketpy_broker.services.config_files.json_fields import (
-    JsonField,
+    JsonFields,
     as_bool,
     as_int,
     as_long,
     as_object,
     as_texts,
-    decode_fields,
-    encode_fields,
 )
 from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
 
-_FIELDS = (
-    JsonField("consumeEnable", "consume_enable", as_bool),
-    JsonField("consumeFromMinEnable", "consume_from_min_enable", as_bool),
-    JsonField("consumeBroadcastEnable", "consume_broadcast_enable", as_bool),
-    JsonField("consumeMessageOrderly", "consume_message_orderly", as_bool),
-    JsonField("consumeTimeoutMinute", "consume_timeout_minute", as_int),
-    JsonField("retryQueueNums", "retry_queue_nums", as_int),
-    JsonField("retryMaxTimes", "retry_max_times", as_int),
-    JsonField("groupRetryPolicy", "group_retry_policy", as_object),
-    JsonField("brokerId", "broker_id", as_long),
-    JsonField("whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly", as_long),
-    JsonField("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed_enable", as_bool),
-    JsonField("groupSysFlag", "group_sys_flag", as_int),
-    JsonField("attributes", "attributes", as_texts),
+_FIELDS = JsonFields(
+    ("consumeEnable", "consume_enable", as_bool),
+    ("consumeFromMinEnable", "consume_from_min_enable", as_bool),
+    ("consumeBroadcastEnable", "consume_broadcast_enable", as_bool),
+    ("consumeMessageOrderly", "consume_message_orderly", as_bool),
+    ("consumeTimeoutMinute", "consume_timeout_minute", as_int),
+    ("retryQueueNums", "retry_queue_nums", as_int),
+    ("retryMaxTimes", "retry_max_times", as_int),
+    ("groupRetryPolicy", "group_retry_policy", as_object),
+    ("brokerId", "broker_id", as_long),
+    ("whichBrokerWhenConsumeSlowly", "which_broker_when_consume_slowly", as_long),
+    ("notifyConsumerIdsChangedEnable", "notify_consumer_ids_changed_enable", as_bool),
+    ("groupSysFlag", "group_sys_flag", as_int),
+    ("attributes", "attributes", as_texts),
 )
 
 
@@ -68,9 +66,9 @@ class SubscriptionGroupConfig:
 
     def to_json(self) -> dict[str, object]:
         """Returns the entry of subscriptionGroup.json."""
-        return {**self.extra, **encode_fields(_FIELDS, self), "groupName": self.group}
+        return {**self.extra, **_FIELDS.encode(self), "groupName": self.group}
 
     @classmethod
     def from_json(cls, group: str, entry: object) -> SubscriptionGroupConfig:
         """Returns the group of an entry of subscriptionGroup.json. Raises ValueError."""
-        return cls(group, **decode_fields(_FIELDS, entry, "groupName"))
+        return cls(group, **_FIELDS.decode(entry, "groupName"))

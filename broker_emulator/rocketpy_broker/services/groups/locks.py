@@ -77,18 +77,18 @@ class QueueLocks:
         """
         self._check(group, client_id, queues)
         wanted = [_LockKey(group, queue) for queue in dict.fromkeys(queues)]
-        self._check_room(wanted)
+        self._check_space(wanted)
         return [key.queue for key in wanted if self._try_lock(key, client_id)]
 
-    def _check_room(self, wanted: Sequence[_LockKey]) -> None:
+    def _check_space(self, wanted: Sequence[_LockKey]) -> None:
         count_max = self._limits.locks_max
         if len(self._locks) + len(wanted) > count_max:
             self.drop_expired(len(wanted))
         new = sum(key not in self._locks for key in wanted)
         if len(self._locks) + new > count_max:
-            way_out = "unlock queues, or try again when other locks are over"
+            way_out = "unlock queues, or try again when other locks have ended"
             raise ClientsFullError("the number of queue locks", count_max, way_out)
-        if new and not self._shares.has_room(scheduler.connection.get(), new):
+        if new and not self._shares.has_space(scheduler.connection.get(), new):
             name, count_max = (
                 "the number of queue locks of a connection",
                 self._shares.connection_max,

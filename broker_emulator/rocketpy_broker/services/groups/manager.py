@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +26,17 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.services.config_files.data_version import DataVersion
-from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.config_files.saver import Saver
-from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTable
+from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.groups.changes import GroupChange, GroupExistsError
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 
 logger = logging.getLogger(__name__)
 GROUP_BYTES_MAX = 120
 GROUP_PATTERN = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{GROUP_BYTES_MAX}}}")
+# Groups of the broker itself, without clients.
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 # Every broker has these groups from its start.
 PREDEFINED = (
     "TOOLS_CONSUMER",
@@ -53,29 +54,16 @@ FORBIDDEN = "forbiddenTable"
 FORBIDDEN_READ = 4
 
 
+def is_system_group(group: str) -> bool:
+    """True if a consumer group is one of RocketMQ's own."""
+    return group in PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
 def check_group(group: str, name: str = "consumer_group") -> None:
     """Raises ParameterIllegalError for an illegal group name; `name` is the parameter's name."""
     if not GROUP_PATTERN.fullmatch(group):
         accepted = f"1 to {GROUP_BYTES_MAX} of the characters a-z A-Z 0-9 _ - % |"
         raise ParameterIllegalError(name, group[: GROUP_BYTES_MAX + 1], accepted)
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The contents of subscriptionGroup.json."""
-
-    version: DataVersion
-    groups: dict[str, SubscriptionGroupConfig]
-    forbidden: Mapping[str, object]
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
-        table = as_object(content.get(TABLE))
-        return cls(
-            DataVersion.from_json(content.get(DATA_VERSION)),
-            {group: SubscriptionGroupConfig.from_json(group, table[group]) for group in table},
-            as_object(content.get(FORBIDDEN)),
-        )
 
 
 class SubscriptionGroupManager:
@@ -89,11 +77,11 @@ class SubscriptionGroupManager:
         auto_create_subscription_group: bool = True,
         groups_max: int = ClientLimits().groups_max,
     ) -> None:
-        self._file = ConfigFile(folder / "subscriptionGroup.json", (DATA_VERSION, TABLE, FORBIDDEN))
-        self._auto_create = auto_create_subscription_group
+        path = folder / "subscriptionGroup.json"
+        self.auto_create_subscription_group = auto_create_subscription_group
         self._groups_max = groups_max
-        self._seldom = LogThrottle(clock)
-        self._table = ConfigTable(self._file, clock, TABLE, SubscriptionGroupConfig.to_json)
+        self._log_throttle = LogThrottle(clock)
+        self._table = ConfigTable(path, clock, TABLE, SubscriptionGroupConfig.to_json, (FORBIDDEN,))
         self._table.on_change = self._on_change
         self._table.others_of = self._others_of
         self._groups = self._table.entries
@@ -110,10 +98,7 @@ class SubscriptionGroupManager:
 
     def load(self) -> None:
         """Reads the file if it exists. Raises ConfigFileError."""
-        loaded = self._file.load(_Loaded.from_json)
-        if loaded is not None:
-            self._table.take_in(loaded.groups)
-            self._forbidden, self._table.version = loaded.forbidden, loaded.version
+        self._table.load(SubscriptionGroupConfig.from_json, self._take_forbidden)
 
     def __len__(self) -> int:
         return len(self._groups)
@@ -132,6 +117,23 @@ class SubscriptionGroupManager:
         """Returns the group's configuration, or None."""
         return self._groups.get(group)
 
+    @property
+    def version(self) -> DataVersion:
+        """The version of the table."""
+        return self._table.version
+
+    def forbidden(self) -> dict[str, dict[str, int]]:
+        """Returns the forbidden operations as bits, by group and topic."""
+        return {
+            group: {topic: bits for topic, bits in topics.items() if isinstance(bits, int)}
+            for group, topics in self._forbidden.items()
+            if isinstance(topics, Mapping)
+        }
+
+    def configs(self, names: Iterable[str]) -> Iterator[SubscriptionGroupConfig]:
+        """Yields the current configurations of these groups, each looked up on demand."""
+        return map(dict(self._groups).__getitem__, names)
+
     def is_forbidden(self, group: str, topic: str) -> bool:
         """True if the group is not allowed to read the topic."""
         topics = self._forbidden.get(group)
@@ -140,7 +142,7 @@ class SubscriptionGroupManager:
 
     def check_available(self, group: str) -> None:
         """Raises the errors of `get_or_create`, but creates no group."""
-        if group in self._groups or not self._auto_create:
+        if group in self._groups or not self.auto_create_subscription_group:
             self.get(group)
             return
         check_group(group)
@@ -166,7 +168,7 @@ class SubscriptionGroupManager:
         try:
             await self.saver.save()
         except OSError as error:
-            if self._seldom.may_say():
+            if self._log_throttle.may_say():
                 logger.warning("new groups could not be saved yet: %s", error)
 
     def names(self) -> Collection[str]:
@@ -213,10 +215,15 @@ class SubscriptionGroupManager:
         """
         self.get(group)
         if group in PREDEFINED:
-            raise PermissionDeniedError(f"group {group!r} is the broker's own and stays")
+            raise PermissionDeniedError(
+                f"group {group!r} is the broker's own and cannot be deleted"
+            )
         await self._table.change(group, lambda _old: None)
         for listener in self.deleted:
             await listener(group)
+
+    def _take_forbidden(self, content: Mapping[str, Any]) -> None:
+        self._forbidden = as_object(content.get(FORBIDDEN))
 
     def _others_of(self, gone: Collection[str]) -> Mapping[str, object]:
         # Deletion of a group removes its forbidden topics; topics of unknown groups are kept.

@@ -1,7 +1,7 @@
 """Notifications of changes to the members of a consumer group.
 
 State: groups with an open notification, in memory only. Changes during a notification are
-combined into the next one. The notifier yields a scheduler slot after `MEMBERS_A_TURN` members.
+combined into the next one. The notifier yields a scheduler slot after `MEMBERS_A_SLOT` members.
 A large group rests after a notification. Otherwise 1,000 members that join one after the other
 would receive 1,000,000 notices.
 Prior art: DefaultConsumerIdsChangeListener, docs/design/broker_behaviour.md section 4.4, which
@@ -20,8 +20,8 @@ from rocketpy_broker.services.groups.clients.consumers import consumers_of
 from rocketpy_broker.services.groups.clients.members import MemberTable
 
 # A notice costs the loop up to 40 microseconds, most of them when it is written.
-MEMBERS_A_TURN = 100
-# A group of more than `MEMBERS_A_TURN` members rests this time per member of all resting groups.
+MEMBERS_A_SLOT = 100
+# A group of more than `MEMBERS_A_SLOT` members rests this time per member of all resting groups.
 REST_MS_EACH = 0.5
 # RocketMQ's clients query the members every 20 seconds.
 REST_MS_MAX = 20_000
@@ -34,39 +34,46 @@ class Notifier:
         self._members = members
         self._streams = streams
         self._clock = clock
-        self._changed: dict[str, None] = {}
+        # The member that already has the notice of the change, or an empty id.
+        self._changed: dict[str, str] = {}
         # True: the group has changed since the start of its rest.
         self._resting: dict[str, bool] = {}
         self._resting_members = 0
         self._news = asyncio.Event()
 
-    def changed(self, group: str) -> None:
-        """Schedules notices to all members of a consumer group, after the group's rest if any."""
+    def changed(self, group: str, first: str = "") -> None:
+        """Schedules notices to all members of a consumer group, after the group's rest if any.
+
+        `first` is the id of a member that gets the notice at once.
+        """
         if group in self._resting:
             self._resting[group] = True
             return
-        self._changed[group] = None
+        is_known = group in self._changed
+        has_first = bool(first) and self._tell(first, group)
+        self._changed[group] = first if has_first and not is_known else ""
         self._news.set()
 
     async def run(self) -> None:
         """Notifies members until cancelled."""
-        left = MEMBERS_A_TURN
+        left = MEMBERS_A_SLOT
         async with TaskScope() as scope:
             while True:
                 await self._news.wait()
                 self._news.clear()
                 groups, self._changed = self._changed, {}
-                for group in groups:
+                for group, first in groups.items():
                     members = list(self._members.members(consumers_of(group)))
-                    if len(members) > MEMBERS_A_TURN:
+                    if len(members) > MEMBERS_A_SLOT:
                         self._resting[group] = False
                         scope.start(self._rest(group, len(members)))
                     # The empty id counts one step also for a group without members.
                     for client_id in [*members, ""]:
-                        self._tell(client_id, group)
+                        if client_id != first:
+                            self._tell(client_id, group)
                         left -= 1
                         if not left:
-                            left = MEMBERS_A_TURN
+                            left = MEMBERS_A_SLOT
                             await take_slot()
 
     async def _rest(self, group: str, count: int) -> None:
@@ -76,8 +83,11 @@ class Notifier:
         if self._resting.pop(group):
             self.changed(group)
 
-    def _tell(self, client_id: str, group: str) -> None:
+    def _tell(self, client_id: str, group: str) -> bool:
+        """Notifies a member; returns False if it has no stream."""
         stream = self._streams.get(client_id)
         # The client may have left during the notification of its group.
         if stream is not None and client_id in self._members.members(consumers_of(group)):
-            stream.tell_changed(group)
+            stream.notify_changed(group)
+            return True
+        return False

@@ -48,7 +48,7 @@ class RetryTopics:
 
     def __init__(self, topics: TopicConfigManager, clock: Clock) -> None:
         self._topics = topics
-        self._seldom = LogThrottle(clock)
+        self._log_throttle = LogThrottle(clock)
 
     def is_ordered(self, subscribed: Sequence[str]) -> bool:
         """True if one of these topics is ordered."""
@@ -62,8 +62,8 @@ class RetryTopics:
         try:
             await self._topics.make_retry_topics(due)
         except OSError as error:
-            if self._seldom.may_say():
-                logger.warning("retry topics could not be made yet: %s", error)
+            if self._log_throttle.may_say():
+                logger.warning("retry topics could not be created yet: %s", error)
 
     def _is_due(self, wanted: RetryTopic) -> bool:
         topic = retry_topic(wanted.group.group)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.groups.client_stream import ClientStreams
@@ -39,15 +40,19 @@ def build(context: BrokerContext, topics: TopicConfigManager) -> Groups:
     retry_topics = RetryTopics(topics, clock)
     members = MemberTable(clock, limits)
     streams = ClientStreams(limits)
-    announcer = Notifier(members, streams, clock)
-    clients = ClientService(configs, retry_topics, members, streams, announcer, limits, clock)
+    notifier = Notifier(members, streams, clock)
+    clients = ClientService(configs, retry_topics, members, streams, notifier, limits, clock)
     locks = QueueLocks(clock, limits)
     housekeeping = ClientExpiry(clock, members, clients, locks)
 
+    def configure(config: BrokerConfig) -> None:
+        configs.auto_create_subscription_group = config.auto_create_subscription_group
+
     async def start(scope: TaskScope) -> None:
-        scope.start(announcer.run())
+        scope.start(notifier.run())
         scope.start(housekeeping.run())
 
+    context.config_changed.add(configure)
     context.lifecycle.loads.append(configs.load)
     context.lifecycle.tables.append(configs.saver)
     context.lifecycle.starts.append(start)

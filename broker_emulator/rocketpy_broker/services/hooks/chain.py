@@ -9,8 +9,8 @@ import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache, partial
+from importlib import metadata
 from typing import TypeVar
 
 from rocketpy_broker.hooks import (
@@ -69,6 +69,12 @@ class HookChain:
             logger.error("hook %r failed, %d times by now", hook.hook_name, count, exc_info=error)
 
 
+@cache
+def entry_points(group: str) -> metadata.EntryPoints:
+    """Returns the entry points at the first call: a search takes 5 ms of a broker's start."""
+    return metadata.entry_points(group=group)
+
+
 def installed_hooks() -> list[Hook]:
     """Returns the hooks of installed packages; logs an error for each unusable one."""
     hooks: list[Hook] = []
@@ -77,16 +83,16 @@ def installed_hooks() -> list[Hook]:
         if isinstance(hook, Hook):
             hooks.append(hook)
         elif hook is not None:
-            logger.error("hook %r is no rocketpy_broker.hooks.Hook, and is left out", entry.name)
+            logger.error("hook %r is no rocketpy_broker.hooks.Hook, and is skipped", entry.name)
     return hooks
 
 
-def _made(entry: EntryPoint) -> object:
+def _made(entry: metadata.EntryPoint) -> object:
     return entry.load()()
 
 
 def _left_out(name: str, error: Exception) -> None:
-    logger.error("hook %r cannot be loaded, and is left out", name, exc_info=error)
+    logger.error("hook %r cannot be loaded, and is skipped", name, exc_info=error)
 
 
 def _called(call: Callable[[], Result], failed: Callable[[Exception], None]) -> Result | None:

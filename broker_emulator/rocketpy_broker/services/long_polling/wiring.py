@@ -30,6 +30,6 @@ def build(context: BrokerContext, topics: TopicConfigManager) -> LongPolling:
         tasks.notify_queue(queue)
 
     context.store.on_dispatch(arrived)
-    topics.on_change(calls.notify_topics)
+    topics.changed.add(calls.notify_topics)
     context.lifecycle.stops.extend([calls.stop, tasks.stop])
     return LongPolling(calls, tasks)

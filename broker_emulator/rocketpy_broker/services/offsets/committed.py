@@ -1,7 +1,7 @@
 """Committed offsets of consumer groups: `config/consumerOffset.json`.
 
 Offsets are in memory, saved every few seconds and at a clean stop. A crash loses the last seconds
-of progress, never a message. A save takes the entries changed since the previous save. The first
+of progress, never a message. A save takes a copy of the table, but not of its entries. The first
 commit after a save copies the entry before it changes it. There may be a million entries, so loops
 over all entries yield scheduler slots.
 
@@ -19,28 +19,27 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from rocketpy_broker.errors import AnswerTooLargeError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.data_version import DATA_VERSION, DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.saver import SavePlan
-from rocketpy_broker.services.config_files.table_text import TextKeeper
 from rocketpy_broker.services.offsets.pending_resets import PendingResets
 from rocketpy_broker.services.offsets.table import (
     SEPARATOR,
-    decode_table,
-    encode_queues,
+    OffsetTable,
     passed_ends,
 )
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 
 logger = logging.getLogger(__name__)
 NOT_COMMITTED = -1
-DATA_VERSION = "dataVersion"
 TABLE = "offsetTable"
 DERIVED = "groupTopicMap"
 # A field of this broker; RocketMQ ignores it, and omits it when it saves.
@@ -50,26 +49,9 @@ COMMITTING_MS = 600_000
 # consumerOffsetUpdateVersionStep: commits per change of the data version.
 COMMITS_PER_VERSION = 500
 # Entries logged one by one when a start sets groups back; further entries are only counted.
-TOLD_MAX = 20
+CHANGES_MAX = 20
 # Entries per scheduler slot: some ms.
-ENTRIES_A_TURN = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The contents of consumerOffset.json. RocketMQ 4 writes no data version."""
-
-    version: DataVersion
-    table: dict[str, dict[int, int]]
-    resets: dict[str, dict[int, int]]
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
-        return cls(
-            DataVersion.from_json(content.get(DATA_VERSION)),
-            decode_table(content.get(TABLE)),
-            PendingResets.from_json(content.get(RESETS)),
-        )
+ENTRIES_A_SLOT = 5_000
 
 
 class ConsumerOffsetManager:
@@ -80,9 +62,7 @@ class ConsumerOffsetManager:
             folder / "consumerOffset.json", (DATA_VERSION, TABLE, DERIVED, RESETS)
         )
         self._clock = clock
-        self._table: dict[str, dict[int, int]] = {}
-        # Its changed entries are in no save yet, so they may change in place.
-        self._keeper = TextKeeper(encode_queues)
+        self._table = OffsetTable()
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
         self.resets = PendingResets(clock)
@@ -93,41 +73,44 @@ class ConsumerOffsetManager:
 
     def load(self) -> None:
         """Reads the file if it exists. Raises ConfigFileError."""
-        loaded = self._file.load(_Loaded.from_json)
-        if loaded is not None:
-            self._table, self._version = loaded.table, loaded.version
-            self._keeper.loaded(self._table)
-            self.resets.load(loaded.resets)
 
-    def set_back(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
+        def decode(content: Mapping[str, Any]) -> tuple[DataVersion, list[OffsetTable]]:
+            # RocketMQ 4 writes no data version.
+            version = DataVersion.from_json(content.get(DATA_VERSION))
+            return version, [OffsetTable.from_json(content.get(name)) for name in (TABLE, RESETS)]
+
+        loaded = self._file.load(decode)
+        if loaded is not None:
+            self._version, (self._table, resets) = loaded
+            self.resets.load(resets)
+
+    def set_back(self, range_of: Callable[[QueueKey], QueueBounds]) -> None:
         """Sets groups beyond the end of a queue back to its end.
 
         The queues must already match the log. The caller saves the changes before queues grow: a
         queue may reach the old offset by the next start.
         """
         self.resets.set_back(range_of)
-        told = []
+        changes = []
         for key, offsets in self._table.items():
             topic = key.partition(SEPARATOR)[0]
             beyond = passed_ends(topic, offsets, range_of)
             if beyond:
                 each = (f"queue {i} at {offsets[i]}, ends at {end}" for i, end in beyond.items())
-                told.append(f"{key}: {'; '.join(each)}")
+                changes.append(f"{key}: {'; '.join(each)}")
                 self._table[key] = {**offsets, **beyond}
-                self._keeper.changed([key])
                 self._change_count += 1
-        for text in told[:TOLD_MAX]:
-            logger.warning("%s: the queue was longer, and the group goes on where it ends", text)
-        if told[TOLD_MAX:]:
-            logger.warning("%d more groups go on where their queues end", len(told) - TOLD_MAX)
+        for text in changes[:CHANGES_MAX]:
+            logger.warning("%s: the queue was longer; the group continues at its end", text)
+        if changes[CHANGES_MAX:]:
+            logger.warning(
+                "%d more groups continue at the ends of their queues", len(changes) - CHANGES_MAX
+            )
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Sets the next offset of a queue."""
         key = topic + SEPARATOR + group
-        if key not in self._keeper:
-            self._keeper.changed([key])
-            self._table[key] = dict(self._table.get(key, ()))
-        self._table.setdefault(key, {})[queue_id] = offset
+        self._table.own(key)[queue_id] = offset
         self._committed_ms[key] = self._clock.monotonic_ms()
         self._change_count += 1
         self._commits += 1
@@ -151,9 +134,9 @@ class ConsumerOffsetManager:
 
     async def _keys(self) -> AsyncIterator[list[str]]:
         keys = list(self._table)
-        for begin in range(0, len(keys), ENTRIES_A_TURN):
+        for begin in range(0, len(keys), ENTRIES_A_SLOT):
             await take_slot()
-            yield keys[begin : begin + ENTRIES_A_TURN]
+            yield keys[begin : begin + ENTRIES_A_SLOT]
 
     def has(self, group: str, topic: str) -> bool:
         """True if the entry exists."""
@@ -201,23 +184,39 @@ class ConsumerOffsetManager:
         for key in keys:
             del self._table[key]
             self._committed_ms.pop(key, None)
-        self._keeper.changed(keys)
         if keys:
             self._version = self._version.next(self._clock.now_ms())
             self._change_count += 1
+
+    async def to_json(self, bytes_max: int) -> bytes:
+        """Returns the table as RocketMQ's brokers answer it, with scheduler slots in between.
+
+        Raises AnswerTooLargeError beyond about `bytes_max` bytes.
+        """
+        parts: list[bytes] = []
+        size = 0
+        async for keys in self._keys():
+            entries = {key: self._table[key] for key in keys if key in self._table}
+            if entries:
+                parts.append(msgspec.json.encode(entries)[1:-1])
+                size += len(parts[-1])
+            if size > bytes_max:
+                raise AnswerTooLargeError("the table of consumer offsets", bytes_max)
+        version = msgspec.json.encode(self._version.to_json())
+        return b'{"dataVersion":%b,"offsetTable":{%b}}' % (version, b",".join(parts))
 
     def plan_save(self) -> SavePlan | None:
         """Returns a plan that saves the changes; None without changes."""
         count = self._change_count, self.resets.change_count
         if count == self._saved_count:
             return None
-        tell, tell_resets = self._keeper.telling(self._table), self.resets.telling()
-        version = self._version.to_json()
-
-        def run() -> None:
-            self._file.save({DATA_VERSION: version, TABLE: tell(), RESETS: tell_resets()})
+        content = {
+            DATA_VERSION: self._version.to_json(),
+            TABLE: self._table.snapshot(),
+            RESETS: self.resets.snapshot(),
+        }
 
         def saved() -> None:
             self._saved_count = count
 
-        return SavePlan(run, saved)
+        return SavePlan(lambda: self._file.save(content), saved)

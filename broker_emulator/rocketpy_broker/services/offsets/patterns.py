@@ -11,5 +11,5 @@ def topic_pattern(text: str) -> TopicPattern:
     try:
         return TopicPattern(text)
     except PatternError as error:
-        accepted = f"a regular expression of RE2's ({error})"
+        accepted = f"a regular expression that RE2 reads ({error})"
         raise ParameterIllegalError("topic_pattern", f"{text:.1000}", accepted) from error

@@ -14,30 +14,22 @@ Source: ConsumerOffsetManager#resetOffsetTable, docs/design/broker_behaviour.md 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.config_files.table_text import TableText, TextKeeper
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
-from rocketpy_broker.services.offsets.table import (
-    SEPARATOR,
-    decode_table,
-    encode_queues,
-    passed_ends,
-)
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.services.offsets.table import SEPARATOR, OffsetTable, passed_ends
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 
 
 class PendingResets:
-    """Table topic@group -> queue id -> offset, of plain ints, which garbage collection skips."""
+    """Table topic@group -> queue id -> offset."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._table: dict[str, dict[int, int]] = {}
+        self._table = OffsetTable()
         # The topics of the table, by group.
         self._topics: dict[str, set[str]] = {}
-        # Its changed entries are in no save yet, so they may change in place.
-        self._keeper: TextKeeper[Mapping[int, int]] = TextKeeper(encode_queues)
         # Groups loaded at the start, and the end of the time for the return of their members.
         self._loaded: set[str] = set()
         self._loaded_until_ms = 0.0
@@ -48,24 +40,9 @@ class PendingResets:
 
     # --- In the file ---
 
-    def telling(self) -> Callable[[], TableText[Mapping[int, int]] | None]:
-        """Returns a function that builds the file's table of the resets as of now; None if empty.
-
-        Any thread may call the function. It copies and encodes no entry that the previous save has
-        taken.
-        """
-        is_any, tell = bool(self._table), self._keeper.telling(self._table)
-
-        def tell_any() -> TableText[Mapping[int, int]] | None:
-            text = tell()
-            return text if is_any else None
-
-        return tell_any
-
-    @staticmethod
-    def from_json(content: object) -> dict[str, dict[int, int]]:
-        """Returns the table of a file. Raises ValueError."""
-        return decode_table(content)
+    def snapshot(self) -> Iterator[bytes] | None:
+        """Returns the file's table of the resets as of now; None if it is empty."""
+        return self._table.snapshot() if self._table else None
 
     def load(self, table: Mapping[str, Mapping[int, int]]) -> None:
         """Adds the resets that were pending before the start."""
@@ -76,7 +53,7 @@ class PendingResets:
         self._loaded = set(self._topics)
         self._loaded_until_ms = self._clock.monotonic_ms() + EXPIRY_MS
 
-    def set_back(self, range_of: Callable[[QueueKey], QueueRange]) -> None:
+    def set_back(self, range_of: Callable[[QueueKey], QueueBounds]) -> None:
         """Sets resets beyond the end of a queue back to its end."""
         for key in list(self._table):
             topic, _, group = key.rpartition(SEPARATOR)
@@ -107,7 +84,7 @@ class PendingResets:
         self.change_count += 1
         return offset
 
-    def nobody_is_there(self, group: str) -> None:
+    def has_no_members(self, group: str) -> None:
         """Drops the resets of a group without members, unless they may return after a start."""
         is_early = self._clock.monotonic_ms() < self._loaded_until_ms
         if not (is_early and group in self._loaded):
@@ -125,17 +102,11 @@ class PendingResets:
 
     def _own(self, topic: str, group: str) -> dict[int, int]:
         """Returns the queues of an entry for a change; no save reads them meanwhile."""
-        key = topic + SEPARATOR + group
-        if key not in self._keeper:
-            self._keeper.changed([key])
-            self._table[key] = dict(self._table.get(key, ()))
         self._topics.setdefault(group, set()).add(topic)
-        return self._table.setdefault(key, {})
+        return self._table.own(topic + SEPARATOR + group)
 
     def _forget(self, topic: str, group: str) -> None:
-        key = topic + SEPARATOR + group
-        del self._table[key]
-        self._keeper.changed([key])
+        del self._table[topic + SEPARATOR + group]
         topics = self._topics[group]
         topics.remove(topic)
         if not topics:

@@ -20,7 +20,7 @@ from rocketpy_broker.services import call_memory
 from rocketpy_broker.services.long_polling.waiters import Changes, LongPollWaiters, Waiter
 from rocketpy_broker.services.offsets.known import TOPIC_BYTES, KnownOffsets
 from rocketpy_broker.services.offsets.patterns import topic_pattern
-from rocketpy_broker.services.topics.epochs import is_remade
+from rocketpy_broker.services.topics.epochs import is_recreated
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_broker.store.message_store import MessageStore
@@ -28,9 +28,9 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.topic_pattern import TopicPattern
 
 # Names per scheduler slot; a name takes up to 60 microseconds.
-NAMES_A_TURN = 100
+NAMES_A_SLOT = 100
 # Queues per scheduler slot; they take 2 ms.
-QUEUES_A_TURN = 1_000
+QUEUES_A_SLOT = 1_000
 # A held query over more than `FEW_QUEUES` queues is answered `REST_MS` after its arrival or later.
 # Changes in between go into one answer. A caller gets at most 50 answers a second.
 FEW_QUEUES = 100
@@ -125,12 +125,12 @@ class OffsetQueryService:
     async def _look_at(
         self, names: Sequence[str], pattern: TopicPattern, seen: dict[str, bool]
     ) -> None:
-        for begin in range(0, len(names), NAMES_A_TURN):
-            part = names[begin : begin + NAMES_A_TURN]
+        for begin in range(0, len(names), NAMES_A_SLOT):
+            part = names[begin : begin + NAMES_A_SLOT]
             matches = pattern.matches(part)
             for name, is_match in zip(part, matches, strict=True):
                 seen[name] = is_match and self._may_be_found(pattern, name)
-            if len(names) > NAMES_A_TURN:
+            if len(names) > NAMES_A_SLOT:
                 await take_slot("offsets")
 
     async def topics_when_new(self, query: OffsetQuery) -> list[str]:
@@ -158,7 +158,7 @@ class OffsetQueryService:
 
     async def _keep_asked(self, query: OffsetQuery) -> None:
         """Drops names that the query does not ask for. Raises KeptBytesError."""
-        is_large = len(query.known.epochs) > QUEUES_A_TURN
+        is_large = len(query.known.epochs) > QUEUES_A_SLOT
         query.known.keep(query.asks_for)
         if is_large:
             await take_slot("offsets")
@@ -175,7 +175,7 @@ class OffsetQueryService:
         """True if all maxima are known; each queue is watched before it is read."""
         if query.known.has_gaps:
             return False
-        if any(self._is_remade(topic, epoch) for topic, epoch in query.known.epochs.items()):
+        if any(self._is_recreated(topic, epoch) for topic, epoch in query.known.epochs.items()):
             return False
         count = await self._count_known(query, self._queues(topics), watch)
         return count == query.known.queue_count
@@ -190,7 +190,7 @@ class OffsetQueryService:
         for topic in changes.topics:
             if not query.asks_for(topic):
                 continue
-            if self._is_remade(topic, query.known.epochs.get(topic, 0)):
+            if self._is_recreated(topic, query.known.epochs.get(topic, 0)):
                 return False
             count = await self._count_known(query, self._queues([topic]))
             if count != query.known.count(topic):
@@ -202,14 +202,14 @@ class OffsetQueryService:
     ) -> int | None:
         """Returns the number of queues; None if the maximum of one is not the known one."""
         count = 0
-        for some in _parts(queues, QUEUES_A_TURN):
+        for some in _parts(queues, QUEUES_A_SLOT):
             if watch is not None:
                 watch.add_topics({queue.topic for queue in some})
             range_of, maximum = self._store.range_of, query.known.maximum
             if any(maximum(queue) != range_of(queue).max_offset for queue in some):
                 return None
             count += len(some)
-            if len(some) == QUEUES_A_TURN:
+            if len(some) == QUEUES_A_SLOT:
                 await take_slot("offsets")
         return count
 
@@ -217,9 +217,9 @@ class OffsetQueryService:
         config = self._topics.find(queue.topic)
         return config is not None and queue.queue_id < config.readable_queues
 
-    def _is_remade(self, topic: str, epoch: int) -> bool:
+    def _is_recreated(self, topic: str, epoch: int) -> bool:
         config = self._topics.find(topic)
-        return config is not None and is_remade(epoch, config.epoch)
+        return config is not None and is_recreated(epoch, config.epoch)
 
     def _queues(self, topics: Iterable[str]) -> Iterator[QueueKey]:
         for topic in topics:

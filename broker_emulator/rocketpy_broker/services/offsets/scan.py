@@ -18,17 +18,16 @@ from collections.abc import Callable, Mapping
 
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.groups.manager import SYSTEM_GROUP_PREFIX
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.table import SEPARATOR
-from rocketpy_broker.store.values import QueueKey, QueueRange
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 
 logger = logging.getLogger(__name__)
 # Clients reconnect within minutes of a start.
 DELAY_MS = 5 * 60_000
 INTERVAL_MS = 60_000
-QUEUES_A_TURN = 1_000
-# Groups of the broker itself, without clients.
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+QUEUES_A_SLOT = 1_000
 
 
 class OffsetScan:
@@ -38,14 +37,14 @@ class OffsetScan:
         self,
         committed: ConsumerOffsetManager,
         is_subscribed: Callable[[str, str], bool],
-        range_of: Callable[[QueueKey], QueueRange],
+        range_of: Callable[[QueueKey], QueueBounds],
         clock: Clock,
     ) -> None:
         self._committed = committed
         self._is_subscribed = is_subscribed
         self._range_of = range_of
         self._clock = clock
-        self._left = QUEUES_A_TURN
+        self._left = QUEUES_A_SLOT
 
     async def run(self) -> None:
         """Scans at intervals until cancelled; first gives clients time to reconnect."""
@@ -71,8 +70,8 @@ class OffsetScan:
                 removed.append(topic + SEPARATOR + group)
         if removed:
             logger.info(
-                "the progress of %d groups in topics lies below its queues, and is forgotten; "
-                "the first: %s",
+                "the progress of %d groups in topics is below its queues, and the broker removed "
+                "it; the first: %s",
                 len(removed),
                 removed[0],
             )
@@ -100,5 +99,5 @@ class OffsetScan:
     async def _step(self) -> None:
         self._left -= 1
         if not self._left:
-            self._left = QUEUES_A_TURN
+            self._left = QUEUES_A_SLOT
             await take_slot()

@@ -9,37 +9,27 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from rocketpy_broker.errors import ParameterIllegalError, PermissionDeniedError
+from rocketpy_broker.errors import (
+    ParameterIllegalError,
+    PermissionDeniedError,
+    QueueIdIllegalError,
+)
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.groups.manager import check_group
+from rocketpy_broker.services.groups.manager import SYSTEM_GROUP_PREFIX, check_group
 from rocketpy_broker.services.groups.retry_topics import RetryTopic
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
-from rocketpy_broker.services.offsets.scan import SYSTEM_GROUP_PREFIX
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.values import QueueBounds, QueueKey
+from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 # Queues per scheduler slot; they take about 2 ms, with the answer.
-QUEUES_A_TURN = 400
+QUEUES_A_SLOT = 400
 # Queues per scheduler slot with a lookup of their units: about 5 ms.
-LOOKUPS_A_TURN = 50
-
-
-@dataclass(frozen=True, slots=True)
-class QueueOffsets:
-    """The bounds of one queue, and the group's next offset or NOT_COMMITTED.
-
-    `cut_offset`: the first offset with a message after the requested end of the log.
-    """
-
-    queue_id: int
-    min_offset: int
-    max_offset: int
-    committed_offset: int
-    cut_offset: int | None = None
+LOOKUPS_A_SLOT = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +39,6 @@ class CommittedOffset:
     queue: QueueKey
     offset: int
     topic_epoch: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class QueueTime:
-    """A queue and a store time, in ms since 1970."""
-
-    queue: QueueKey
-    timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class FoundOffset:
-    """The first offset since a time; the queue's maximum if none was found.
-
-    `store_timestamp_ms` is the message's, or -1.
-    """
-
-    found: bool
-    offset: int
-    store_timestamp_ms: int = -1
 
 
 class OffsetService:
@@ -90,7 +60,7 @@ class OffsetService:
 
     async def query(
         self, topic: str, group: str, log_end: int | None = None
-    ) -> AsyncIterator[list[QueueOffsets]]:
+    ) -> AsyncIterator[list[broker_pb2.QueueOffsets]]:
         """Yields the readable queues of `topic` in parts, with a scheduler slot in between.
 
         With `log_end` also yields the first offset of each queue after that end of the log.
@@ -102,7 +72,7 @@ class OffsetService:
 
     async def query_hidden(
         self, topic: str, queue_ids: Sequence[int], group: str, log_end: int | None = None
-    ) -> AsyncIterator[list[QueueOffsets]]:
+    ) -> AsyncIterator[list[broker_pb2.QueueOffsets]]:
         """Yields the `queue_ids` that readers of the topic do not see, as `query`."""
         readable = self._topics.get(topic).readable_queues
         hidden = [i for i in queue_ids if i >= readable]
@@ -111,10 +81,10 @@ class OffsetService:
 
     async def _query_queues(
         self, topic: str, queue_ids: Sequence[int], group: str, log_end: int | None
-    ) -> AsyncIterator[list[QueueOffsets]]:
+    ) -> AsyncIterator[list[broker_pb2.QueueOffsets]]:
         if group:
             check_group(group)
-        count = QUEUES_A_TURN if log_end is None else LOOKUPS_A_TURN
+        count = QUEUES_A_SLOT if log_end is None else LOOKUPS_A_SLOT
         for begin in range(0, len(queue_ids), count):
             if len(queue_ids) > count:
                 await take_slot("offsets")
@@ -128,12 +98,18 @@ class OffsetService:
         """
         return self._topics.get(topic).epoch
 
-    def _query_queue(self, queue: QueueKey, group: str, log_end: int | None) -> QueueOffsets:
-        bounds = self._store.range_of(queue)
-        committed = self._consumers.query(group, *queue) if group else NOT_COMMITTED
-        lookup = self._store.queue_lookup
-        cut = None if log_end is None else lookup.first_behind(queue, log_end)
-        return QueueOffsets(queue.queue_id, bounds.min_offset, bounds.max_offset, committed, cut)
+    def _query_queue(
+        self, queue: QueueKey, group: str, log_end: int | None
+    ) -> broker_pb2.QueueOffsets:
+        """Returns a queue's bounds, and its first offset with a message after `log_end`."""
+        bounds, lookup = self._store.range_of(queue), self._store.queue_lookup
+        return broker_pb2.QueueOffsets(
+            queue_id=queue.queue_id,
+            min_offset=bounds.min_offset,
+            max_offset=bounds.max_offset,
+            committed_offset=self._consumers.query(group, *queue) if group else NOT_COMMITTED,
+            cut_offset=None if log_end is None else lookup.first_after(queue, log_end),
+        )
 
     async def consumer_offsets(
         self, group: str, queues: Sequence[QueueKey], *, set_zero_if_not_found: bool
@@ -147,12 +123,30 @@ class OffsetService:
         found: list[int | None] = []
         for count, queue in enumerate(queues, 1):
             self._topics.check_readable(*queue)
-            offset = self._consumers.query(group, *queue)
-            is_zero = offset < 0 and set_zero_if_not_found and self._begins_hot(queue)
-            found.append(0 if is_zero else None if offset < 0 else offset)
-            if count % QUEUES_A_TURN == 0:
+            found.append(
+                self.consumer_offset(group, queue, set_zero_if_not_found=set_zero_if_not_found)
+            )
+            if count % QUEUES_A_SLOT == 0:
                 await take_slot()
         return found
+
+    def consumer_offset(
+        self, group: str, queue: QueueKey, *, set_zero_if_not_found: bool
+    ) -> int | None:
+        """Returns the group's next offset in a queue, which need not exist; None if unknown."""
+        offset = self._consumers.query(group, *queue)
+        if offset >= 0:
+            return offset
+        is_zero = set_zero_if_not_found and self._exists(queue) and self._begins_hot(queue)
+        return 0 if is_zero else None
+
+    def _exists(self, queue: QueueKey) -> bool:
+        """True if a topic has the queue, or had it and there are messages."""
+        config = self._topics.find(queue.topic)
+        if config is None or queue.queue_id < 0:
+            return False
+        queue_nums = max(config.readable_queues, config.write_queue_nums)
+        return queue.queue_id < queue_nums or self._store.range_of(queue).max_offset > 0
 
     def _begins_hot(self, queue: QueueKey) -> bool:
         """True if the queue starts at 0, and its first message, if any, is in memory."""
@@ -166,28 +160,52 @@ class OffsetService:
         """True if the consumer group exists; its first commit creates it."""
         return group in self._groups.configs
 
-    async def search(self, times: Sequence[QueueTime]) -> list[FoundOffset]:
+    async def search(
+        self, request: broker_pb2.SearchOffsetsRequest
+    ) -> broker_pb2.SearchOffsetsResponse:
         """Returns the first message of each queue that was stored at its time or later.
 
         Returns the first queues only if the work time ends before the last queue.
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
-        for time in times:
-            self._topics.check_readable(*time.queue)
+        for time in request.queues:
+            self._topics.check_readable(time.topic, time.queue_id)
         work = WorkTime(self._clock)
-        found: list[FoundOffset] = []
-        for time in times:
-            found.append(self._search_queue(time))
+        response = broker_pb2.SearchOffsetsResponse()
+        for time in request.queues:
+            queue = QueueKey(time.topic, time.queue_id)
+            stored = self._store.queue_lookup.first_since(queue, time.timestamp_ms)
+            response.offsets.add(
+                found=stored is not None,
+                offset=self._store.range_of(queue).max_offset if stored is None else stored.offset,
+                store_timestamp_ms=-1 if stored is None else stored.timestamp_ms,
+            )
             await take_slot()
             if work.is_over:
                 break
-        return found
+        return response
 
-    def _search_queue(self, time: QueueTime) -> FoundOffset:
-        stored = self._store.queue_lookup.first_since(time.queue, time.timestamp_ms)
-        if stored is None:
-            return FoundOffset(found=False, offset=self._store.range_of(time.queue).max_offset)
-        return FoundOffset(True, stored.offset, stored.timestamp_ms)
+    def bounds(self, queue: QueueKey) -> QueueBounds:
+        """Returns minimum and maximum offset; 0 and 0 for a missing queue or topic."""
+        return self._store.range_of(queue)
+
+    async def offset_by_time(self, queue: QueueKey, timestamp_ms: int, *, is_upper: bool) -> int:
+        """Returns the first offset stored at a time or later, or the queue's end.
+
+        With `is_upper` returns the last offset stored at the time or earlier, or the queue's
+        start. Returns 0 for a missing queue or topic.
+        """
+        await take_slot("offsets")
+        bounds = self._store.range_of(queue)
+        stored = self._store.queue_lookup.first_since(queue, timestamp_ms + is_upper)
+        offset = bounds.max_offset if stored is None else stored.offset
+        return max(offset - 1, bounds.min_offset) if is_upper else offset
+
+    async def earliest_store_ms(self, queue: QueueKey) -> int | None:
+        """Returns the store time of a queue's first readable message; None without one."""
+        await take_slot("offsets")
+        stored = self._store.queue_lookup.first_since(queue, 0)
+        return None if stored is None else stored.timestamp_ms
 
     def check_commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
         """Raises the errors of `commit` that need no change.
@@ -196,14 +214,12 @@ class OffsetService:
         QueueIdIllegalError, StoreClosedError.
         """
         check_group(group)
-        if group.startswith(SYSTEM_GROUP_PREFIX):
-            raise PermissionDeniedError(f"the progress of group {group!r} is the broker's own")
+        _check_not_own(group)
         for committed in offsets:
             self._topics.check_readable(*committed.queue)
             self._topics.check_epoch(committed.queue.topic, committed.topic_epoch)
             self._store.deletions.check(committed.queue.topic)
-            if committed.offset < 0:
-                raise ParameterIllegalError("offset", committed.offset, "0 or more")
+            _check_offset(committed.offset)
 
     async def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
         """Sets all offsets of a group or none. The first commit creates the group.
@@ -217,19 +233,56 @@ class OffsetService:
         is_new = not self.group_exists(group)
         config = self._groups.configs.get_or_create(group)
         for committed in offsets:
-            if not self._is_reset(group, committed.queue):
-                self._consumers.commit(group, *committed.queue, committed.offset)
+            self._set(group, committed.queue, committed.offset)
         if is_new:
             await self._groups.configs.save_new()
         await self._groups.retry_topics.ensure([RetryTopic(config)])
+
+    async def update(self, group: str, queue: QueueKey, offset: int) -> bool:
+        """Sets one offset, as RocketMQ does; False for a queue with a pending reset.
+
+        Unlike `commit` it creates no group. A consumer may finish a queue that readers no longer
+        see, so neither the number of queues nor the permission counts.
+        Raises SubscriptionGroupNotExistError, PermissionDeniedError, TopicNotExistError,
+        QueueIdIllegalError, ParameterIllegalError, StoreClosedError for a topic under deletion.
+        """
+        config = self._groups.configs.get(group)
+        _check_not_own(group)
+        topic = self._topics.get(queue.topic)
+        self._store.deletions.check(queue.topic)
+        if not self._exists(queue):
+            raise QueueIdIllegalError(*queue, topic.readable_queues)
+        _check_offset(offset)
+        is_set = self._set(group, queue, offset)
+        await self._groups.retry_topics.ensure([RetryTopic(config)])
+        return is_set
+
+    def _set(self, group: str, queue: QueueKey, offset: int) -> bool:
+        """Sets an offset, but not of a queue with a pending reset; returns True if set."""
+        is_reset = self._is_reset(group, queue)
+        if not is_reset:
+            self._consumers.commit(group, *queue, offset)
+        return not is_reset
 
     def _is_reset(self, group: str, queue: QueueKey) -> bool:
         """True if members of the group have not received a reset of the queue yet."""
         resets = self._consumers.resets
         if resets and self._groups.clients.consumer_group(group) is None:
-            resets.nobody_is_there(group)
+            resets.has_no_members(group)
         return resets.has(group, queue)
 
     def take_reset(self, group: str, queue: QueueKey) -> int | None:
         """Returns the offset of the group's next pull if the queue has a pending reset."""
         return self._consumers.resets.take(group, queue) if self._is_reset(group, queue) else None
+
+
+def _check_not_own(group: str) -> None:
+    """Raises PermissionDeniedError for a group of the broker itself."""
+    if group.startswith(SYSTEM_GROUP_PREFIX):
+        raise PermissionDeniedError(f"the progress of group {group!r} is the broker's own")
+
+
+def _check_offset(offset: int) -> None:
+    """Raises ParameterIllegalError for a negative offset."""
+    if offset < 0:
+        raise ParameterIllegalError("offset", offset, "0 or more")

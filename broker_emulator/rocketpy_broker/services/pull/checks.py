@@ -5,7 +5,7 @@ the group may consume; it may be filtered by the subscriptions of the group's me
 Fields replace the bits of RocketMQ's sysFlag. Bit 1 is a commit offset, bit 2 a wait time, bit 4
 the absence of `registered_subscription`, bit 8 `class_filter`.
 This broker has no slaves, lite pulls or static topics, so there are no checks for them.
-ConsumeService handles resets of offsets.
+PullService handles resets of offsets.
 FILTER_DATA_NOT_LATEST cannot occur: a subscription and its filter are one entry.
 Source: PullMessageProcessor#processRequest,
 docs/design/broker_behaviour.md sections 2.1, 2.2 and 2.6.
@@ -24,22 +24,29 @@ from rocketpy_broker.errors import (
     SubscriptionNotLatestError,
     SubscriptionParseError,
 )
-from rocketpy_broker.services.filters.service import FilterService, FilterText, MessageFilter
+from rocketpy_broker.services.filters.service import (
+    FilterService,
+    FilterText,
+    MessageFilter,
+    Sql92Filter,
+)
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.wiring import Groups
-from rocketpy_broker.services.pull.service import NO_END, PullCommand
 from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.files.recoveries import TruncatedError
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey, ReadLimits
+from rocketpy_broker.store.values import ANY_COUNT, QueueKey, ReadLimits
+
+NO_END = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class PullRequest:
     """A pull request; 0 means no end, the default size, and no waiting.
 
-    `sub_version` matters with `registered_subscription` only.
+    `sub_version` matters with `registered_subscription` only. `count_max` limits the messages of a
+    group's pull without a size.
     """
 
     queue: QueueKey
@@ -55,6 +62,19 @@ class PullRequest:
     class_filter: bool = False
     topic_epoch: int = 0
     recovery_id: str = ""
+    count_max: int = ANY_COUNT
+
+
+@dataclass(frozen=True, slots=True)
+class PullCommand:
+    """A checked pull request; `limits` apply to one response, `sql92` is applied within them."""
+
+    queue: QueueKey
+    offset: int
+    offset_end: int
+    limits: ReadLimits
+    wait_ms: int
+    sql92: Sql92Filter | None = None
 
 
 class PullChecks:
@@ -71,8 +91,12 @@ class PullChecks:
         self._topics = topics
         self._groups = groups
         self._filters = filters
-        self._config = config
+        self.configure(config)
         self._store = store
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Takes in a changed configuration."""
+        self._config = config
 
     def command(self, request: PullRequest) -> PullCommand:
         """Returns the checked read. It changes nothing: an unknown group is created later.
@@ -118,7 +142,7 @@ class PullChecks:
         log_end = self._store.recoveries.log_end_since(request.recovery_id)
         if log_end is None:
             return end
-        cut_offset = self._store.queue_lookup.first_behind(request.queue, log_end)
+        cut_offset = self._store.queue_lookup.first_after(request.queue, log_end)
         if request.offset >= cut_offset:
             raise TruncatedError(*request.queue, cut_offset)
         return min(end, cut_offset)
@@ -140,15 +164,15 @@ class PullChecks:
     def _filter(self, request: PullRequest) -> MessageFilter:
         if request.class_filter:
             raise SubscriptionParseError(
-                "a class filter needs a filter server, which RocketMQ 5 has no more; "
-                "use an expression of type TAG or SQL92"
+                "a class filter needs a filter server, which RocketMQ 5 no longer has. Use an "
+                "expression of type TAG or SQL92"
             )
         if not request.registered_subscription:
             return self._filters.filter_of(request.filter_text)
         text = request.filter_text
         if text.tags_codes or text.expression or text.expression_type:
             raise SubscriptionParseError(
-                "the group's registered subscription and a filter of the request are two; ask for "
+                "the request has a filter and names the group's registered subscription; send "
                 "one of them"
             )
         return self._registered(request)
@@ -157,7 +181,7 @@ class PullChecks:
         """Returns the filter of the group's registered subscription."""
         name, topic = request.consumer_group, request.queue.topic
         if not name:
-            accepted = "the group whose registered_subscription is asked for"
+            accepted = "the group of the registered_subscription"
             raise ParameterIllegalError("consumer_group", name, accepted)
         group = self._groups.clients.consumer_group(name)
         if group is None:
@@ -201,9 +225,9 @@ class PullChecks:
         if request.consumer_group and not request.response_bytes_max:
             transfer = limits.transfer
             return ReadLimits(
-                transfer.count_on_message_in_memory,
+                min(transfer.count_on_message_in_memory, request.count_max),
                 transfer.bytes_on_message_in_memory,
-                transfer.count_on_message_in_disk,
+                min(transfer.count_on_message_in_disk, request.count_max),
                 transfer.bytes_on_message_in_disk,
                 codes,
             )

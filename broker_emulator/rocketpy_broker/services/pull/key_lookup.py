@@ -21,13 +21,13 @@ from rocketpy_broker.services.pull.range_limits import OffsetRange, check_ranges
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.queues.readers.messages import Place
+from rocketpy_broker.store.queues.readers.messages import MessagePosition
 from rocketpy_proto.call_limits import KEYS_MAX
 
 # The most messages that are looked up: of one key, in one topic, and per scheduler slot.
 PLACES_OF_KEY_MAX = 1_000
 PLACES_MAX = 10_000
-PLACES_A_TURN = 32
+PLACES_A_SLOT = 32
 # To start another pull costs as much as to read over this number of messages.
 GAP_MAX = 256
 # Queue ids and queue offsets as two rows; both ascend.
@@ -82,14 +82,14 @@ class KeyLookupService:
         Returns None where the index does not know them, for too many places, or after the work
         time.
         """
-        places: list[Place] = []
+        places: list[MessagePosition] = []
         for key in keys:
             offsets = self._store.messages.offsets_by_key(topic, key, PLACES_OF_KEY_MAX)
             await take_slot()
             if offsets is None or len(places) + len(offsets) > PLACES_MAX or time.is_over:
                 return None
-            for first in range(0, len(offsets), PLACES_A_TURN):
-                found = self._store.messages.places(topic, offsets[first : first + PLACES_A_TURN])
+            for first in range(0, len(offsets), PLACES_A_SLOT):
+                found = self._store.messages.places(topic, offsets[first : first + PLACES_A_SLOT])
                 await take_slot()
                 if found is None or time.is_over:
                     return None

@@ -1,10 +1,10 @@
-"""Reads of messages that match an expression.
+"""Reads of a queue, and of messages that match an expression.
 
-A step is many small reads, each in a scheduler slot. The filter's `records_max` and `bytes_max`
-limit one read to a few milliseconds. The first read takes a slot, too, since one message may wake
-thousands of pulls. A step ends after as many units as a step by tags, or when its response is
-nearly full. It also ends at the end of the queue or range. A corrupt record ends it as well; the
-next step reports it.
+A step with an expression is many small reads, each in a scheduler slot. The filter's `records_max`
+and `bytes_max` limit one read to a few milliseconds. The first read takes a slot, too, since one
+message may wake thousands of pulls. A step ends after as many units as a step by tags, or when its
+response is nearly full. It also ends at the end of the queue or range. A corrupt record ends it as
+well; the next step reports it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOOKED_AT = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
 
 
 class MatchingReader:
-    """The reader of matching messages of one store."""
+    """The reader of one store's queues."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -36,12 +36,15 @@ class MatchingReader:
         offset: int,
         offset_end: int,
         limits: ReadLimits,
-        sql92: Sql92Filter,
+        sql92: Sql92Filter | None,
     ) -> GetMessageResult:
         """Returns matching records in [offset, offset_end), within `limits` but at least one.
 
-        The result is that of the last read; no other task runs after it.
+        The result is that of the last read; no other task runs after it, so a caller that then
+        waits misses no message.
         """
+        if sql92 is None:
+            return self._store.get_message(queue, offset, offset_end, limits)
         step_end = min(offset_end, offset + candidates.SCAN_UNITS_MAX)
         reading = _reading(limits, sql92)
         await take_slot()

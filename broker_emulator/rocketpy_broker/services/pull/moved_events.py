@@ -64,25 +64,25 @@ class MovedOffsetEvents:
         self._clock = clock
         self._broker_name = broker_name
         # Time of the event by group, queue and requested offset; the oldest first.
-        self._told_ms: OrderedDict[tuple[str, QueueKey, int], float] = OrderedDict()
+        self._logged_ms: OrderedDict[tuple[str, QueueKey, int], float] = OrderedDict()
         self._minute, self._count = -1, 0
         self.left_out_count = 0
 
     def __len__(self) -> int:
-        return len(self._told_ms)
+        return len(self._logged_ms)
 
     async def write(self, moved: MovedOffset) -> None:
         """Stores an event, unless it is a repetition or beyond the limit of the minute."""
         now_ms = self._clock.monotonic_ms()
         self._forget(now_ms)
         key = moved.group, moved.queue, moved.offset_request
-        if key in self._told_ms:
+        if key in self._logged_ms:
             return
-        if not self._has_room(now_ms):
+        if not self._has_space(now_ms):
             self.left_out_count += 1
             return
-        self._told_ms[key] = now_ms
-        await self._group_commit.large_writes.over()
+        self._logged_ms[key] = now_ms
+        await self._group_commit.admission.write_over()
         try:
             self._store.append(EVENT_QUEUE, self._block(moved))
             self._group_commit.flush_soon()
@@ -90,10 +90,10 @@ class MovedOffsetEvents:
             logger.warning("the event of a moved offset was not stored: %s; %s", error, moved)
 
     def _forget(self, now_ms: float) -> None:
-        while self._told_ms and next(iter(self._told_ms.values())) <= now_ms - REPEAT_MS:
-            self._told_ms.popitem(last=False)
+        while self._logged_ms and next(iter(self._logged_ms.values())) <= now_ms - REPEAT_MS:
+            self._logged_ms.popitem(last=False)
 
-    def _has_room(self, now_ms: float) -> bool:
+    def _has_space(self, now_ms: float) -> bool:
         minute = int(now_ms // MINUTE_MS)
         if minute != self._minute:
             if self.left_out_count:

@@ -1,4 +1,4 @@
-"""Counts and lags of an answer to a pull, for statistics."""
+"""Codes of answers to pulls, and their counts and lags for statistics."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ from struct import Struct
 
 import numpy as np
 
-from rocketpy_broker.store.values import GetMessageResult, QueueKey
+from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.layout import HEADER_BYTES, HEADER_V4, HEADER_V6
 from rocketpy_proto.record.sys_flag import BORN_HOST_V6
 
 _SYS_FLAG, _STORE_TIMESTAMP = Struct(">i"), Struct(">q")
 _AGE_MS_MAX = 1 << 62
+
+EMPTY_QUEUE = (
+    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
+    GetMessageStatus.NO_MESSAGE_IN_QUEUE,
+)
+
+_CODE_BY_STATUS = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+}
 
 
 def _place(header: np.dtype[np.void], name: str) -> int:
@@ -23,6 +40,19 @@ def _place(header: np.dtype[np.void], name: str) -> int:
 _SYS_FLAG_AT = _place(HEADER_V4, "sys_flag")
 # Indexed by the BORN_HOST_V6 flag.
 _STORE_TIMESTAMP_AT = [_place(header, "store_timestamp") for header in (HEADER_V4, HEADER_V6)]
+
+
+def response_code(result: GetMessageResult, offset: int, offset_end: int) -> ResponseCode:
+    """Returns the response code for the result of a read from `offset` on.
+
+    A queue without messages has offset 0 only; any other offset has moved. The read of a range
+    without a match is successful.
+    """
+    if result.status is GetMessageStatus.NO_MATCHED_MESSAGE and result.next_offset >= offset_end:
+        return ResponseCode.SUCCESS
+    if result.status in EMPTY_QUEUE:
+        return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
+    return _CODE_BY_STATUS[result.status]
 
 
 @dataclass(frozen=True, slots=True)

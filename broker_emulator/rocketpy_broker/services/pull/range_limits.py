@@ -73,7 +73,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class RangeEnd:
     """The end of a range within its limit, and the bytes up to it.
 
     With `goes_on` the range may reach further.
@@ -126,7 +126,9 @@ class RangeLimitService:
         measure.count_left = max(end - measure.end, 0)
         return measure
 
-    async def limit(self, ranges: Sequence[OffsetRange], bytes_max: Sequence[int]) -> list[Reach]:
+    async def limit(
+        self, ranges: Sequence[OffsetRange], bytes_max: Sequence[int]
+    ) -> list[RangeEnd]:
         """Returns the end of each of the first ranges within its own `bytes_max`.
 
         Only the last end may have `goes_on`. Raises ParameterIllegalError, TopicNotExistError,
@@ -138,18 +140,18 @@ class RangeLimitService:
             raise ParameterIllegalError("bytes_max", min(bytes_max), "0 or more")
         check_ranges(self._topics, ranges)
         time = WorkTime(self._clock)
-        reached: list[Reach] = []
+        reached: list[RangeEnd] = []
         for part, budget in zip(ranges, bytes_max, strict=True):
             reached.append(await self._reach(part, budget, time))
             if time.is_over:
                 break
         return reached
 
-    async def _reach(self, part: OffsetRange, budget: int, time: WorkTime) -> Reach:
+    async def _reach(self, part: OffsetRange, budget: int, time: WorkTime) -> RangeEnd:
         offset, taken = part.begin, 0
         while offset < part.end:
             if offset > part.begin and time.is_over:
-                return Reach(offset, taken, goes_on=True)
+                return RangeEnd(offset, taken, goes_on=True)
             stretch = self._store.queue_lookup.stretch(part.queue, offset, part.end)
             await take_slot()
             if stretch is None:
@@ -158,6 +160,6 @@ class RangeLimitService:
             count = int(np.searchsorted(totals, budget, "right"))
             taken = int(totals[count - 1]) if count else taken
             if count < len(totals):
-                return Reach(stretch.begin + count, taken)
+                return RangeEnd(stretch.begin + count, taken)
             offset = stretch.end
-        return Reach(part.end, taken)
+        return RangeEnd(part.end, taken)

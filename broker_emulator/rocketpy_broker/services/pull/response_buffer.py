@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.scheduler import connection
 from rocketpy_broker.store.values import ReadLimits
+from rocketpy_proto.model.codes import ResponseCode
 
 MIB = 1 << 20
 SMALL_BYTES_MAX = 64 << 10
@@ -35,8 +35,8 @@ class ResponseBufferFullError(BrokerError):
 
     def __init__(self, unread_bytes: int, bytes_max: int) -> None:
         super().__init__(
-            f"{unread_bytes} bytes of answers are not read by their clients, the limit is "
-            f"{bytes_max}; pull again later"
+            f"clients have not read {unread_bytes} bytes of answers, limit {bytes_max}. Pull "
+            "again later"
         )
 
 

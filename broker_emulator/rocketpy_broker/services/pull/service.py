@@ -1,4 +1,10 @@
-"""The pull service: reads of a queue, with long polling.
+"""The pull service: reads of a queue with checks, commits, hooks and long polling.
+
+A pull without a consumer group only reads. A pull of a group creates the group where that is
+allowed, and commits its offset. It writes an event where its offset has moved. Each answer names
+the broker to pull from next, by the group's configuration. A refused pull changes nothing.
+RocketMQ commits after the read. This broker commits before it, since the answer may have many
+parts. In both, a held call has committed before it is held.
 
 A pull with a filter, by tags codes or an expression, returns rising queue offsets with gaps. Each
 `next_offset` is after all examined messages. The service reads the queue in steps of bounded
@@ -14,133 +20,213 @@ length:
 Lost records are reported as without a filter. With tags it is at the queue offset of the first
 lost record that matches; with an expression at the first lost record, since its properties are
 lost, too.
-
-Held calls wait in `long_polling`.
+Source: docs/design/broker_behaviour.md sections 2.2 to 2.10.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
 
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.hooks import ConsumeContext, ConsumeOutcome
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.filters.service import Sql92Filter
+from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
+from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
+from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService
+from rocketpy_broker.services.pull.checks import PullChecks, PullCommand, PullRequest
 from rocketpy_broker.services.pull.matching_reader import MatchingReader
+from rocketpy_broker.services.pull.moved_events import MovedOffset, MovedOffsetEvents
+from rocketpy_broker.services.pull.outcome import EMPTY_QUEUE, Pulled, behind_ms, response_code
 from rocketpy_broker.services.pull.response_buffer import ResponseBufferLimiter
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 
-NO_END = 1 << 62
+MASTER_ID, SLAVE_ID = 0, 1
 # Responses up to this size are sent at once; larger ones take a scheduler slot.
 SMALL_BYTES_MAX = 64 << 10
-_EMPTY_QUEUE = (
-    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE,
-    GetMessageStatus.NO_MESSAGE_IN_QUEUE,
-)
-
-_GOING_ON = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
-
-_CODE_BY_STATUS = {
-    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
-    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
-    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
-    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
-    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
-    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
-    GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
-}
+_CONTINUED = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
 
 
-def response_code(result: GetMessageResult, offset: int, offset_end: int) -> ResponseCode:
-    """Returns the response code for the result of a read from `offset` on.
+class PullAnswer(NamedTuple):
+    """A part of the answer to a pull, with the id of the broker to pull from next."""
 
-    A queue without messages has offset 0 only; any other offset has moved. The read of a range
-    without a match is successful.
-    """
-    if result.status is GetMessageStatus.NO_MATCHED_MESSAGE and result.next_offset >= offset_end:
-        return ResponseCode.SUCCESS
-    if result.status in _EMPTY_QUEUE:
-        return ResponseCode.PULL_OFFSET_MOVED if offset else ResponseCode.PULL_NOT_FOUND
-    return _CODE_BY_STATUS[result.status]
-
-
-@dataclass(frozen=True, slots=True)
-class PullCommand:
-    """A checked pull request; `limits` apply to one response, `sql92` is applied within them."""
-
-    queue: QueueKey
-    offset: int
-    offset_end: int
-    limits: ReadLimits
-    wait_ms: int
-    sql92: Sql92Filter | None = None
+    code: ResponseCode
+    result: GetMessageResult
+    suggested_broker_id: int
 
 
 class PullService:
-    """The service that reads queues for pulls and holds calls."""
+    """The service for pulls of clients."""
 
     def __init__(
-        self, store: MessageStore, held: LongPollWaiters, unread: ResponseBufferLimiter
+        self,
+        store: MessageStore,
+        checks: PullChecks,
+        held: LongPollWaiters,
+        configs: SubscriptionGroupManager,
+        offsets: OffsetService,
+        events: MovedOffsetEvents,
+        hooks: HookChain,
+        clock: Clock,
+        *,
+        slave_read_enable: bool,
     ) -> None:
         self._store = store
-        self.unread = unread
+        self._checks = checks
+        self._held = held
+        self._configs = configs
+        self._offsets = offsets
+        self._events = events
+        self._hooks = hooks
+        self._clock = clock
+        self._slave_read_enable = slave_read_enable
         self._matching = MatchingReader(store)
-        self.held = held
+        self.unread = ResponseBufferLimiter()
+        # Listeners for each answer that examined messages.
+        self.pulled = Listeners[[Pulled]]()
 
-    async def pull(
-        self, command: PullCommand, renewed: Callable[[], PullCommand] | None = None
-    ) -> AsyncIterator[GetMessageResult]:
-        """Yields all stored messages in parts; at least one result.
+    async def pull(self, request: PullRequest) -> AsyncGenerator[PullAnswer, None]:
+        """Yields all stored messages in parts; at least one answer.
 
-        Calls `renewed` before each read but the first for the command to continue with; it may
-        raise. Raises ResponseBufferFullError.
+        Raises the errors of PullChecks and OffsetService.check_commit before the first answer, and
+        ResponseBufferFullError. For a group's pull it repeats the checks between answers and while
+        the call is held. For a pull with a topic's epoch it then checks that the topic is still the
+        same.
         """
-        renew = renewed or (lambda: command)
-        deadline_ms = self.held.deadline_ms(command.wait_ms)
-        result = await self._get(command, command.offset)
+        group, queue = request.consumer_group, request.queue
+        begin_ms = self._clock.monotonic_ms()
+        command = self._checks.command(request)
+        committed = self._committed(request)
+        if group:
+            await self._make(group)
+        context = ConsumeContext(group, queue.topic, queue.queue_id, request.offset)
+        self._hooks.before_consume(context)
+        reset_to = self._offsets.take_reset(group, queue) if group else None
+        if reset_to is not None and reset_to != request.offset:
+            # The commit would set the offset from before the reset.
+            moved = self._moved(queue, reset_to)
+            yield PullAnswer(response_code(moved, reset_to, 0), moved, MASTER_ID)
+            return
+        if committed:
+            await self._offsets.commit(group, committed)
+        deadline_ms = self._held.deadline_ms(command.wait_ms)
+        result = await self._get(command, request.offset)
         # Holds the call while the queue has no wanted message up to its end.
-        while _is_waitable(command, result) and await self.held.wait([command.queue], deadline_ms):
-            command = renew()
+        while _is_waitable(command, result) and await self._held.wait([queue], deadline_ms):
+            command, begin_ms = self._renewed(request, command), self._clock.monotonic_ms()
             result = await self._get(command, result.next_offset)
         is_large = _is_large(result)
         if is_large:
             await take_slot("pull")
-        with self.unread.reserve(result.byte_count):
-            yield result
-        while result.status in _GOING_ON:
+        offset = request.offset
+        while True:
+            with self.unread.reserve(result.byte_count):
+                yield await self._answered(request, command, context, offset, result, begin_ms)
+            if result.status not in _CONTINUED:
+                return
             if is_large:
                 await take_slot("pull")
             offset = result.next_offset
-            if offset >= min(command.offset_end, self._store.range_of(command.queue).max_offset):
+            if offset >= min(command.offset_end, self._store.range_of(queue).max_offset):
                 return
-            command = renew()
+            command, begin_ms = self._renewed(request, command), self._clock.monotonic_ms()
             result = await self._get(command, offset)
             is_large = _is_large(result)
-            with self.unread.reserve(result.byte_count):
-                yield result
 
-    def moved(self, queue: QueueKey, offset: int) -> GetMessageResult:
+    async def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
+        """Reads messages; no other task runs after the last read, so no wake-up is missed."""
+        limits = self.unread.limits(command.limits)
+        return await self._matching.get_message(
+            command.queue, offset, command.offset_end, limits, command.sql92
+        )
+
+    async def _answered(
+        self,
+        request: PullRequest,
+        command: PullCommand,
+        context: ConsumeContext,
+        offset: int,
+        result: GetMessageResult,
+        begin_ms: float,
+    ) -> PullAnswer:
+        """Returns the answer for a read from `offset`, after its event, listeners and hooks."""
+        group, queue = request.consumer_group, request.queue
+        if command.sql92 is not None:
+            # The topic may have changed in the scheduler slots of other tasks.
+            self._checks.check_topic(request)
+        code = response_code(result, offset, command.offset_end)
+        if group and code is ResponseCode.PULL_OFFSET_MOVED:
+            await self._events.write(MovedOffset(group, queue, offset, result.next_offset))
+        if result.behind_bytes is not None:
+            self.pulled(self._pulled(request, result, begin_ms))
+        if self._hooks:
+            self._hooks.after_consume(context, _outcome(result))
+        return PullAnswer(code, result, self._suggested_broker_id(group, result))
+
+    def _pulled(self, request: PullRequest, result: GetMessageResult, begin_ms: float) -> Pulled:
+        return Pulled(
+            request.queue,
+            request.consumer_group,
+            len(result.sizes),
+            result.byte_count,
+            int(self._clock.monotonic_ms() - begin_ms),
+            result.behind_bytes or 0,
+            behind_ms(result, self._clock.now_ms()),
+            result.next_offset,
+        )
+
+    def _renewed(self, request: PullRequest, command: PullCommand) -> PullCommand:
+        """Returns the command to continue with; a plain pull checks only the topic again."""
+        if request.consumer_group:
+            return self._checks.command(request)
+        self._checks.check_topic(request)
+        return command
+
+    def _moved(self, queue: QueueKey, offset: int) -> GetMessageResult:
         """Returns the result for a pull that is to continue at `offset`, without a read."""
         bounds = self._store.range_of(queue)
         status = GetMessageStatus.OFFSET_RESET
         return GetMessageResult(status, offset, bounds.min_offset, bounds.max_offset)
 
-    async def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
-        """Reads messages; no other task runs after the last read, so no wake-up is missed."""
-        queue, end, limits = command.queue, command.offset_end, self.unread.limits(command.limits)
-        if command.sql92 is not None:
-            return await self._matching.get_message(queue, offset, end, limits, command.sql92)
-        return self._store.get_message(queue, offset, end, limits)
+    def _committed(self, request: PullRequest) -> list[CommittedOffset]:
+        """Returns the offset that the pull commits, after its check."""
+        if request.commit_offset is None:
+            return []
+        committed = [CommittedOffset(request.queue, request.commit_offset)]
+        self._offsets.check_commit(request.consumer_group, committed)
+        return committed
+
+    async def _make(self, group: str) -> None:
+        """Creates and saves a group on its first pull."""
+        if group not in self._configs:
+            self._configs.get_or_create(group)
+            await self._configs.save_new()
+
+    def _suggested_broker_id(self, group: str, result: GetMessageResult) -> int:
+        """Returns a slave's id for data that must come from disk, if slaves may serve."""
+        if not self._slave_read_enable:
+            return MASTER_ID
+        config = self._configs.find(group) if group else None
+        if config is None:
+            return SLAVE_ID if result.is_cold else MASTER_ID
+        return config.which_broker_when_consume_slowly if result.is_cold else config.broker_id
+
+
+def _outcome(result: GetMessageResult) -> ConsumeOutcome:
+    return ConsumeOutcome(
+        result.status.name, len(result.sizes), result.byte_count, result.next_offset
+    )
 
 
 def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
     if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
         return result.max_offset <= result.next_offset < command.offset_end
     at_end = result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
-    return at_end or (result.status in _EMPTY_QUEUE and command.offset == 0)
+    return at_end or (result.status in EMPTY_QUEUE and command.offset == 0)
 
 
 def _is_large(result: GetMessageResult) -> bool:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.filters.service import FilterService
+from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.services.groups.wiring import Groups
+from rocketpy_broker.services.hooks.chain import HookChain
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
+from rocketpy_broker.services.offsets.service import OffsetService
 from rocketpy_broker.services.pull.checks import PullChecks
 from rocketpy_broker.services.pull.key_lookup import KeyLookupService
+from rocketpy_broker.services.pull.moved_events import MovedOffsetEvents
 from rocketpy_broker.services.pull.range_limits import RangeLimitService
-from rocketpy_broker.services.pull.response_buffer import ResponseBufferLimiter
 from rocketpy_broker.services.pull.service import PullService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
@@ -20,7 +23,6 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 class PullServices:
     """The services for pulls, offset ranges and key lookups."""
 
-    checks: PullChecks
     pulls: PullService
     range_limits: RangeLimitService
     key_lookup: KeyLookupService
@@ -30,14 +32,27 @@ def build(
     context: BrokerContext,
     topics: TopicConfigManager,
     groups: Groups,
+    flush: FlushServices,
     filters: FilterService,
     held: LongPollWaiters,
+    offsets: OffsetService,
+    hooks: HookChain,
 ) -> PullServices:
     """Returns the pull services of one broker."""
-    store = context.store
+    config, store, clock = context.config, context.store, context.clock
+    checks = PullChecks(topics, groups, filters, config, store)
+    context.config_changed.add(checks.configure)
+    pulls = PullService(
+        store,
+        checks,
+        held,
+        groups.configs,
+        offsets,
+        MovedOffsetEvents(store, flush.group_commit, clock, config.broker_name),
+        hooks,
+        clock,
+        slave_read_enable=config.slave_read_enable,
+    )
     return PullServices(
-        PullChecks(topics, groups, filters, context.config, store),
-        PullService(store, held, ResponseBufferLimiter()),
-        RangeLimitService(store, topics, context.clock),
-        KeyLookupService(store, topics, context.clock),
+        pulls, RangeLimitService(store, topics, clock), KeyLookupService(store, topics, clock)
     )

@@ -14,28 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import BrokerError, SendBackError
-from rocketpy_broker.services.retry.record_copy import Origins
+from rocketpy_broker.services.send.record_copy import Origins
 from rocketpy_broker.services.topics.system import RESERVED_PREFIX, SEND_FORBIDDEN
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import RecordBlock
+from rocketpy_proto.rocketpy.v1 import retry_pb2
 
 # Messages and bytes per scheduler slot.
-TURN_MESSAGES = 64
-TURN_BYTES = 256 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class SendBack:
-    """A message that could not be consumed, by its physical offset.
-
-    `delay_level` 0: derived from the number of its deliveries; below 0: a dead letter. The ids are
-    compared if they are not empty.
-    """
-
-    commit_log_offset: int
-    delay_level: int = 0
-    origin_msg_id: str = ""
-    origin_topic: str = ""
+SLOT_MESSAGES = 64
+SLOT_BYTES = 256 << 10
+SendBack = retry_pb2.MessageToSendBack
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +51,13 @@ class MessagesToSendBack:
         parts: list[memoryview] = []
         wanted: list[SendBack] = []
         bytes_found = 0
-        for message in messages[begin : begin + TURN_MESSAGES]:
+        for message in messages[begin : begin + SLOT_MESSAGES]:
             offset = message.commit_log_offset
             part = self._store.messages.at(offset) if offset >= 0 else None
             if part is None:
-                faults.append(_not_found(message, "no message begins there"))
+                faults.append(_not_found(message, "no message starts there"))
                 continue
-            if parts and bytes_found + len(part) > TURN_BYTES:
+            if parts and bytes_found + len(part) > SLOT_BYTES:
                 break
             faults.append(None)
             parts.append(part)
@@ -111,19 +99,19 @@ def _reasons(wanted: Sequence[SendBack], origins: Origins) -> list[str | None]:
     for message, topic, first_topic, *ids in zip(wanted, *columns, strict=True):
         reason = None
         if topic in SEND_FORBIDDEN or topic.startswith(RESERVED_PREFIX):
-            reason = f"there lies a record of the broker's own topic {topic!r}"
+            reason = f"a record there is of the broker's own topic {topic!r}"
         elif message.origin_topic and message.origin_topic not in (topic, first_topic):
             reason = (
-                f"there lies a message of topic {topic!r}, not of {message.origin_topic!r:.200}"
+                f"the message there is of topic {topic!r}, not of {message.origin_topic!r:.200}"
             )
         elif message.origin_msg_id and message.origin_msg_id not in ids:
-            reason = f"the message there has not the id {message.origin_msg_id!r:.200}"
+            reason = f"the message there does not have the id {message.origin_msg_id!r:.200}"
         reasons.append(reason)
     return reasons
 
 
 def _not_found(message: SendBack, reason: str) -> SendBackError:
     return SendBackError(
-        f"look message by offset failed, {message.commit_log_offset}: {reason}; "
-        "it may be cleaned, or be another broker's"
+        f"look message by offset failed, {message.commit_log_offset}: {reason}; it may be "
+        "cleaned, or another broker has it"
     )

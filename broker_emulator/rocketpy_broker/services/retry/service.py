@@ -34,9 +34,9 @@ from rocketpy_broker.services.delay.schedule import DelaySchedule
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.retry.message_lookup import Found, MessagesToSendBack, SendBack
-from rocketpy_broker.services.retry.record_copy import sent_back
-from rocketpy_broker.services.retry.targets import RetryTargets
-from rocketpy_broker.services.send.append_service import AppendService
+from rocketpy_broker.services.send.record_copy import sent_back
+from rocketpy_broker.services.send.retry_targets import RetryTargets
+from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
@@ -93,7 +93,7 @@ class SendBackService:
         self,
         store: MessageStore,
         targets: RetryTargets,
-        appends: AppendService,
+        sends: SendService,
         schedule: DelaySchedule,
         group_commit: GroupCommit,
         clock: Clock,
@@ -101,7 +101,8 @@ class SendBackService:
         self._store = store
         self._lookup = MessagesToSendBack(store)
         self._targets = targets
-        self._appends = appends
+        self._admission = sends.admission
+        self._gate = sends.gate
         self._schedule = schedule
         self._group_commit = group_commit
         self._clock = clock
@@ -110,22 +111,28 @@ class SendBackService:
         self.sent_back = Listeners[[SentBackMessages]]()
 
     async def send_back(
-        self, group: str, messages: Sequence[SendBack], reconsume_times_max: int | None = None
+        self,
+        group: str,
+        messages: Sequence[SendBack],
+        reconsume_times_max: int | None = None,
+        *,
+        unit_mode: bool = False,
     ) -> list[Outcome]:
         """Returns the outcomes of the first messages, one or more; durable on return.
 
+        With `unit_mode` a new retry topic has RocketMQ's flag of that mode.
         Raises ParameterIllegalError, StoreClosedError, StoreBusyError, ClientsFullError,
         SubscriptionGroupNotExistError, SendBackError, PermissionDeniedError; then nothing was
         stored.
         """
         _check(messages, reconsume_times_max)
-        await self._appends.room()
+        await self._admission.store_ready()
         self._store.check_writable()
         config = await self._targets.group(group)
-        self._appends.gate.check_permission()
+        self._gate.check_permission()
         if config.retry_queue_nums <= 0:
             return [SentBackTo.DROPPED] * len(messages)
-        topic = await self._targets.retry_topic(config)
+        topic = await self._targets.retry_topic(config, unit_mode=unit_mode)
         if reconsume_times_max is None:
             reconsume_times_max = config.retry_max_times
         call = _Call(config, topic, reconsume_times_max, [])
@@ -142,7 +149,7 @@ class SendBackService:
             if time.is_over or bytes_left <= 0:
                 return
             await take_slot()
-            await self._appends.room()
+            await self._admission.store_ready()
 
     async def _store_found(self, call: _Call, found: Found) -> list[Outcome]:
         outcomes: list[Outcome | None] = list(found.faults)
@@ -223,7 +230,7 @@ class SendBackService:
             await _between_copies(block)
             queue, changed = self._schedule.placed(queue, changed)
         await _between_copies(block)
-        await self._appends.large_writes.over()
+        await self._admission.write_over()
         return queue, changed
 
     async def _wait_for_disk(self, call: _Call) -> None:

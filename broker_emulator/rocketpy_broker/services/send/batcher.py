@@ -17,6 +17,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from rocketpy_broker.errors import (
     BrokerError,
@@ -24,11 +25,14 @@ from rocketpy_broker.errors import (
     RecordIllegalError,
     StoreClosedError,
 )
-from rocketpy_broker.services.send.append_service import NO_WAIT, AppendService, Stored
-from rocketpy_broker.services.send.in_flight_limiter import SMALL_BYTES_MAX
+from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
+from rocketpy_broker.services.send.blocks import NO_WAIT, Stored
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.call_limits import BLOCK_QUEUES_MAX, OWN_QUEUES
 from rocketpy_proto.record import RecordBlock
+
+if TYPE_CHECKING:
+    from rocketpy_broker.services.send.service import SendService
 
 # Each message may have another queue.
 GATHERED_MAX = BLOCK_QUEUES_MAX
@@ -49,8 +53,9 @@ class Send:
 class SendBatcher:
     """The batcher of clients' single messages."""
 
-    def __init__(self, appends: AppendService) -> None:
-        self._appends = appends
+    def __init__(self, sends: SendService) -> None:
+        self._sends = sends
+        self._admission = sends.admission
         # The next topic comes first.
         self._by_topic: dict[str, list[Send]] = {}
 
@@ -63,7 +68,7 @@ class SendBatcher:
     async def append(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
     ) -> Stored | None:
-        """Stores a message as `AppendService.append` does, in a batch.
+        """Stores a message as `SendService.append_now` does, in a batch.
 
         Returns None, without storing, where the store is busy: the caller waits for room and
         sends the message alone. A cancelled sender's message may be stored or not.
@@ -77,9 +82,8 @@ class SendBatcher:
 
     def _store_next(self) -> None:
         """Stores a block of one topic; the next topic is stored in the next pass of the loop."""
-        writes = self._appends.large_writes
-        if writes.is_writing:
-            writes.when_over(self._store_next)
+        if self._admission.is_writing:
+            self._admission.when_write_over(self._store_next)
             return
         topic = next(iter(self._by_topic))
         sends = self._by_topic.pop(topic)
@@ -100,7 +104,7 @@ class SendBatcher:
     def _store(self, topic: str, sends: list[Send]) -> None:
         """Stores messages together; after a refusal in halves, so that one message costs little."""
         # Hooks are called for each message, and a busy store accepts none.
-        if len(sends) < 2 or self._appends.has_hooks or self._appends.is_busy:
+        if len(sends) < 2 or self._sends.has_hooks or self._admission.is_busy:
             self._store_each(topic, sends)
             return
         try:
@@ -118,11 +122,13 @@ class SendBatcher:
 
     def _store_each(self, topic: str, sends: list[Send]) -> None:
         for send in sends:
-            if self._appends.is_busy:
+            if self._admission.is_busy:
                 send.stored.set_result(None)
                 continue
             try:
-                stored = self._appends.append(topic, send.queue_id, send.record, send.record_sizes)
+                stored = self._sends.append_now(
+                    topic, send.queue_id, send.record, send.record_sizes
+                )
             except BrokerError as error:
                 send.stored.set_exception(error)
             else:
@@ -130,7 +136,7 @@ class SendBatcher:
 
     def _store_together(self, topic: str, sends: list[Send]) -> bool:
         """True if all messages are stored; if False, or if it raises BrokerError, none is."""
-        queue_ids = self._appends.queue_ids_of(topic, [send.queue_id for send in sends])
+        queue_ids = self._sends.queue_ids_of(topic, [send.queue_id for send in sends])
         for send, queue_id in zip(sends, queue_ids, strict=True):
             # Chosen once: if the messages are stored alone later, each keeps its queue.
             send.queue_id = queue_id
@@ -139,9 +145,9 @@ class SendBatcher:
         if any(mark in records for mark in ALONE):
             return False
         sizes = b"".join([send.record_sizes for send in sends])
-        block = self._appends.checked_records(topic, records, sizes)
+        block = self._sends.checked_records(topic, records, sizes)
         block.header["queue_id"] = [send.queue_id for send in sends]
-        result = self._appends.store_at_once(QueueKey(topic, OWN_QUEUES), block)
+        result = self._sends.store_at_once(QueueKey(topic, OWN_QUEUES), block)
         if result is None:
             return False
         _tell(sends, topic, block, result)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import PermissionDeniedError, RecordIllegalError
 from rocketpy_broker.services.delay.schedule import DelaySchedule
 from rocketpy_broker.services.send.half_message import HALF_QUEUE, half_message, is_half
-from rocketpy_broker.services.send.message_types import MessageTypes
+from rocketpy_broker.services.send.message_types import check_message_type
+from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.config import StoreConfig
 from rocketpy_broker.store.values import QueueKey
@@ -44,15 +46,19 @@ class DestinationResolver:
     def __init__(
         self,
         schedule: DelaySchedule,
-        message_types: MessageTypes,
+        topics: TopicConfigManager,
         config: StoreConfig,
-        *,
-        reject_transaction_message: bool,
+        settings: BrokerConfig,
     ) -> None:
         self._schedule = schedule
-        self._message_types = message_types
+        self._topics = topics
         self._config = config
-        self._reject_transaction_message = reject_transaction_message
+        self._is_checking_types = settings.enable_topic_message_type_check
+        self.configure(settings)
+
+    def configure(self, settings: BrokerConfig) -> None:
+        """Takes in a changed configuration."""
+        self._reject_transaction_message = settings.reject_transaction_message
 
     def placed(self, queue: QueueKey, block: RecordBlock, *, in_batch: bool = False) -> Destination:
         """Returns the destination of a block that was sent to `queue`. Any thread may call it.
@@ -88,7 +94,9 @@ class DestinationResolver:
             found = tags_and_keys(queue, block, self._config, limits)
         except MalformedRecordError as error:
             raise RecordIllegalError(str(error)) from error
-        self._message_types.check(queue.topic, block, may_wait=found.may_wait)
+        topic = self._topics.find(queue.topic)
+        if topic is not None and self._is_checking_types:
+            check_message_type(topic, block, may_wait=found.may_wait)
         return found
 
     def _waiting(

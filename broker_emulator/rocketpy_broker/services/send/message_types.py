@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MESSAGE_TYPES, MIXED
 from rocketpy_broker.services.topics.attributes import UNSPECIFIED as ANY
-from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.record import RecordBlock, property_column
 from rocketpy_proto.record.properties import SHARDING_KEY, TRAN_MSG, WAITING_NAMES
 
@@ -23,32 +23,22 @@ NORMAL, FIFO, DELAY, TRANSACTION = "NORMAL", "FIFO", "DELAY", "TRANSACTION"
 _UNCHECKED = frozenset({None, ANY, MIXED})
 
 
-class MessageTypes:
-    """The check of blocks against their topics; without `is_checking` every block passes."""
+def check_message_type(topic: TopicConfig, block: RecordBlock, *, may_wait: bool) -> None:
+    """Raises RecordIllegalError for a record of another type. Any thread may call it.
 
-    def __init__(self, topics: TopicConfigManager, *, is_checking: bool) -> None:
-        self._topics = topics
-        self._is_checking = is_checking
-
-    def check(self, topic: str, block: RecordBlock, *, may_wait: bool) -> None:
-        """Raises RecordIllegalError for a record of another type. Any thread may call it.
-
-        With `may_wait` a record may have a property that delays it.
-        """
-        config = self._topics.find(topic)
-        if config is None or not self._is_checking:
-            return
-        wanted = config.attributes.get(MESSAGE_TYPE)
-        if wanted in _UNCHECKED or wanted not in MESSAGE_TYPES:
-            return
-        types = types_of(block, may_wait=may_wait)
-        wrong = np.flatnonzero(types != wanted)
-        if len(wrong):
-            row = int(wrong[0])
-            raise RecordIllegalError(
-                f"message {row} of the block is of type {types[row]}, and topic {topic!r} has the "
-                f"message type {wanted}; send it to another topic, or change the topic's type"
-            )
+    With `may_wait` a record may have a property that delays it.
+    """
+    wanted = topic.attributes.get(MESSAGE_TYPE)
+    if wanted in _UNCHECKED or wanted not in MESSAGE_TYPES:
+        return
+    types = types_of(block, may_wait=may_wait)
+    wrong = np.flatnonzero(types != wanted)
+    if len(wrong):
+        row = int(wrong[0])
+        raise RecordIllegalError(
+            f"message {row} of the block is of type {types[row]}, and topic {topic.topic!r} has "
+            f"the message type {wanted}. Send it to another topic, or change the topic's type"
+        )
 
 
 def types_of(block: RecordBlock, *, may_wait: bool) -> NDArray[np.object_]:

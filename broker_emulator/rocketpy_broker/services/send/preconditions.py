@@ -33,10 +33,14 @@ class SendPreconditions:
     def __init__(self, topics: TopicConfigManager, clock: Clock, config: BrokerConfig) -> None:
         self._topics = topics
         self._clock = clock
-        self._config = config
-        self._makes_topics = config.system_topics.auto_create_topic_enable
+        self.configure(config)
         # Names of the template topic and the cluster, which are no topics for clients.
         self._reserved = {AUTO_CREATE_TOPIC, config.cluster_name}
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Takes in a changed configuration."""
+        self._config = config
+        self._makes_topics = config.system_topics.auto_create_topic_enable
 
     def check(self, topic: str) -> None:
         """Raises NotServingYetError, TopicIllegalError, PermissionDeniedError."""

@@ -42,6 +42,17 @@ _CHOICES = {
 NAMES = tuple(sorted({*_CHOICES, RESERVE_TIME}))
 
 
+def parse_changes(text: str) -> dict[str, str]:
+    """Returns the changes of a text such as `+name=value,-name`. Raises TopicAttributeError."""
+    changes: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        key, _, value = part.partition("=")
+        if key in changes:
+            raise TopicAttributeError(f"attribute {_short(key)} is named twice; name it once")
+        changes[key] = value
+    return changes
+
+
 def altered(old: Mapping[str, str] | None, changes: Mapping[str, str]) -> dict[str, str]:
     """Returns the attributes after `changes`; other attributes stay. `old` None: a new topic.
 
@@ -86,7 +97,7 @@ def _check(name: str, value: str) -> None:
         raise TopicAttributeError(f"unsupported key: {_short(name)}; accepted are {_list(NAMES)}")
     if value in choice.others:
         raise TopicAttributeError(
-            f"{name} is {value!r}, which this broker does not do; accepted is "
+            f"{name} is {value!r}, which this broker does not support; accepted is "
             f"{_list(choice.values)}"
         )
     if value not in choice.values:
@@ -96,7 +107,9 @@ def _check(name: str, value: str) -> None:
 def _check_changeable(name: str, old: str | None, new: str) -> None:
     choice = _CHOICES.get(name)
     if old is not None and old != new and choice is not None and not choice.is_changeable:
-        raise TopicAttributeError(f"{name} is {old!r} since the topic was created, and stays so")
+        raise TopicAttributeError(
+            f"{name} is {old!r} since the topic was created, and cannot change"
+        )
 
 
 def _check_removable(name: str, old: Mapping[str, str] | None) -> None:
@@ -108,7 +121,7 @@ def _check_removable(name: str, old: Mapping[str, str] | None) -> None:
         raise TopicAttributeError(f"the topic has no attribute {_short(name)} to remove")
     choice = _CHOICES.get(name)
     if choice is not None and not choice.is_changeable:
-        raise TopicAttributeError(f"{name} is {old[name]!r}, and stays so")
+        raise TopicAttributeError(f"{name} is {old[name]!r}, and cannot change")
 
 
 def _list(values: tuple[str, ...]) -> str:

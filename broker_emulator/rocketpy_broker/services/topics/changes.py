@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from rocketpy_broker.errors import TopicIllegalError
 from rocketpy_broker.services.topics.attributes import ADD, MESSAGE_TYPE, MIXED, altered
@@ -40,16 +41,18 @@ class TopicChange:
     topic_sys_flag: int | None = None
 
     def of(self, old: TopicConfig | None) -> TopicConfig:
-        """Returns the topic after the change. Raises TopicIllegalError, TopicAttributeError."""
-        given = {name: getattr(self, name) for name in _FIELDS}
-        given = {name: value for name, value in given.items() if value is not None}
-        # Checks only the requested values: RocketMQ's topics may have values that are illegal here.
-        check_values(replace(TopicConfig(self.topic), **given))
+        """Returns the topic after the change. Raises TopicAttributeError."""
         attributes = altered(None if old is None else old.attributes, self.attributes)
-        return replace(old or TopicConfig(self.topic), **given, attributes=attributes)
+        return replace(old or TopicConfig(self.topic), **self._given(), attributes=attributes)
 
-    def check_message_type(self, *, enable_mixed_message_type: bool) -> None:
-        """Raises TopicIllegalError."""
+    def _given(self) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in FIELDS}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def check(self, *, enable_mixed_message_type: bool) -> None:
+        """Raises TopicIllegalError for an illegal value."""
+        # Checks only the requested values: RocketMQ's topics may have values that are illegal here.
+        check_values(replace(TopicConfig(self.topic), **self._given()))
         is_mixed = self.attributes.get(ADD + MESSAGE_TYPE) == MIXED
         if is_mixed and not enable_mixed_message_type:
             raise TopicIllegalError(
@@ -58,7 +61,8 @@ class TopicChange:
             )
 
 
-_FIELDS = (
+# Fields of a change that replace a value.
+FIELDS = (
     "read_queue_nums",
     "write_queue_nums",
     "perm",

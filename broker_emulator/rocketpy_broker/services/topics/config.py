@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from rocketpy_broker.services.config_files.json_fields import (
-    JsonField,
+    JsonFields,
     as_bool,
     as_int,
     as_long,
     as_text,
     as_texts,
-    decode_fields,
-    encode_fields,
 )
 
 # For an entry without queue numbers, such as one of RocketMQ 3.
@@ -37,14 +35,14 @@ class Perm(IntEnum):
 
 READ_WRITE = Perm.READ | Perm.WRITE
 EPOCH = "rocketpy.epoch"
-_FIELDS = (
-    JsonField("readQueueNums", "read_queue_nums", as_int),
-    JsonField("writeQueueNums", "write_queue_nums", as_int),
-    JsonField("perm", "perm", as_int),
-    JsonField("attributes", "attributes", as_texts),
-    JsonField("order", "order", as_bool),
-    JsonField("topicFilterType", "topic_filter_type", as_text),
-    JsonField("topicSysFlag", "topic_sys_flag", as_int),
+_FIELDS = JsonFields(
+    ("readQueueNums", "read_queue_nums", as_int),
+    ("writeQueueNums", "write_queue_nums", as_int),
+    ("perm", "perm", as_int),
+    ("attributes", "attributes", as_texts),
+    ("order", "order", as_bool),
+    ("topicFilterType", "topic_filter_type", as_text),
+    ("topicSysFlag", "topic_sys_flag", as_int),
 )
 
 
@@ -71,7 +69,7 @@ class TopicConfig:
 
     def to_json(self) -> dict[str, object]:
         """Returns the entry of topics.json."""
-        entry = {**self.extra, **encode_fields(_FIELDS, self), "topicName": self.topic}
+        entry = {**self.extra, **_FIELDS.encode(self), "topicName": self.topic}
         if self.epoch:
             entry["attributes"] = {**self.attributes, EPOCH: str(self.epoch)}
         return entry
@@ -83,7 +81,7 @@ class TopicConfig:
         Missing fields get RocketMQ's defaults.
         """
         nums = {"read_queue_nums": DEFAULT_QUEUE_NUMS, "write_queue_nums": DEFAULT_QUEUE_NUMS}
-        fields = {**nums, **decode_fields(_FIELDS, entry, "topicName")}
+        fields = {**nums, **_FIELDS.decode(entry, "topicName")}
         attributes = dict(fields.get("attributes", {}))
         if EPOCH in attributes:
             fields["epoch"] = as_long(attributes.pop(EPOCH))

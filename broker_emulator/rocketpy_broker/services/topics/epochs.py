@@ -23,8 +23,8 @@ class TopicRecreatedError(TopicNotExistError):
     def __init__(self, topic: str, wanted: int, own: int) -> None:
         super().__init__(topic)
         self.remark = (
-            f"topic {topic!r} was deleted and made again: epoch {wanted} is meant, and the topic "
-            f"has epoch {own} now; begin at its start"
+            f"topic {topic!r} was deleted and recreated: the request names epoch {wanted}, and "
+            f"the topic has epoch {own}. Start at its first offset"
         )
         self.args = (self.remark,)
 
@@ -34,7 +34,7 @@ def made(config: TopicConfig) -> TopicConfig:
     return replace(config, epoch=1 + secrets.randbelow(_EPOCH_END - 1))
 
 
-def is_remade(known: int, own: int) -> bool:
+def is_recreated(known: int, own: int) -> bool:
     """True if both epochs are known and differ."""
     return bool(known and own) and known != own
 
@@ -42,8 +42,8 @@ def is_remade(known: int, own: int) -> bool:
 def made_elsewhere(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
     """Returns topics without an epoch, with a new one: RocketMQ has created them.
 
-    Returns none if no topic has an epoch: RocketMQ 4 or an older version of this broker has written
-    the file. The origin of its topics is then unknown.
+    Returns none if no topic has an epoch: RocketMQ 4 has written the file. The origin
+    of its topics is then unknown.
     """
     if not any(config.epoch for config in topics.values()):
         return {}

@@ -10,11 +10,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import (
@@ -24,16 +31,15 @@ from rocketpy_broker.errors import (
     TopicNotExistError,
 )
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.services.config_files.data_version import DataVersion
-from rocketpy_broker.services.config_files.file import ConfigFile
-from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.config_files.saver import Saver, save_now
-from rocketpy_broker.services.config_files.table import DATA_VERSION, ConfigTable
+from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.topics.changes import TopicChange, check_values
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.epochs import (
     TopicRecreatedError,
-    is_remade,
+    is_recreated,
     made,
     made_elsewhere,
 )
@@ -49,20 +55,7 @@ from rocketpy_broker.services.topics.system import (
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 TOPIC_BYTES_MAX = 127
 TABLE = "topicConfigTable"
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The contents of topics.json."""
-
-    version: DataVersion
-    topics: dict[str, TopicConfig]
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> _Loaded:
-        table = as_object(content.get(TABLE))
-        topics = {topic: TopicConfig.from_json(topic, table[topic]) for topic in table}
-        return cls(DataVersion.from_json(content.get(DATA_VERSION)), topics)
+_Make = Callable[[TopicConfig | None], TopicConfig | None]
 
 
 class TopicConfigManager:
@@ -78,23 +71,28 @@ class TopicConfigManager:
         *,
         enable_mixed_message_type: bool = False,
     ) -> None:
-        self._enable_mixed_message_type = enable_mixed_message_type
-        self._file = ConfigFile(folder / "topics.json", (DATA_VERSION, TABLE))
+        self.enable_mixed_message_type = enable_mixed_message_type
         self._system = system_topics(cluster_name, broker_name, options or SystemTopicOptions())
-        self._table = ConfigTable(self._file, clock, TABLE, TopicConfig.to_json)
+        self._table = ConfigTable(folder / "topics.json", clock, TABLE, TopicConfig.to_json)
         self._topics = self._table.entries
+        # Called with the names of the topics after each change of the table.
+        self.changed = Listeners[[Collection[str]]]()
+        self._table.on_change = self.changed
+        # Awaited after each change: name servers should know a topic before its caller does.
+        self.published: Callable[[], Awaitable[None]] = _published
         self._table.take_in(self._system)
         self._all_names = SortedNames(lambda _name: True)
         self._own_names = SortedNames(lambda name: not self.is_internal(name))
-
-    def on_change(self, listener: Callable[[Collection[str]], None]) -> None:
-        """Calls `listener` after each change of the table, with the names of the topics."""
-        self._table.on_change = listener
 
     @property
     def saver(self) -> Saver:
         """The saver of the table's changes."""
         return self._table.saver
+
+    @property
+    def version(self) -> DataVersion:
+        """The version of the table."""
+        return self._table.version
 
     def load(self) -> None:
         """Reads the file; writes it at the first start. Blocks.
@@ -102,17 +100,15 @@ class TopicConfigManager:
         Entries of system topics in the file replace the defaults of this version.
         Raises ConfigFileError, OSError.
         """
-        loaded = self._file.load(_Loaded.from_json)
+        loaded = self._table.load(TopicConfig.from_json)
         if loaded is None:
             self._table.note({})
             save_now(self._table)
             return
-        self._table.version = loaded.version
-        self._table.take_in(loaded.topics)
         # Sorting many names delays no call during the start.
         for include_system in (True, False):
             self.names(include_system=include_system)
-        own = {topic: each for topic, each in loaded.topics.items() if not self.is_system(topic)}
+        own = {topic: each for topic, each in loaded.items() if not self.is_system(topic)}
         if strangers := made_elsewhere(own):
             self._table.note(strangers)
             # An epoch that is not on disk is only drawn again after a crash.
@@ -143,13 +139,17 @@ class TopicConfigManager:
     def check_epoch(self, topic: str, epoch: int) -> None:
         """Raises TopicNotExistError if the topic has another epoch."""
         own = self.get(topic).epoch
-        if is_remade(epoch, own):
+        if is_recreated(epoch, own):
             raise TopicRecreatedError(topic, epoch, own)
 
     def names(self, *, include_system: bool) -> Sequence[str]:
         """Returns all names, sorted; system and retry topics only with `include_system`."""
         names = self._all_names if include_system else self._own_names
         return names.of(self._topics.keys(), self._table.change_count)
+
+    def copy(self) -> dict[str, TopicConfig]:
+        """Returns all topics by name, as they are now."""
+        return dict(self._topics)
 
     def configs(self, names: Sequence[str]) -> Iterator[TopicConfig]:
         """Yields the current configurations of these topics, each looked up on demand."""
@@ -159,6 +159,10 @@ class TopicConfigManager:
         """Returns all topics by name; system and retry topics only with `include_system`."""
         return [*self.configs(self.names(include_system=include_system))]
 
+    def system_names(self) -> Sequence[str]:
+        """Returns the names of the system topics, configured or not, sorted."""
+        return sorted(self._system.keys() | RESERVED)
+
     def is_system(self, topic: str) -> bool:
         """True if the topic is a system topic."""
         return topic in self._system or topic in RESERVED or topic.startswith(RESERVED_PREFIX)
@@ -167,20 +171,29 @@ class TopicConfigManager:
         """True if the topic is listed only on request: a system or retry topic."""
         return self.is_system(topic) or is_retry(topic)
 
-    async def alter(self, change: TopicChange, *, create_only: bool) -> None:
-        """Creates or changes a topic; durable on return. Values not in the change stay.
+    async def _change(self, topic: str, make: _Make) -> None:
+        await self._change_all({topic: make})
+
+    async def _change_all(self, makes: Mapping[str, _Make]) -> None:
+        await self._table.change_all(makes)
+        await self.published()
+
+    async def alter(self, changes: Sequence[TopicChange], *, create_only: bool = False) -> None:
+        """Creates or changes topics in one save; durable on return. Values not in a change stay.
 
         Fewer queues hide the messages of the removed queues, until the number grows again.
-        Raises TopicIllegalError, TopicAttributeError, OSError; then nothing has changed.
+        Raises TopicIllegalError, OSError; then nothing has changed. Raises TopicAttributeError, or
+        TopicIllegalError for a topic that exists already; then the other topics have changed.
         """
-        self._check_own_name(change.topic)
-        change.check_message_type(enable_mixed_message_type=self._enable_mixed_message_type)
+        for change in changes:
+            self._check_own_name(change.topic)
+            change.check(enable_mixed_message_type=self.enable_mixed_message_type)
 
-        def changed(old: TopicConfig | None) -> TopicConfig:
+        def changed(change: TopicChange, old: TopicConfig | None) -> TopicConfig:
             _check_new(old, create_only=create_only)
             return change.of(old) if old is not None else made(change.of(None))
 
-        await self._table.change(change.topic, changed)
+        await self._change_all({each.topic: partial(changed, each) for each in changes})
 
     async def update(self, config: TopicConfig, *, create_only: bool) -> None:
         """Creates a topic or changes it to this configuration; durable on return.
@@ -194,7 +207,7 @@ class TopicConfigManager:
             _check_new(old, create_only=create_only)
             return made(config) if old is None else _changed(old, config)
 
-        await self._table.change(config.topic, changed)
+        await self._change(config.topic, changed)
 
     async def add_queues(self, topic: str, nums: int) -> None:
         """Raises the queue numbers of a topic to `nums` or more; durable on return.
@@ -208,13 +221,13 @@ class TopicConfigManager:
             read, write = max(old.read_queue_nums, nums), max(old.write_queue_nums, nums)
             return replace(old, read_queue_nums=read, write_queue_nums=write)
 
-        await self._table.change(topic, wider)
+        await self._change(topic, wider)
 
     def note_own(self, config: TopicConfig) -> None:
         """Adds a system topic; it is saved with the next save of the table."""
         if config.topic not in self._topics:
             self._table.note({config.topic: config})
-            self._table.on_change([config.topic])
+            self.changed([config.topic])
 
     async def make_retry_topics(self, configs: Iterable[TopicConfig]) -> None:
         """Creates retry topics; sets `order` of existing ones. Durable on return.
@@ -222,9 +235,7 @@ class TopicConfigManager:
         A retry topic may have no queues if its group has none. Raises OSError; then nothing has
         changed.
         """
-        await self._table.change_all(
-            {config.topic: partial(_retry_topic, config) for config in configs}
-        )
+        await self._change_all({config.topic: partial(_retry_topic, config) for config in configs})
 
     def check(self, config: TopicConfig) -> None:
         """Raises TopicIllegalError if `update` would refuse the name or a value."""
@@ -236,7 +247,7 @@ class TopicConfigManager:
         Raises TopicIllegalError, OSError; then nothing has changed.
         """
         self._check(config)
-        await self._table.change(config.topic, lambda old: old or made(config))
+        await self._change(config.topic, lambda old: old or made(config))
 
     @staticmethod
     def check_name(topic: str) -> None:
@@ -261,10 +272,10 @@ class TopicConfigManager:
         check_values(config)
 
     def check_deletable(self, topic: str) -> None:
-        """Raises TopicNotExistError, or TopicIllegalError for a system topic."""
-        self.get(topic)
+        """Raises TopicIllegalError for a system topic, or TopicNotExistError."""
         if self.is_system(topic):
-            raise TopicIllegalError(f"topic {topic!r} is the broker's own and stays")
+            raise TopicIllegalError(f"topic {topic!r} is the broker's own and cannot be deleted")
+        self.get(topic)
 
     async def delete(self, topic: str) -> None:
         """Removes a topic; durable on return.
@@ -272,7 +283,7 @@ class TopicConfigManager:
         Raises TopicNotExistError, TopicIllegalError, OSError.
         """
         self.check_deletable(topic)
-        await self._table.change(topic, lambda _old: None)
+        await self._change(topic, lambda _old: None)
 
     def check_writable(self, topic: str, queue_id: int) -> TopicConfig:
         """Returns the topic if clients may send to that queue; -1 means any queue.
@@ -302,6 +313,10 @@ class TopicConfigManager:
         if not is_hidden_too and not 0 <= queue_id < config.readable_queues:
             raise QueueIdIllegalError(topic, queue_id, config.readable_queues)
         return config
+
+
+async def _published() -> None:
+    """Returns at once: the broker registers nowhere."""
 
 
 def is_retry(topic: str) -> bool:

@@ -18,7 +18,7 @@ OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 ROCKSDB_TOPICS = ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC")
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
-# Decisions about prepared batches. The topic is not configured, so clients neither send to it nor
+# Decisions about batches. The topic is not configured, so clients neither send to it nor
 # read it. Its prefix keeps any broker, also RocketMQ's, from listing, creating or cleaning it.
 BATCHES_TOPIC = "rmq_sys_rocketpy_batches"
 # Prefix of a consumer group's topic for messages to consume again.

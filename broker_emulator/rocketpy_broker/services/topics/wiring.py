@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
@@ -17,6 +18,11 @@ def build(context: BrokerContext) -> TopicConfigManager:
         config.system_topics,
         enable_mixed_message_type=config.enable_mixed_message_type,
     )
+
+    def configure(changed: BrokerConfig) -> None:
+        manager.enable_mixed_message_type = changed.enable_mixed_message_type
+
+    context.config_changed.add(configure)
     context.lifecycle.loads.append(manager.load)
     context.lifecycle.tables.append(manager.saver)
     return manager

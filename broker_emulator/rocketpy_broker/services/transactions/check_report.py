@@ -12,28 +12,28 @@ from enum import Enum
 from rocketpy_broker.services.transactions.messages import HalfMessage
 
 logger = logging.getLogger(__name__)
-_GIVEN_UP = "are given up and lie in TRANS_CHECK_MAX_TIME_TOPIC, for"
+_GIVEN_UP = "are given up and moved to TRANS_CHECK_MAX_TIME_TOPIC:"
 
 
-class Told(Enum):
+class CheckReason(Enum):
     """A reason: its log level, and the words after the number of its transactions."""
 
     DELETED = logging.WARNING, f"{_GIVEN_UP} their topics have been deleted"
-    UNANSWERED = logging.WARNING, f"{_GIVEN_UP} they were asked after without an answer"
-    NO_PRODUCER = logging.WARNING, "have no producer of their group that listens to be asked"
+    UNANSWERED = logging.WARNING, f"{_GIVEN_UP} no producer answered their checks"
+    NO_PRODUCER = logging.WARNING, "have no producer of their group that listens for checks"
     ENDED = logging.INFO, "had ended before the start"
-    NOT_ASKED = logging.CRITICAL, "cannot be asked after"
-    LOST = logging.CRITICAL, "are lost with their half messages, and over"
+    NOT_ASKED = logging.CRITICAL, "cannot be checked"
+    LOST = logging.CRITICAL, "are lost with their half messages, and ended"
 
 
 class TransactionLines:
     """A count of transactions by reason, with the first one of each."""
 
     def __init__(self) -> None:
-        self._counts: dict[Told, int] = {}
-        self._firsts: dict[Told, str] = {}
+        self._counts: dict[CheckReason, int] = {}
+        self._firsts: dict[CheckReason, str] = {}
 
-    def note(self, reason: Told, half: HalfMessage | int, detail: object = "") -> None:
+    def note(self, reason: CheckReason, half: HalfMessage | int, detail: object = "") -> None:
         """Counts one more, named by its half message or queue offset; keeps the first's details."""
         if reason not in self._counts:
             self._firsts[reason] = f"{_named(half)} {detail}".rstrip()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from rocketpy_broker.config import TransactionTimes
 from rocketpy_broker.errors import RecordIllegalError, StoreError
@@ -23,7 +22,7 @@ from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
-from rocketpy_broker.services.transactions.check_report import Told, TransactionLines
+from rocketpy_broker.services.transactions.check_report import CheckReason, TransactionLines
 from rocketpy_broker.services.transactions.messages import (
     CHECK_MAX_TIME_QUEUE,
     HalfMessage,
@@ -40,28 +39,14 @@ from rocketpy_proto.record import (
     properties_strings,
     rewritten,
 )
+from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 logger = logging.getLogger(__name__)
 CHECK_MAX_TIME_CONFIG = TopicConfig(CHECK_MAX_TIME_TOPIC, 1, 1)
 # Offsets skipped in one scheduler slot.
-TURN_OFFSETS = 1_000
+SLOT_OFFSETS = 1_000
 # Limit of half messages after one that is too young for a check.
 HELD_UP_MAX = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class CheckBack:
-    """A check of a half message for its producer group, with the offsets of its newest copy.
-
-    `record` is the message with its own topic and queue.
-    """
-
-    producer_group: str
-    transaction_id: str
-    offset_msg_id: str
-    commit_log_offset: int
-    queue_offset: int
-    record: bytes
 
 
 class CheckService:
@@ -78,7 +63,7 @@ class CheckService:
         clock: Clock,
         times: TransactionTimes,
         reserved_ms: int,
-        ask: Callable[[CheckBack], bool],
+        ask: Callable[[groups_pb2.CheckTransaction], bool],
     ) -> None:
         self._store = store
         self._topics = topics
@@ -87,8 +72,8 @@ class CheckService:
         self._progress = progress
         self._group_commit = group_commit
         self._clock = clock
-        self._times = times
-        self._reserved_ms = reserved_ms
+        self.times = times
+        self.reserved_ms = reserved_ms
         self._ask = ask
 
     def load(self) -> None:
@@ -99,55 +84,55 @@ class CheckService:
     async def run(self) -> None:
         """Runs a round after each interval until stopped."""
         while True:
-            await sleep(self._clock, self._times.check_interval_ms)
+            await sleep(self._clock, self.times.check_interval_ms)
             try:
                 await self.check_all()
             except StoreError as error:
-                logger.warning("transactions are not asked after now: %s", error)
+                logger.warning("transactions cannot be checked now: %s", error)
             self._group_commit.flush_soon()
 
     async def check_all(self) -> None:
         """Runs one round over the present half messages. Raises StoreError."""
-        await self._group_commit.large_writes.over()
+        await self._group_commit.admission.write_over()
         self._progress.write_ops()
         while self._table.advance():
             await take_slot()
-        told = TransactionLines()
+        lines = TransactionLines()
         try:
-            await self._check_round(told)
+            await self._check_round(lines)
         finally:
-            told.log()
+            lines.log()
 
-    async def _check_round(self, told: TransactionLines) -> None:
+    async def _check_round(self, lines: TransactionLines) -> None:
         end = self._store.range_of(HALF_QUEUE).max_offset
         offset = self._table.next_half
         passed = 0
         while offset < end:
             if not self._table.is_over(offset):
-                await self._group_commit.large_writes.over()
-                self._check_or_report(offset, told)
-                passed = TURN_OFFSETS
+                await self._group_commit.admission.write_over()
+                self._check_or_report(offset, lines)
+                passed = SLOT_OFFSETS
             offset += 1
             passed += 1
-            if passed >= TURN_OFFSETS:
+            if passed >= SLOT_OFFSETS:
                 passed = 0
                 await take_slot()
                 offset = max(offset, self._table.next_half)
 
-    def _check_or_report(self, offset: int, told: TransactionLines) -> None:
+    def _check_or_report(self, offset: int, lines: TransactionLines) -> None:
         """Checks one half message; an illegal one does not stop the round. Raises StoreError."""
         if self._table.is_over(offset):
             # It ended while this round waited: a copy would be committed again.
             return
         try:
-            self._check_at(offset, told)
+            self._check_at(offset, lines)
         except (RecordIllegalError, RecordError) as error:
-            told.note(Told.NOT_ASKED, offset, f"{error!s:.200}")
+            lines.note(CheckReason.NOT_ASKED, offset, f"{error!s:.200}")
 
-    def _check_at(self, offset: int, told: TransactionLines) -> None:
+    def _check_at(self, offset: int, lines: TransactionLines) -> None:
         half = self._messages.half(offset)
         if half is None:
-            told.note(Told.LOST, offset)
+            lines.note(CheckReason.LOST, offset)
             self._end(offset, Operation.DISCARDED)
             return
         if self._table.newest(half.first_offset, offset) > offset:
@@ -157,13 +142,13 @@ class CheckService:
         if self._messages.is_deleted(half):
             # A copy after the deletion would belong to a recreated topic.
             self._give_up(half)
-            told.note(Told.DELETED, half)
-        elif half.check_times >= self._times.check_max or age_ms > self._reserved_ms:
+            lines.note(CheckReason.DELETED, half)
+        elif half.check_times >= self.times.check_max or age_ms > self.reserved_ms:
             self._give_up(half)
-            told.note(Told.UNANSWERED, half, f"after {half.check_times} times")
-        elif not 0 <= age_ms <= half.immunity_ms(self._times.timeout_ms):
+            lines.note(CheckReason.UNANSWERED, half, f"after {half.check_times} checks")
+        elif not 0 <= age_ms <= half.immunity_ms(self.times.timeout_ms):
             if not self._copy_and_ask(half):
-                told.note(Told.NO_PRODUCER, half)
+                lines.note(CheckReason.NO_PRODUCER, half)
         elif self._store.range_of(HALF_QUEUE).max_offset - offset > HELD_UP_MAX:
             # It would keep the outcomes of all later ones in memory.
             copy = self._messages.append_copy(half, is_counted=False)
@@ -188,19 +173,20 @@ class CheckService:
         copy = self._messages.append_copy(half)
         self._table.copied(half.first_offset, copy.queue_offset)
         self._end(offset, Operation.COPIED)
-        return self._ask(_check_back(half, copy))
+        return self._ask(_check(half, copy))
 
 
-def _check_back(half: HalfMessage, copy: AppendResult) -> CheckBack:
+def _check(half: HalfMessage, copy: AppendResult) -> groups_pb2.CheckTransaction:
+    """Returns the check of a half message; its `record` has its own topic and queue."""
     queue = half.real_queue
     block = rewritten(
         half.block, queue.topic, properties_strings(half.block), {"queue_id": queue.queue_id}
     )
-    return CheckBack(
-        half.producer_group,
-        half.transaction_id,
-        encode_offset_message_id(half.record.store_host, copy.physical_offset),
-        copy.physical_offset,
-        copy.queue_offset,
-        block.data.tobytes(),
+    return groups_pb2.CheckTransaction(
+        producer_group=half.producer_group,
+        transaction_id=half.transaction_id,
+        offset_msg_id=encode_offset_message_id(half.record.store_host, copy.physical_offset),
+        commit_log_offset=copy.physical_offset,
+        queue_offset=copy.queue_offset,
+        record=block.data.tobytes(),
     )

@@ -219,7 +219,7 @@ class TransactionMessages:
         try:
             copy = rewritten(half.block, HALF_QUEUE.topic, strings)
         except UnencodableRecordError as error:
-            raise RecordIllegalError(f"it cannot be counted in it: {error}") from error
+            raise RecordIllegalError(f"its check cannot be counted: {error}") from error
         return self._store.append(HALF_QUEUE, copy, _STEP)
 
     def append_discarded(self, half: HalfMessage) -> AppendResult:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.transactions.messages import HalfMessage, TransactionMessages
 from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.rocketpy.v1 import transactions_pb2
 
 COUNT_MAX = 1_000
 # Half messages read, and queue offsets skipped, in one scheduler slot.
-TURN_READS, TURN_OFFSETS = 5, 5_000
+SLOT_READS, SLOT_OFFSETS = 5, 5_000
 READS_MAX = 20_000
-
-
-@dataclass(frozen=True, slots=True)
-class OpenTransactions:
-    """Half messages of open transactions, without bodies; `is_complete` if none is left out."""
-
-    halves: list[HalfMessage]
-    is_complete: bool
 
 
 class TransactionListing:
@@ -41,37 +32,54 @@ class TransactionListing:
         return self._table.open_count(self._store.range_of(HALF_QUEUE).max_offset)
 
     async def open(
-        self, producer_group: str, transaction_id: str, count_max: int
-    ) -> OpenTransactions:
+        self, request: transactions_pb2.ListTransactionsRequest
+    ) -> transactions_pb2.ListTransactionsResponse:
         """Returns the oldest `count_max` of a group, or with an id; empty stands for any.
 
         Raises ParameterIllegalError.
         """
-        if not 0 <= count_max <= COUNT_MAX:
-            raise ParameterIllegalError("count_max", count_max, f"0 to {COUNT_MAX}")
-        count_max = count_max or COUNT_MAX
-        found: list[HalfMessage] = []
+        if not 0 <= request.count_max <= COUNT_MAX:
+            raise ParameterIllegalError("count_max", request.count_max, f"0 to {COUNT_MAX}")
+        count_max = request.count_max or COUNT_MAX
+        response = transactions_pb2.ListTransactionsResponse()
         end = self._store.range_of(HALF_QUEUE).max_offset
         reads = 0
         for offset in range(self._table.next_half, end):
-            if offset % TURN_OFFSETS == 0:
+            if offset % SLOT_OFFSETS == 0:
                 await take_slot()
             if self._table.is_over(offset):
                 continue
-            if len(found) == count_max or reads == READS_MAX:
-                return OpenTransactions(found, is_complete=False)
+            if len(response.transactions) == count_max or reads == READS_MAX:
+                return response
             half = self._messages.half(offset)
             reads += 1
-            if reads % TURN_READS == 0:
+            if reads % SLOT_READS == 0:
                 await take_slot()
-            if half is not None and self._is_wanted(half, producer_group, transaction_id):
-                found.append(HalfMessage(replace(half.record, body=b""), b""))
-        return OpenTransactions(found, is_complete=True)
+            if half is not None and self._is_wanted(half, request):
+                response.transactions.append(_message(half))
+        response.is_complete = True
+        return response
 
-    def _is_wanted(self, half: HalfMessage, producer_group: str, transaction_id: str) -> bool:
+    def _is_wanted(
+        self, half: HalfMessage, request: transactions_pb2.ListTransactionsRequest
+    ) -> bool:
         offset = half.record.queue_offset
         return (
-            producer_group in ("", half.producer_group)
-            and transaction_id in ("", half.transaction_id)
+            request.producer_group in ("", half.producer_group)
+            and request.transaction_id in ("", half.transaction_id)
             and self._table.newest(half.first_offset, offset) == offset
         )
+
+
+def _message(half: HalfMessage) -> transactions_pb2.OpenTransaction:
+    record, queue = half.record, half.real_queue
+    return transactions_pb2.OpenTransaction(
+        transaction_id=half.transaction_id,
+        producer_group=half.producer_group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        commit_log_offset=record.physical_offset,
+        queue_offset=record.queue_offset,
+        born_timestamp_ms=record.born_timestamp_ms,
+        check_times=half.check_times,
+    )

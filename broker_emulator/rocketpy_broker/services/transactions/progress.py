@@ -23,7 +23,7 @@ from rocketpy_broker.services.config_files.json_fields import as_long
 from rocketpy_broker.services.config_files.saver import SavePlan, save_now
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.transactions.check_report import Told, TransactionLines
+from rocketpy_broker.services.transactions.check_report import CheckReason, TransactionLines
 from rocketpy_broker.services.transactions.messages import (
     CHECK_MAX_TIME_QUEUE,
     OP_QUEUE,
@@ -193,15 +193,15 @@ class TransactionProgress:
             # A log cut below this offset may be longer than that at the next start.
             self._file.save({LOG_OFFSET: begin})
         self._marked = max(begin, positions.log_begin)
-        told = TransactionLines()
-        for origins in self._store.prepared.committed_from(self._marked):
+        lines = TransactionLines()
+        for origins in self._store.numbered.halves_from(self._marked):
             for physical_offset in origins.tolist():
-                self._found_final(physical_offset, Operation.COMMIT, told)
-        for data in self._records(CHECK_MAX_TIME_QUEUE, self._first_behind_mark()):
+                self._found_final(physical_offset, Operation.COMMIT, lines)
+        for data in self._records(CHECK_MAX_TIME_QUEUE, self._first_after_mark()):
             origin = decode_record(data).record.prepared_transaction_offset
             if origin < 0:
-                self._found_final(~origin, Operation.DISCARDED, told)
-        told.log()
+                self._found_final(~origin, Operation.DISCARDED, lines)
+        lines.log()
         self._next = _Place(positions.log_end, self._table.next_half, self._table.next_op)
 
     def _found_half(self, half: HalfMessage) -> None:
@@ -239,7 +239,7 @@ class TransactionProgress:
                 return half.record.physical_offset
         return self._store.positions().log_end
 
-    def _first_behind_mark(self) -> int:
+    def _first_after_mark(self) -> int:
         """Returns a queue offset; all discarded messages after the mark lie at or after it."""
         bounds = self._store.range_of(CHECK_MAX_TIME_QUEUE)
         end = bounds.max_offset
@@ -252,14 +252,14 @@ class TransactionProgress:
         return end
 
     def _found_final(
-        self, physical_offset: int, operation: Operation, told: TransactionLines
+        self, physical_offset: int, operation: Operation, lines: TransactionLines
     ) -> None:
         half = self._messages.half_at(physical_offset)
         if half is None:
             return
         offset = self._table.newest(half.first_offset, half.record.queue_offset)
         if not self._table.is_over(offset):
-            told.note(Told.ENDED, half)
+            lines.note(CheckReason.ENDED, half)
             self.decided(self._marked, offset, operation)
             self._table.finish(half.first_offset, operation)
 

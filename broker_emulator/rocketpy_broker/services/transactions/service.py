@@ -9,11 +9,8 @@ Source: docs/design/broker_behaviour.md section 7.2.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rocketpy_broker.config import TransactionTimes
-from rocketpy_broker.errors import TopicNotExistError, TransactionEndError
-from rocketpy_broker.response_code import ResponseCode
+from rocketpy_broker.errors import ParameterIllegalError, TopicNotExistError, TransactionEndError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.services.flush.group_commit import GroupCommit
@@ -27,20 +24,14 @@ from rocketpy_broker.services.transactions.messages import (
 from rocketpy_broker.services.transactions.progress import TransactionProgress
 from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.rocketpy.v1 import transactions_pb2
 
-DECISIONS = (Operation.COMMIT, Operation.ROLLBACK)
-
-
-@dataclass(frozen=True, slots=True)
-class EndTransaction:
-    """A producer's decision about a half message, named by its log offset and queue offset."""
-
-    producer_group: str
-    transaction_id: str
-    commit_log_offset: int
-    queue_offset: int
-    decision: Operation
-    from_check: bool = False
+Request = transactions_pb2.EndTransactionRequest
+DECISIONS = {
+    transactions_pb2.COMMIT: Operation.COMMIT,
+    transactions_pb2.ROLLBACK: Operation.ROLLBACK,
+}
 
 
 class TransactionService:
@@ -64,26 +55,29 @@ class TransactionService:
         self._progress = progress
         self._group_commit = group_commit
         self._clock = clock
-        self._times = times
+        self.times = times
         # Called with each decision, once.
         self.ended = Listeners[[HalfMessage, Operation]]()
 
-    async def end(self, command: EndTransaction) -> None:
+    async def end(self, request: Request) -> None:
         """Commits or rolls back; durable on return, as far as the flush type promises.
 
-        Raises TransactionEndError, TopicNotExistError, StoreClosedError, StoreBusyError,
-        RecordIllegalError, FlushTimeoutError.
+        Raises ParameterIllegalError, TransactionEndError, TopicNotExistError, StoreClosedError,
+        StoreBusyError, RecordIllegalError, FlushTimeoutError.
         """
-        await self._group_commit.large_writes.over()
-        half = self._messages.half_at(command.commit_log_offset)
+        decision = DECISIONS.get(request.resolution)
+        if decision is None:
+            raise ParameterIllegalError("resolution", request.resolution, "COMMIT or ROLLBACK")
+        await self._group_commit.admission.write_over()
+        half = self._messages.half_at(request.commit_log_offset)
         if half is None:
             raise TransactionEndError(
                 "Find prepared transaction message failed: there is no half message at log offset "
-                f"{command.commit_log_offset}"
+                f"{request.commit_log_offset}"
             )
-        self._check(half, command)
-        if not self._is_repeated(half, command.decision):
-            self._decide(half, command.decision)
+        self._check(half, request)
+        if not self._is_repeated(half, decision):
+            self._decide(half, decision)
         self._progress.write_ops()
         await self._group_commit.wait(self._store.positions().log_end)
 
@@ -91,33 +85,33 @@ class TransactionService:
         """Raises TransactionEndError if the producer must wait for the check."""
         record = half.record
         if record.properties.get(IMMUNITY_SECONDS):
-            timeout_ms = self._times.timeout_ms
+            timeout_ms = self.times.timeout_ms
             immunity_ms = max(half.immunity_ms(timeout_ms), timeout_ms)
             age_ms = self._clock.now_ms() - record.born_timestamp_ms
             if age_ms > immunity_ms:
                 raise TransactionEndError(
-                    f"the transaction is {age_ms} ms old and its time of {immunity_ms} ms is over; "
-                    "wait to be asked after it",
+                    f"the transaction is {age_ms} ms old and its time of {immunity_ms} ms has "
+                    "ended; wait for the broker's check",
                     ResponseCode.ILLEGAL_OPERATION,
                 )
 
-    def _check(self, half: HalfMessage, command: EndTransaction) -> None:
+    def _check(self, half: HalfMessage, request: Request) -> None:
         record = half.record
         # No check follows for a transaction that has ended.
-        if not (command.from_check or self._has_ended(half)):
+        if not (request.from_transaction_check or self._has_ended(half)):
             self._check_time(half)
-        if half.producer_group != command.producer_group:
+        if half.producer_group != request.producer_group:
             raise TransactionEndError(
-                f"The producer group wrong: {command.producer_group!r:.200} did not send this "
+                f"The producer group wrong: {request.producer_group!r:.200} did not send this "
                 "message"
             )
-        if record.queue_offset != command.queue_offset:
+        if record.queue_offset != request.queue_offset:
             raise TransactionEndError(
-                f"The transaction state table offset wrong: it is not {command.queue_offset}"
+                f"The transaction state table offset wrong: it is not {request.queue_offset}"
             )
-        if command.transaction_id and command.transaction_id != half.transaction_id:
+        if request.transaction_id and request.transaction_id != half.transaction_id:
             raise TransactionEndError(
-                f"The transaction id wrong: {command.transaction_id!r:.200} is another message's"
+                f"The transaction id wrong: {request.transaction_id!r:.200} is another message's"
             )
 
     def _has_ended(self, half: HalfMessage) -> bool:
@@ -133,7 +127,7 @@ class TransactionService:
         known = {Operation.COMMIT: "was committed", Operation.ROLLBACK: "was rolled back"}
         past = known.get(found or Operation.FOREIGN, "has ended")
         if found is Operation.DISCARDED:
-            past = "was given up, for its producer did not say how it ended"
+            past = "was given up: its producer did not report its end"
         raise TransactionEndError(
             f"transaction {half.transaction_id!r:.200} {past} before; nothing has changed",
             ResponseCode.ILLEGAL_OPERATION,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
+from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.flush.wiring import FlushServices
+from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.offsets.wiring import Offsets
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.transactions.check_service import CheckBack, CheckService
+from rocketpy_broker.services.transactions.check_service import CheckService
 from rocketpy_broker.services.transactions.messages import TransactionMessages
 from rocketpy_broker.services.transactions.open_transactions import TransactionListing
 from rocketpy_broker.services.transactions.progress import TransactionProgress
@@ -32,15 +33,12 @@ class Transactions:
 def build(
     context: BrokerContext,
     topics: TopicConfigManager,
+    groups: Groups,
     flush: FlushServices,
     delay: Delay,
     offsets: Offsets,
-    ask: Callable[[CheckBack], bool],
 ) -> Transactions:
-    """Builds the transactions of one broker.
-
-    `ask` sends a check to one of a group's producers.
-    """
+    """Builds the transactions of one broker."""
     config, clock, store, lifecycle = (
         context.config,
         context.clock,
@@ -70,13 +68,18 @@ def build(
         clock,
         config.transactions,
         config.clean_policy.reserved_ms,
-        ask,
+        groups.clients.notify_one_producer,
     )
+
+    def configure(changed: BrokerConfig) -> None:
+        service.times = checks.times = changed.transactions
+        checks.reserved_ms = changed.clean_policy.reserved_ms
 
     async def start(scope: TaskScope) -> None:
         progress.write_ops()
         scope.start(checks.run())
 
+    context.config_changed.add(configure)
     lifecycle.loads.extend([progress.load, checks.load])
     lifecycle.starts.append(start)
     lifecycle.tables.append(Saver(progress))

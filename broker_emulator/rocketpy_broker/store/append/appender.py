@@ -74,7 +74,7 @@ class AppendUnderWay:
                 self._has_failed = True
                 self._failed()
             # Bytes that were not written are never part of the log, whatever the reason.
-            reason = "an error before" if self._error is None else self._error.strerror
+            reason = "an earlier error" if self._error is None else self._error.strerror
             raise StoreClosedError(
                 f"the commit log cannot be written ({reason}); nothing was stored"
             ) from self._error
@@ -85,7 +85,7 @@ class AppendUnderWay:
             self._log.advance(self._block)
             self._result = self._done()
         if self._result is None:
-            raise StoreClosedError("the block is stored, but not what follows from it")
+            raise StoreClosedError("the block is stored, but its queues and indexes are not")
         return self._result
 
 

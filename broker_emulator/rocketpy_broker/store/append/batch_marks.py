@@ -6,6 +6,7 @@ delayed message has a negative number there: the complement of the waiting recor
 So a start finds the progress of each batch and the delayed messages already delivered. Records with
 transaction bits keep RocketMQ's own meaning of the field. The numbers are flushed, torn and cut
 together with their records.
+Source: docs/design/storage.md sections 2.3 and 14.3.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS
 from rocketpy_proto.record import RecordBlock
-from rocketpy_proto.record.sys_flag import TRANSACTION_MASK, has_transactions
+from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, has_transactions
 
 _NUMBER_BITS = 40
 _TAG_BITS = 63 - _NUMBER_BITS
@@ -74,7 +75,7 @@ class BatchMarks:
 
     def numbers_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
         """Yields the numbers of records from physical offset `begin` on, in log order."""
-        for fields in self._fields_from(begin):
+        for fields in self._fields_from(begin, 0):
             yield fields[fields > 0]
 
     def origins_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
@@ -82,13 +83,18 @@ class BatchMarks:
 
         One array, often an empty one, for each log span. Raises LogOffsetError.
         """
-        for fields in self._fields_from(begin):
+        for fields in self._fields_from(begin, 0):
             yield ~fields[fields < 0]
 
-    def _fields_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
+    def halves_from(self, begin: int) -> Iterator[NDArray[np.int64]]:
+        """Yields the half messages of committed records from `begin` on, as physical offsets."""
+        return self._fields_from(begin, TRANSACTION_COMMIT)
+
+    def _fields_from(self, begin: int, transaction: int) -> Iterator[NDArray[np.int64]]:
+        """Yields the field of the records with these transaction bits."""
         trust = Trust(self._log.end, Checksummed.ALL)
         for item in LogScanner(self._log, trust).scan(begin):
             if isinstance(item, LogSpan):
                 header = item.block.header
-                is_ordinary = header["sys_flag"] & TRANSACTION_MASK == 0
-                yield header["prepared_transaction_offset"][is_ordinary].astype(np.int64)
+                wanted = header["sys_flag"] & TRANSACTION_MASK == transaction
+                yield header["prepared_transaction_offset"][wanted].astype(np.int64)

@@ -28,9 +28,9 @@ from rocketpy_broker.store.backup.pieces import (
     pieces_of_file,
     written_bytes,
 )
-from rocketpy_broker.store.check.read_only import is_segment_name
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.index.layout import IndexFormat
+from rocketpy_broker.store.log.file_sequence import is_file_name
 from rocketpy_broker.store.recovery.store_opener import ManifestPlan
 from rocketpy_broker.store.values import FilePrefix
 
@@ -164,7 +164,7 @@ class LiveBackup:
         The first segment's name is the start of the log.
         """
         paths = sorted(
-            path for path in (self._folder / "commitlog").iterdir() if is_segment_name(path.name)
+            path for path in (self._folder / "commitlog").iterdir() if is_file_name(path.name)
         )
         return [path for path in paths if int(path.name) < self.plan.end or path == paths[0]]
 
@@ -196,7 +196,7 @@ class LiveBackup:
             yield from pieces_of_file(self._folder / path, path, prefix.length)
         if not prefixes:
             # For a queue without messages, only a file's name gives the next offset.
-            names = [name for name in os.listdir(self._folder / folder) if is_segment_name(name)]
+            names = [name for name in os.listdir(self._folder / folder) if is_file_name(name)]
             first = min(names, default="0")
             if int(first) > 0:
                 yield from pieces_of_file(self._folder / folder / first, f"{folder}/{first}", 0)

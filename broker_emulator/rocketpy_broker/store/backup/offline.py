@@ -58,5 +58,7 @@ def check_apart(source: Path, target: Path) -> None:
     source, target = source.resolve(), target.resolve()
     if source in (target, *target.parents) or target in source.parents:
         raise StoreDirectoryError(
-            target, f"and the store {source} lie in each other", "choose a place outside the store"
+            target,
+            f"contains the store {source}, or is inside it",
+            "choose a place outside the store",
         )

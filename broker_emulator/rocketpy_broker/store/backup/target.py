@@ -19,7 +19,7 @@ from rocketpy_broker.store.backup.pieces import Piece
 from rocketpy_broker.store.check.read_only import load_log
 from rocketpy_broker.store.files import durable, store_id
 from rocketpy_broker.store.files.directory import LOCK_WORD, lock_folder
-from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark
+from rocketpy_broker.store.files.flushed_mark import FlushedMark, FlushedState
 from rocketpy_broker.store.files.recoveries import Recoveries
 from rocketpy_broker.store.index.service import IndexService
 
@@ -49,7 +49,7 @@ class BackupTarget:
         self._check_free()
         if not self.folder.parent.is_dir():
             raise StoreDirectoryError(
-                self.folder.parent, "is no directory", "make it, or choose another place"
+                self.folder.parent, "is no directory", "create it, or choose another place"
             )
         self.unfinished.mkdir(durable.FOLDER_MODE, exist_ok=True)
         try:
@@ -95,7 +95,7 @@ class BackupTarget:
         if needed > free:
             raise BackupTargetError(
                 f"the backup takes about {needed} bytes, the disk of {self.folder} has {free} "
-                "free; make room, or choose another disk"
+                "free. Free space, or choose another disk"
             )
 
     def write(self, piece: Piece) -> None:
@@ -139,7 +139,7 @@ class BackupTarget:
         durable.replace_bytes(folder / "lock", LOCK_WORD)
         mark = FlushedMark(folder / "rocketpy" / "flushed")
         mark.open()
-        mark.write(Mark(log_end, os.getpid(), clean=True))
+        mark.write(FlushedState(log_end, os.getpid(), clean=True))
         mark.close()
 
     def note_end(self, log_end: int) -> None:
@@ -152,7 +152,7 @@ class BackupTarget:
         self._close_file()
         store_id.draw(self.unfinished / "rocketpy" / "storeId")
 
-    def let_read(self) -> None:
+    def allow_read(self) -> None:
         """Shares the lock with readers of the copy, such as a check. Raises OSError."""
         self._close_file()
         if self._lock is not None:

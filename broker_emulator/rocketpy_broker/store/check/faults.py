@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.files.deleted_topics import DeletedTopics
+from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import Checksummed, Trust
 from rocketpy_broker.store.recovery.plan import Traces
@@ -54,8 +56,7 @@ def finding(path: Path, offset: int, text: str, *, is_fault: bool) -> Finding:
 class CheckContext:
     """The state of the store that all checks use. Offsets are physical ones.
 
-    From `mended_from` on, the next start reads the log and completes the derived files. `log_end`
-    and `damages` are known once the log has been read.
+    `log_end` and `damages` are known once the log has been read.
     """
 
     folder: Path
@@ -63,8 +64,7 @@ class CheckContext:
     traces: Traces
     trust: Trust
     log: CommitLog
-    deleted_below: dict[str, int]
-    mended_from: int
+    deleted: DeletedTopics
     log_end: int = 0
     last_store_timestamp_ms: int = 0
     damages: list[Damage] = field(default_factory=list)
@@ -84,9 +84,14 @@ class CheckContext:
         return 0 if self.traces.abnormal else self.trust.flushed
 
     @property
-    def went_on(self) -> bool:
-        """True if another broker has written to the store since."""
-        return not self.traces.ours
+    def manifest(self) -> Manifest | None:
+        """The manifest, if it is of this log."""
+        return self.traces.manifest if self.traces.ours else None
+
+    def is_mended(self, physical_offset: int) -> bool:
+        """True if the next start restores derived entries of the record at this offset."""
+        completed = 0 if self.manifest is None else self.manifest.log_end
+        return self.traces.abnormal and physical_offset >= completed
 
     def is_damaged(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """True if an offset is within known damage, which gets no second finding."""
@@ -99,28 +104,17 @@ class CheckContext:
         return inside
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Neighbours, from `begin` to before `end`, with the same finding."""
-
-    begin: int
-    end: int
-
-    def __len__(self) -> int:
-        return self.end - self.begin
-
-    def of(self, name: str) -> str:
-        """Returns a text such as "unit 5" or "units 5 to 7"."""
-        if len(self) == 1:
-            return f"{name} {self.begin}"
-        return f"{name}s {self.begin} to {self.end - 1}"
-
-
-def runs(wrong: NDArray[np.bool_]) -> Iterator[Run]:
-    """Yields the runs of wrong elements."""
+def runs(wrong: NDArray[np.bool_]) -> Iterator[range]:
+    """Yields the ranges of wrong neighbours."""
     edges = np.flatnonzero(np.diff(wrong.astype(np.int8), prepend=0, append=0))
     for begin, end in edges.reshape(-1, 2).tolist():
-        yield Run(begin, end)
+        yield range(begin, end)
+
+
+def numbered(name: str, run: range, first: int = 0) -> str:
+    """Returns a text such as "unit 5" or "units 5 to 7", with numbers from `first` on."""
+    begin, end = first + run.start, first + run.stop - 1
+    return f"{name} {begin}" if begin == end else f"{name}s {begin} to {end}"
 
 
 def limited(findings: Iterable[Finding]) -> Iterator[Finding]:

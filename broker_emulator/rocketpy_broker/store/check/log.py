@@ -12,9 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rocketpy_broker.store.check.faults import Advance, CheckContext, Fault, Finding, finding, runs
+from rocketpy_broker.store.check.faults import (
+    Advance,
+    CheckContext,
+    Fault,
+    Finding,
+    finding,
+    numbered,
+    runs,
+)
 from rocketpy_broker.store.log.checksums import ENTRY_BYTES, SegmentChecksums, is_sound
 from rocketpy_broker.store.log.filler import fillers_of
 from rocketpy_broker.store.log.scanner import LogScanner, LogSpan
@@ -37,9 +44,8 @@ class LogCheck:
         self._position = context.log.begin
         self._record_ends: dict[int, int] = {}
         self.record_count = 0
-        # The positions that have a checksum, of the segment that was read last.
-        self._known_of = -1
-        self._known: NDArray[np.int64] | None = None
+        # True if the checksums of the segment that was read last can be searched.
+        self._ordered_of, self._are_ordered = -1, False
 
     def stretches(self, advance: Advance) -> Iterator[LogSpan | Damage]:
         """Yields the log's spans and damages; calls `advance` with the number of bytes read."""
@@ -47,9 +53,7 @@ class LogCheck:
             length = len(item.block.data) if isinstance(item, LogSpan) else item.length
             advance(item.offset + length - self._position)
             self._position = item.offset + length
-            segment = self._log.files.find(item.offset)
-            assert segment is not None
-            self._record_ends[segment.base] = self._position
+            self._record_ends[self._segment(item.offset).base] = self._position
             if isinstance(item, LogSpan):
                 self.record_count += len(item.block)
                 last_ms = int(item.block.header["store_timestamp"].max())
@@ -59,10 +63,14 @@ class LogCheck:
         self._context.log_end = self._scanner.end
         advance(self._log.files.end - self._position)
 
+    def _segment(self, offset: int) -> Segment:
+        segment = self._log.files.find(offset)
+        assert segment is not None
+        return segment
+
     def damage(self, damage: Damage) -> Fault:
         """Returns the fault for damaged bytes that had been on disk."""
-        segment = self._log.files.find(damage.offset)
-        assert segment is not None
+        segment = self._segment(damage.offset)
         position = damage.offset - segment.base
         reason = _reason(segment, position, damage)
         text = f"{damage.length} bytes of the log are damaged: {reason}"
@@ -70,8 +78,7 @@ class LogCheck:
 
     def stretch(self, stretch: LogSpan) -> Iterator[Finding]:
         """Yields faults of records that are otherwise as written."""
-        segment = self._log.files.find(stretch.offset)
-        assert segment is not None
+        segment = self._segment(stretch.offset)
         begin = stretch.offset - segment.base
         try:
             stretch.block.verify_body_crc()
@@ -80,65 +87,45 @@ class LogCheck:
         checksums = self._log.checksums.find(segment)
         if not self._context.has_checksums or checksums is None:
             return
-        known = self._known_positions(segment, checksums)
-        if known is None:
-            # The broken entries have findings of their own.
+        if self._ordered_of != segment.base:
+            self._ordered_of, self._are_ordered = segment.base, _are_ordered(checksums)
+        if not self._are_ordered:
+            # They have findings of their own, and a search may miss sound ones.
             return
         positions = stretch.block.positions + begin
-        places = np.searchsorted(known, positions)
-        there = np.append(known, -1)[places] == positions
-        for run in runs(~there):
-            yield finding(
-                checksums.path,
-                int(places[run.begin]) * ENTRY_BYTES,
-                f"{len(run)} records from byte {positions[run.begin]} of the segment on have no "
-                "checksum",
-                is_fault=int(positions[run.begin]) + segment.base < self._context.checksums_end,
-            )
+        for run in runs(checksums.lookup(positions)["check"] == 0):
+            first = int(positions[run.start])
+            number = checksums.count - len(checksums.entries_from(first))
+            text = f"{len(run)} records from byte {first} of the segment on have no checksum"
+            is_fault = first + segment.base < self._context.checksums_end
+            yield finding(checksums.path, number * ENTRY_BYTES, text, is_fault=is_fault)
 
     def fillers(self, stretch: LogSpan) -> Iterator[Finding]:
         """Yields fillers, which replace damaged records; units of these records are excused."""
+        segment = self._segment(stretch.offset)
         for filler in fillers_of(stretch.block):
-            segment = self._log.files.find(stretch.offset)
-            assert segment is not None
             offset, size = filler.physical_offset, filler.size
             self._context.damages.append(Damage(segment.path, offset, size, "filled"))
-            text = f"{size} bytes stand for a damaged record, which a start has put into quarantine"
+            text = f"{size} bytes replace a damaged record, which a start moved to quarantine"
             yield finding(segment.path, offset - segment.base, text, is_fault=False)
 
-    def _known_positions(
-        self, segment: Segment, checksums: SegmentChecksums
-    ) -> NDArray[np.int64] | None:
-        """Returns the segment's positions that have a checksum; None if entries are broken."""
-        if self._known_of != segment.base:
-            entries = checksums.entries_from(_ANY_POSITION)
-            positions = entries["position"].astype(np.int64)
-            is_whole = is_sound(entries).all() and (np.diff(positions) > 0).all()
-            self._known_of, self._known = segment.base, positions if is_whole else None
-        return self._known
+    def records_after(self) -> Iterator[Finding]:
+        """Yields nonzero bytes after the log's end, and after blank records.
 
-    def behind_records(self) -> Iterator[Finding]:
-        """Yields nonzero bytes after blank records and after the log's end."""
-        abnormal = self._context.traces.abnormal
+        A failed append leaves bytes after a blank record; they are never read.
+        """
+        abnormal, log_end = self._context.traces.abnormal, self._context.log_end
         for segment in self._log.files.segments:
-            if segment.end <= self._context.log_end:
-                yield from self._behind_blank(segment)
-                continue
-            start = max(self._context.log_end - segment.base, 0)
-            used = segment.used_end(start)
+            is_last = segment.end > log_end
+            end = log_end if is_last else self._record_ends.get(segment.base, segment.base)
+            start = max(end - segment.base, 0) + (0 if is_last else BLANK_BYTES)
+            used = segment.used_end(start) if start < segment.size_bytes else start
             if used > start:
-                what = "a torn tail" if abnormal else "no whole record begins here: the rest"
-                text = f"{what} of {used - start} bytes lies behind the log's end"
-                yield finding(segment.path, start, text, is_fault=not abnormal)
-
-    def _behind_blank(self, segment: Segment) -> Iterator[Finding]:
-        """Yields bytes after a blank record, left by a failed append; they are never read."""
-        end = self._record_ends.get(segment.base, segment.base) - segment.base
-        start = end + BLANK_BYTES
-        used = segment.used_end(start) if start < segment.size_bytes else start
-        if used > start:
-            text = f"{used - start} bytes behind the blank record are not zero"
-            yield finding(segment.path, start, text, is_fault=False)
+                what = "a torn tail" if abnormal else "no whole record starts here: the rest"
+                text = f"{what} of {used - start} bytes is after the log's end"
+                if not is_last:
+                    text = f"{used - start} bytes after the blank record are not zero"
+                yield finding(segment.path, start, text, is_fault=is_last and not abnormal)
 
     def checksums(self) -> Iterator[Finding]:
         """Yields entries that are broken, out of order, or without a record."""
@@ -154,31 +141,34 @@ class LogCheck:
                 yield finding(path, 0, text, is_fault=segment.base < self._context.checksums_end)
 
     def _entries(self, segment: Segment, checksums: SegmentChecksums) -> Iterator[Finding]:
-        abnormal = self._context.traces.abnormal
+        abnormal, log_end = self._context.traces.abnormal, self._context.log_end
         entries = checksums.entries_from(_ANY_POSITION)
         sound = is_sound(entries)
         for run in runs(~sound):
-            empty = not entries[run.begin : run.end].tobytes().strip(b"\0")
-            text = f"{run.of('entry')} {'is empty' if empty else 'does not agree with its check'}"
-            yield finding(
-                checksums.path, run.begin * ENTRY_BYTES, text, is_fault=not (abnormal and empty)
-            )
+            empty = not entries[run.start : run.stop].tobytes().strip(b"\0")
+            text = numbered("entry", run)
+            text += " is empty" if empty else " does not agree with its check"
+            is_fault = not (abnormal and empty)
+            yield finding(checksums.path, run.start * ENTRY_BYTES, text, is_fault=is_fault)
         places = np.flatnonzero(sound)
         begins = entries["position"][places].astype(np.int64)
         ends = begins + entries["size"][places]
         overlaps = np.append(False, begins[1:] < ends[:-1])
-        behind = ends + segment.base > self._context.log_end
-        for wrong, what in ((overlaps, "overlaps the one before"), (behind & ~overlaps, "")):
+        behind = (ends + segment.base > log_end) & ~overlaps
+        for wrong, what, is_fault in (
+            (overlaps, "overlaps the one before", True),
+            (behind, f"is of a record after the log's end {log_end}", not abnormal),
+        ):
             for run in runs(wrong):
-                is_tail = abnormal and not what
-                text = what or f"is of a record behind the log's end {self._context.log_end}"
-                number = int(places[run.begin])
-                yield finding(
-                    checksums.path,
-                    number * ENTRY_BYTES,
-                    f"entry {number} {text} ({len(run)} of them)",
-                    is_fault=not is_tail,
-                )
+                number = int(places[run.start])
+                text = f"entry {number} {what} ({len(run)} of them)"
+                yield finding(checksums.path, number * ENTRY_BYTES, text, is_fault=is_fault)
+
+
+def _are_ordered(checksums: SegmentChecksums) -> bool:
+    entries = checksums.entries_from(_ANY_POSITION)
+    positions = entries["position"].astype(np.int64)
+    return bool(is_sound(entries).all() and (np.diff(positions) > 0).all())
 
 
 def _reason(segment: Segment, position: int, damage: Damage) -> str:
@@ -186,7 +176,7 @@ def _reason(segment: Segment, position: int, damage: Damage) -> str:
     try:
         record = decode_record(segment.view, position, check_crc=False).record
         if record.physical_offset != damage.offset:
-            return f"the record says that it lies at {record.physical_offset}"
+            return f"the record names its own offset as {record.physical_offset}"
         decode_record(segment.view, position)
     except MalformedRecordError as error:
         return error.reason

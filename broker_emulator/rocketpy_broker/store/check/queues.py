@@ -1,14 +1,14 @@
 """Check of the consume queues against the log.
 
-Every record of a queue must have its unit at its queue offset. The unit's offset, size and tags
-code must be the record's. Other units must be blank, or point to records that the log no longer
-has. Memory: a few numbers per queue. The check only reads.
+Recovery's dispatch gives the unit of every record; the files must have it at the record's queue
+offset. Other units must be blank, or of records that the log no longer has. Memory: a few numbers
+per queue, and the units of one log span. Open files are limited as in a broker.
 Source: docs/design/storage.md section 6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,19 +18,22 @@ from numpy.typing import NDArray
 from rocketpy_broker.store.check.faults import (
     FINDINGS_PER_FILE_MAX,
     CheckContext,
+    Fault,
     Finding,
     Note,
-    Run,
     finding,
+    numbered,
     runs,
 )
-from rocketpy_broker.store.check.read_only import load_segments, queue_folders
+from rocketpy_broker.store.check.read_only import queue_folder, queue_keys
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
-from rocketpy_broker.store.log.segment import NAME_DIGITS
-from rocketpy_broker.store.log.segment_queue import SegmentQueue
+from rocketpy_broker.store.log.file_sequence import FileSequence
 from rocketpy_broker.store.queues.dispatch import DispatchRequest
+from rocketpy_broker.store.queues.files import QueueFiles, used_end
+from rocketpy_broker.store.queues.open_files import OpenFiles
+from rocketpy_broker.store.queues.prefixes import Prefixes
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, UNIT_BYTES, Units
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.values import FilePrefix, QueueKey
 
 # Codes below this are addresses in consumequeue_ext, which is not read.
 EXTENSION_CODE_MAX = -(1 << 31) - 1
@@ -40,41 +43,43 @@ EXTENSION_CODE_MAX = -(1 << 31) - 1
 class _Queue:
     """One queue.
 
-    `covered` are the ranges of offsets that records have, `next_offset` is their end.
+    `next_offset` follows the last record's, and `gaps` are the offsets before it without a record.
     """
 
     key: QueueKey
-    files: SegmentQueue
+    files: QueueFiles
     exists: bool
-    end: int = 0
     next_offset: int = 0
-    covered: list[Run] = field(default_factory=list)
+    record_count: int = 0
+    gaps: list[range] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
-    def path_of(self, offset: int) -> Path:
-        """Returns the file that holds, or should hold, the unit at `offset`."""
-        base = offset * UNIT_BYTES // self.files.segment_bytes * self.files.segment_bytes
-        return self.files.folder / f"{base:0{NAME_DIGITS}d}"
+    def cover(self, begin: int, end: int) -> None:
+        """Adds the queue offsets of records."""
+        if begin > self.next_offset:
+            self.gaps.append(range(self.next_offset, begin))
+        elif begin < self.next_offset:
+            # The offset of an earlier record is wrong.
+            below = [range(gap.start, min(gap.stop, begin)) for gap in self.gaps]
+            above = [range(max(gap.start, end), gap.stop) for gap in self.gaps]
+            self.gaps = [gap for gap in (*below, *above) if len(gap) > 0]
+        self.next_offset = max(self.next_offset, end)
+        self.record_count += end - begin
 
-    def position_of(self, offset: int) -> int:
-        """Returns the position of the unit at `offset` in its file."""
-        return offset * UNIT_BYTES % self.files.segment_bytes
+    def place(self, offset: int) -> tuple[Path, int]:
+        """Returns the file that has, or should have, the unit at `offset`, and the byte in it."""
+        position = offset * UNIT_BYTES
+        base = self.files.base_of(position)
+        return Path(self.files.path_of(base)), position - base
 
     def units(self, offset: int, offset_end: int) -> Units:
-        """Returns units from `offset` to the end of their file at most; none without a file."""
-        position = offset * UNIT_BYTES
-        segment = self.files.find(position)
-        if segment is None:
-            return np.empty(0, UNIT)
-        count = (min(offset_end * UNIT_BYTES, segment.end) - position) // UNIT_BYTES
-        return np.frombuffer(segment.view, UNIT, count, position - segment.base)
-
-    def cover(self, begin: int, end: int) -> None:
-        """Adds a range of offsets that records have."""
-        if self.covered and self.covered[-1].end == begin:
-            begin = self.covered.pop().begin
-        self.covered.append(Run(begin, end))
-        self.next_offset = max(self.next_offset, end)
+        """Returns units from `offset` to the end of their file at most; zeros without a file."""
+        position, end = offset * UNIT_BYTES, offset_end * UNIT_BYTES
+        if not self.files.has(position):
+            end = min(end, self.files.begin) if position < self.files.begin else end
+            return np.zeros((end - position) // UNIT_BYTES, UNIT)
+        end = min(end, self.files.base_of(position) + self.files.file_bytes)
+        return np.frombuffer(self.files.read(position, end - position), UNIT)
 
 
 class QueuesCheck:
@@ -82,38 +87,37 @@ class QueuesCheck:
 
     def __init__(self, context: CheckContext) -> None:
         self._context = context
+        self._open_files = OpenFiles(read_only=True)
         self._queues: dict[QueueKey, _Queue] = {}
         self._misplaced: list[Finding] = []
-        for found in queue_folders(context.folder):
-            loaded = load_segments(found.path, context.sizes.queue_file_bytes)
-            queue = self._add(found.key, exists=True)
-            queue.files.segments.extend(loaded.segments)
-            queue.end = _used_end(queue.files)
+        for key in queue_keys(context.folder):
+            queue = self._add(key, exists=True)
+            folder, file_bytes = queue_folder(context.folder, key), queue.files.file_bytes
             self._misplaced += [
                 finding(one.path, 0, one.reason, is_fault=not _is_empty_last(one.path))
-                for one in loaded.misplaced
+                for one in queue.files.adopt_found(FileSequence.find(folder, file_bytes))
             ]
 
     def _add(self, key: QueueKey, *, exists: bool) -> _Queue:
-        folder = self._context.folder / "consumequeue" / key.topic / str(key.queue_id)
-        files = SegmentQueue(folder, self._context.sizes.queue_file_bytes)
+        folder = str(queue_folder(self._context.folder, key))
+        files = QueueFiles(folder, self._context.sizes.queue_file_bytes, self._open_files)
         queue = self._queues[key] = _Queue(key, files, exists)
         return queue
-
-    @property
-    def keys(self) -> list[QueueKey]:
-        """The queues that have a folder."""
-        return [key for key, queue in self._queues.items() if queue.exists]
 
     def close(self) -> None:
         """Closes the files."""
         for queue in self._queues.values():
             queue.files.close()
 
+    @property
+    def keys(self) -> list[QueueKey]:
+        """The queues that have a folder."""
+        return [key for key, queue in self._queues.items() if queue.exists]
+
     def compare(self, request: DispatchRequest) -> None:
         """Compares the expected units of records with the units in the files."""
         context, key = self._context, request.queue
-        alive = request.units["physical_offset"] >= context.deleted_below.get(key.topic, -1)
+        alive = request.units["physical_offset"] >= context.deleted.below(key.topic)
         first = int(np.argmax(alive)) if alive.any() else len(alive)
         if first == len(alive):
             return
@@ -124,11 +128,13 @@ class QueuesCheck:
         queue.cover(offset, offset + len(units))
         while len(units) > 0:
             found = queue.units(offset, offset + len(units))
-            if len(found) == 0:
-                found = _missing(queue, offset, len(units))
-            part = _comparable(key, units[: len(found)], found)
-            if found.tobytes() != part.tobytes() and len(queue.findings) <= FINDINGS_PER_FILE_MAX:
-                queue.findings += self._differences(queue, offset, found, part)
+            right = units[: len(found)]
+            if key.topic == SCHEDULE_TOPIC:
+                # The due times of waiting messages depend on the broker's levels.
+                right = right.copy()
+                right["tags_code"] = found["tags_code"]
+            if found.tobytes() != right.tobytes() and len(queue.findings) <= FINDINGS_PER_FILE_MAX:
+                queue.findings += self._differences(queue, offset, found, right)
             offset, units = offset + len(found), units[len(found) :]
 
     def _given_twice(self, queue: _Queue, offset: int, physical_offset: int) -> None:
@@ -138,14 +144,14 @@ class QueuesCheck:
         """
         if offset == 0 and not self._context.traces.ours:
             queue.findings.clear()
-            queue.covered.clear()
-            queue.next_offset = 0
+            queue.gaps.clear()
+            queue.next_offset = queue.record_count = 0
             return
         segment = self._context.log.files.find(physical_offset)
         assert segment is not None
         text = (
-            f"the record has queue offset {offset} of {_name(queue.key)}, "
-            "which a record before it has too"
+            f"the record has queue offset {offset} of {_name(queue.key)}, which an earlier "
+            "record has, too"
         )
         place = physical_offset - segment.base
         queue.findings.append(finding(segment.path, place, text, is_fault=True))
@@ -156,96 +162,80 @@ class QueuesCheck:
         kinds = _kinds(found, expected)
         for kind in np.unique(kinds[kinds > 0]).tolist():
             for run in runs(kinds == kind):
-                first, right = found[run.begin], expected[run.begin]
-                text = _DIFFERENCES[kind].format(
-                    units=Run(offset + run.begin, offset + run.end).of("unit"),
-                    offset=first["physical_offset"],
-                    size=first["size"],
-                    code=first["tags_code"],
-                    right_offset=right["physical_offset"],
-                    right_size=right["size"],
-                    right_code=right["tags_code"],
-                )
-                place = offset + run.begin
-                mended = kind == _MISSING and self._is_mended(int(right["physical_offset"]))
-                yield finding(
-                    queue.path_of(place), queue.position_of(place), text, is_fault=not mended
-                )
-
-    def _is_mended(self, physical_offset: int) -> bool:
-        """True if the next start restores the record's unit."""
-        return self._context.traces.abnormal and physical_offset >= self._context.mended_from
+                right = expected[run.start]
+                units = numbered("unit", run, offset)
+                text = _DIFFERENCES[kind].format(units, f=found[run.start], r=right)
+                mended = kind == _MISSING and self._context.is_mended(int(right["physical_offset"]))
+                yield finding(*queue.place(offset + run.start), text, is_fault=not mended)
 
     def finish(self) -> Iterator[Finding]:
         """Yields all findings, once the log has been read."""
         yield from self._misplaced
-        for key in sorted(self._queues):
-            queue = self._queues[key]
-            if not queue.exists and self._context.went_on:
-                count = sum(map(len, queue.covered))
-                text = f"does not exist; {count} records of {_name(key)} are of a deleted topic"
-                yield Note(queue.files.folder, 0, text)
+        manifest = self._context.manifest
+        prefixes = {} if manifest is None else manifest.queues
+        for key in sorted({*self._queues, *prefixes}):
+            queue = self._queues.get(key) or self._add(key, exists=False)
+            if not queue.exists and not self._context.traces.ours:
+                text = (
+                    f"does not exist; {queue.record_count} records of {_name(key)} are of a "
+                    "deleted topic"
+                )
+                yield Note(Path(queue.files.folder), 0, text)
                 continue
             yield from queue.findings
-            for run in _uncovered(queue):
-                yield from self._leftovers(queue, run)
-            yield from self._behind_end(queue)
+            yield from self._tail(queue)
+            if manifest and self._context.deleted.below(key.topic) < manifest.log_end:
+                yield from _changed(queue, prefixes.get(key, {}))
 
-    def _leftovers(self, queue: _Queue, run: Run) -> Iterator[Finding]:
-        """Yields units without a record in the log."""
-        offset = run.begin
-        while offset < run.end:
-            units = queue.units(offset, run.end)
-            assert len(units) > 0, "a queue's files follow each other up to its end"
-            yield from self._leftover(queue, offset, units)
-            offset += len(units)
+    def _tail(self, queue: _Queue) -> Iterator[Finding]:
+        """Yields nonzero bytes after the last unit, and units without a record before."""
+        files, abnormal = queue.files, self._context.traces.abnormal
+        end = files.begin
+        for base in reversed(files.bases):
+            used = used_end(files.open_once(base), 0)
+            units = queue.units(base // UNIT_BYTES, (base + used) // UNIT_BYTES + 1)
+            sized = np.flatnonzero(units["size"] > 0)
+            size = (int(sized[-1]) + 1) * UNIT_BYTES if len(sized) else 0
+            if used > size:
+                text = f"{used - size} bytes after the last unit are not zero"
+                yield finding(Path(files.path_of(base)), size, text, is_fault=not abnormal)
+            if size > 0:
+                end = base + size
+                break
+        begin, end = files.begin // UNIT_BYTES, end // UNIT_BYTES
+        for gap in [*queue.gaps, range(queue.next_offset, end)]:
+            offset, gap_end = max(gap.start, begin), min(gap.stop, end)
+            while offset < gap_end:
+                units = queue.units(offset, gap_end)
+                yield from self._leftover(queue, offset, units)
+                offset += len(units)
 
     def _leftover(self, queue: _Queue, offset: int, units: Units) -> Iterator[Finding]:
+        """Yields units without a record in the log, unless that is removed or damaged."""
         context = self._context
         starts = units["physical_offset"].astype(np.int64)
-        below = max(context.log.begin, context.deleted_below.get(queue.key.topic, -1))
+        below = max(context.log.begin, context.deleted.below(queue.key.topic))
         fine = (units["size"] == BLANK_SIZE) | ((units["size"] > 0) & (starts < below))
         fine |= context.is_damaged(starts)
         behind = (units["size"] > 0) & (starts + units["size"] > context.log_end) & ~fine
         for wrong, what, is_fault in (
-            (behind, f"behind the log's end {context.log_end}", not context.traces.abnormal),
+            (behind, f"after the log's end {context.log_end}", not context.traces.abnormal),
             (~fine & ~behind, "where the log has no record of this queue offset", True),
         ):
             for part in runs(wrong):
-                place = offset + part.begin
-                names = f"{Run(place, offset + part.end).of('unit')}: log offset"
-                text = f"{names} {starts[part.begin]}, {what}"
-                path, position = queue.path_of(place), queue.position_of(place)
-                yield finding(path, position, text, is_fault=is_fault)
-
-    def _behind_end(self, queue: _Queue) -> Iterator[Finding]:
-        """Yields nonzero bytes after the last unit."""
-        position = queue.end * UNIT_BYTES
-        for segment in queue.files.dirty_segments(position, queue.files.end):
-            start = max(position - segment.base, 0)
-            used = segment.used_end(start)
-            if used > start:
-                text = f"{used - start} bytes behind the last unit are not zero"
-                abnormal = self._context.traces.abnormal
-                yield finding(segment.path, start, text, is_fault=not abnormal)
+                text = f"{numbered('unit', part, offset)}: log offset {starts[part.start]}, {what}"
+                yield finding(*queue.place(offset + part.start), text, is_fault=is_fault)
 
 
 _MISSING, _BLANK, _OFFSET, _SIZE, _CODE = range(1, 6)
+# Of the unit found (f) and the right one (r).
 _DIFFERENCES = {
-    _MISSING: "{units} missing; the record lies at log offset {right_offset}",
-    _BLANK: "{units} blank, but a record lies at log offset {right_offset}",
-    _OFFSET: "{units}: log offset {offset}, but the record lies at {right_offset}",
-    _SIZE: "{units}: size {size}, but the record has {right_size} bytes",
-    _CODE: "{units}: tags code {code}, but the record's is {right_code}",
+    _MISSING: "{} missing; the record is at log offset {r[physical_offset]}",
+    _BLANK: "{} blank, but a record is at log offset {r[physical_offset]}",
+    _OFFSET: "{}: log offset {f[physical_offset]}, but the record is at {r[physical_offset]}",
+    _SIZE: "{}: size {f[size]}, but the record has {r[size]} bytes",
+    _CODE: "{}: tags code {f[tags_code]}, but the record's is {r[tags_code]}",
 }
-
-
-def _comparable(key: QueueKey, expected: Units, found: Units) -> Units:
-    """Returns the expected units; the due times of waiting messages are taken from `found`."""
-    if key.topic == SCHEDULE_TOPIC:
-        expected = expected.copy()
-        expected["tags_code"] = found["tags_code"]
-    return expected
 
 
 def _kinds(found: Units, expected: Units) -> NDArray[np.int8]:
@@ -260,30 +250,14 @@ def _kinds(found: Units, expected: Units) -> NDArray[np.int8]:
     return kinds
 
 
-def _missing(queue: _Queue, offset: int, count: int) -> Units:
-    """Returns zeros for the units that have no file, up to the next existing file."""
-    begin = queue.files.begin // UNIT_BYTES
-    return np.zeros(min(count, begin - offset) if offset < begin else count, UNIT)
-
-
-def _used_end(files: SegmentQueue) -> int:
-    """Returns the offset after the last unit with a size."""
-    for segment in reversed(files.segments):
-        used = np.flatnonzero(np.frombuffer(segment.view, UNIT)["size"] > 0)
-        if len(used) > 0:
-            return segment.base // UNIT_BYTES + int(used[-1]) + 1
-    return files.begin // UNIT_BYTES
-
-
-def _uncovered(queue: _Queue) -> Iterator[Run]:
-    """Yields the ranges of units, up to the last one, that no record has."""
-    offset = queue.files.begin // UNIT_BYTES
-    for run in sorted(queue.covered, key=lambda run: run.begin):
-        if run.begin > offset:
-            yield Run(offset, min(run.begin, queue.end))
-        offset = max(offset, run.end)
-    if offset < queue.end:
-        yield Run(offset, queue.end)
+def _changed(queue: _Queue, prefixes: Mapping[str, FilePrefix]) -> Iterator[Finding]:
+    """Yields the files that differ from their prefixes in the manifest."""
+    for name, prefix in prefixes.items():
+        path = Path(queue.files.folder, name)
+        if not path.exists():
+            yield Fault(path, 0, "is missing, though the manifest names it")
+        elif not Prefixes().has(queue.files, {name: prefix}):
+            yield Fault(path, 0, "differs from its entry in the manifest")
 
 
 def _is_empty_last(path: Path) -> bool:

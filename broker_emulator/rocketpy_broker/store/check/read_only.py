@@ -12,9 +12,9 @@ import fcntl
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files.directory import lock_file, lock_folder, started_last_by_us
@@ -22,7 +22,13 @@ from rocketpy_broker.store.files.links import refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.checksums import SegmentChecksums, checksums_file_bytes
 from rocketpy_broker.store.log.commit_log import CommitLog
-from rocketpy_broker.store.log.segment import NAME_DIGITS, Segment
+from rocketpy_broker.store.log.file_sequence import (
+    NAME_DIGITS,
+    FileSequence,
+    Misplaced,
+    is_file_name,
+)
+from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.queues.units import UNIT_BYTES
@@ -64,13 +70,8 @@ class StoreSizes:
         )
 
 
-def is_segment_name(name: str) -> bool:
-    """True if `name` is a valid name for a file of the log, of a queue or of the checksums."""
-    return len(name) == NAME_DIGITS and name.isascii() and name.isdecimal()
-
-
 def _usual_size(paths: Iterator[Path], multiple_of: int = 1) -> int | None:
-    sizes = Counter(path.stat().st_size for path in paths if is_segment_name(path.name))
+    sizes = Counter(path.stat().st_size for path in paths if is_file_name(path.name))
     fitting = {size: sizes[size] for size in sizes if size and size % multiple_of == 0}
     return max(fitting, key=lambda size: (fitting[size], size), default=None)
 
@@ -84,7 +85,7 @@ class StoreReadLock:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._descriptors: list[int] = []
+        self._descriptors = ExitStack()
         # Set unless another broker has started since ours did.
         self.started_last = True
 
@@ -99,76 +100,21 @@ class StoreReadLock:
             )
         refuse_links(self.folder)
         path = self.folder / "lock"
-        try:
+        with ExitStack() as descriptors:
             held = lock_folder(self.folder, fcntl.LOCK_SH)
-            self._descriptors += [] if held is None else [held]
+            if held is not None:
+                descriptors.callback(os.close, held)
             if path.exists():
                 descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-                self._descriptors.append(descriptor)
+                descriptors.callback(os.close, descriptor)
                 lock_file(descriptor, fcntl.LOCK_SH, path)
                 self.started_last = started_last_by_us(descriptor)
-        except BaseException:
-            self._release()
-            raise
+            self._descriptors = descriptors.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         """Releases the locks."""
-        self._release()
-
-    def _release(self) -> None:
-        while self._descriptors:
-            os.close(self._descriptors.pop())
-
-
-@dataclass(frozen=True, slots=True)
-class Misplaced:
-    """A file or folder in the wrong place, and the reason."""
-
-    path: Path
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedFolder:
-    """The consecutive files of one folder, and its other entries."""
-
-    segments: list[Segment]
-    misplaced: list[Misplaced]
-
-
-def load_segments(folder: Path, file_bytes: int) -> LoadedFolder:
-    """Maps the files of a folder of the log or of a queue. Raises OSError."""
-    loaded = LoadedFolder([], [])
-    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
-        reason = _misplaced(path, file_bytes, loaded.segments)
-        if reason is None:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-            loaded.segments.append(Segment(path, int(path.name), file_bytes, descriptor))
-        else:
-            loaded.misplaced.append(Misplaced(path, reason))
-    return loaded
-
-
-def _misplaced(path: Path, file_bytes: int, before: list[Segment]) -> str | None:
-    """Returns the reason for which a file cannot follow the ones before it; None if it can."""
-    if not path.is_file():
-        return "is no file"
-    if not is_segment_name(path.name):
-        return f"is not named by {NAME_DIGITS} digits"
-    length, base = path.stat().st_size, int(path.name)
-    if length != file_bytes:
-        return f"has {length} bytes instead of {file_bytes}"
-    if base % file_bytes:
-        return f"is not named by a multiple of {file_bytes}"
-    if before and base != before[-1].end:
-        return f"should begin at {before[-1].end}: a file before it is missing or wrong"
-    return None
+        self._descriptors.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +133,14 @@ def load_log(folder: Path, segment_bytes: int) -> LoadedLog:
     """
     checksums_folder = folder / "rocketpy" / "checksums"
     log = CommitLog(folder / "commitlog", checksums_folder, segment_bytes)
-    loaded = load_segments(folder / "commitlog", segment_bytes)
-    log.files.segments.extend(loaded.segments)
+    sequence = FileSequence.find(folder / "commitlog", segment_bytes)
+    for path in sequence.paths:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        log.files.segments.append(Segment(path, int(path.name), segment_bytes, descriptor))
     log.end = log.flushed = log.files.end
     file_bytes, misplaced = checksums_file_bytes(segment_bytes), []
     for path in sorted(checksums_folder.iterdir()) if checksums_folder.is_dir() else []:
-        if not (path.is_file() and is_segment_name(path.name)):
+        if not (path.is_file() and is_file_name(path.name)):
             misplaced.append(Misplaced(path, f"is no file named by {NAME_DIGITS} digits"))
         elif path.stat().st_size != file_bytes:
             reason = f"has {path.stat().st_size} bytes instead of {file_bytes}"
@@ -202,25 +150,22 @@ def load_log(folder: Path, segment_bytes: int) -> LoadedLog:
         else:
             base = int(path.name)
             log.checksums.add(SegmentChecksums(path, base, segment_bytes, read_only=True))
-    return LoadedLog(log, loaded.misplaced, misplaced)
+    return LoadedLog(log, sequence.misplaced, misplaced)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFolder:
-    """The folder of one queue."""
-
-    key: QueueKey
-    path: Path
-
-
-def queue_folders(folder: Path) -> list[QueueFolder]:
+def queue_keys(folder: Path) -> list[QueueKey]:
     """Returns the queues of the store in `folder`, by topic and number. Raises OSError."""
-    found = [
-        QueueFolder(QueueKey(path.parent.name, int(path.name)), path)
+    found = (
+        QueueKey(path.parent.name, int(path.name))
         for path in (folder / "consumequeue").glob("*/*")
         if path.is_dir() and path.name.isascii() and path.name.isdecimal()
-    ]
-    return sorted(found, key=lambda queue: queue.key)
+    )
+    return sorted(set(found))
+
+
+def queue_folder(folder: Path, key: QueueKey) -> Path:
+    """Returns the folder of a queue of the store in `folder`."""
+    return folder / "consumequeue" / key.topic / str(key.queue_id)
 
 
 class ReadOnlyQueue(ConsumeQueue):
@@ -231,21 +176,12 @@ class ReadOnlyQueue(ConsumeQueue):
         cls, folder: Path, file_bytes: int, log_begin: int, open_files: OpenFiles | None = None
     ) -> ReadOnlyQueue:
         """Loads the files. Raises StoreDirectoryError for a misplaced file, OSError."""
-        loaded = load_segments(folder, file_bytes)
-        if open_files is None:
-            open_files = OpenFiles(read_only=True)
-        queue = cls(folder, file_bytes, open_files)
-        if loaded.segments:
-            queue._files.adopt(loaded.segments[0].base, loaded.segments[-1].end)
-        for segment in loaded.segments:
-            segment.close()
-        for misplaced in loaded.misplaced[:1]:
-            queue.close()
-            raise StoreDirectoryError(
-                misplaced.path, misplaced.reason, "see what `rocketpy store check` says"
-            )
+        files = OpenFiles(read_only=True) if open_files is None else open_files
+        queue = cls(folder, file_bytes, files)
+        for one in queue._files.adopt_found(FileSequence.find(folder, file_bytes)):
+            raise StoreDirectoryError(one.path, one.reason, "run `rocketpy store check`")
         queue._recover()
-        queue.min_offset = queue._first_offset_behind(log_begin)
+        queue.min_offset = queue._first_offset_after(log_begin)
         return queue
 
     def _set_end(self, max_offset: int) -> None:

@@ -34,11 +34,14 @@ from rocketpy_broker.store.check.read_only import (
     StoreReadLock,
     StoreSizes,
     load_log,
-    queue_folders,
+    queue_folder,
+    queue_keys,
 )
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
+from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.index.layout import IndexFormat
+from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import LogSpan
 from rocketpy_broker.store.queues.dispatch import requests_of, topics_of
 from rocketpy_broker.store.recovery.foreign import scan_start
@@ -47,7 +50,6 @@ from rocketpy_broker.store.values import Damage
 from rocketpy_proto.record.index_keys import are_tags, tags_codes_and_index_keys
 
 DEFAULT_FORMAT = IndexFormat()
-_FOREVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +110,11 @@ class StoreCheck:
                     yield from log.stretch(item)
                     yield from log.fillers(item)
                     yield from _derived(item, queues, index)
-            yield from log.behind_records()
+            yield from log.records_after()
             yield from log.checksums()
             yield from queues.finish()
             yield from index.finish()
-            yield from _small_files(context, index)
+            yield from _small_files(context)
         finally:
             queues.close()
             index.close()
@@ -123,32 +125,24 @@ class StoreCheck:
 
     def _context(self, loaded: LoadedLog) -> CheckContext:
         traces = Traces.read(self._folder, started_last=self._started_last).compared(loaded.log)
+        their_start = 0 if traces.ours else self._their_start(loaded.log, traces)
+        deleted = DeletedTopics(self._folder / "config" / "deletedTopics.json")
+        with contextlib.suppress(StoreDirectoryError):
+            deleted.load()
+        trust = traces.trust(their_start)
+        return CheckContext(self._folder, self._sizes, traces, trust, loaded.log, deleted)
+
+    def _their_start(self, log: CommitLog, traces: Traces) -> int:
+        """Returns the start of RocketMQ's recovery."""
         checkpoint = StoreCheckpoint(self._folder / "checkpoint")
         checkpoint.load()
-        their_start = scan_start(
-            loaded.log, self._queues_end(loaded.log.begin), checkpoint, abnormal=traces.abnormal
-        )
-        mended_from = traces.manifest.log_end if traces.ours and traces.manifest else 0
-        return CheckContext(
-            self._folder,
-            self._sizes,
-            traces,
-            traces.trust(their_start),
-            loaded.log,
-            files.read_deleted_topics(self._folder),
-            mended_from if traces.abnormal else _FOREVER,
-        )
-
-    def _queues_end(self, log_begin: int) -> int:
-        """Returns the end of the last record that has a unit; -1 for none."""
-        end = -1
-        for folder in queue_folders(self._folder):
+        queues_end, file_bytes = -1, self._sizes.queue_file_bytes
+        for key in queue_keys(self._folder):
             with contextlib.suppress(StoreDirectoryError):
-                file_bytes = self._sizes.queue_file_bytes
-                queue = ReadOnlyQueue.load(folder.path, file_bytes, log_begin)
-                end = max(end, queue.physical_end)
+                queue = ReadOnlyQueue.load(queue_folder(self._folder, key), file_bytes, log.begin)
+                queues_end = max(queues_end, queue.physical_end)
                 queue.close()
-        return end
+        return scan_start(log, queues_end, checkpoint, abnormal=traces.abnormal)
 
 
 # The due times of waiting messages depend on the broker's levels, which the store does not have.
@@ -157,7 +151,7 @@ DELAY_LEVELS = DelayLevels.parse()
 
 def _how_it_was_left(context: CheckContext) -> Iterator[Finding]:
     if context.traces.aborted is not None:
-        text = "the last run did not stop cleanly; the next start mends what it left"
+        text = "the last run did not stop cleanly; the next start repairs the store"
         yield Note(context.folder / "abort", 0, text)
     if not context.has_checksums:
         text = "records are checked by their body's CRC only: another broker wrote them"
@@ -177,10 +171,10 @@ def _derived(stretch: LogSpan, queues: QueuesCheck, index: IndexCheck) -> Iterat
     yield from index.compare(keys, tags, block.positions + offset, times_ms, end)
 
 
-def _small_files(context: CheckContext, index: IndexCheck) -> Iterator[Finding]:
+def _small_files(context: CheckContext) -> Iterator[Finding]:
     yield from files.checkpoint(context)
     yield from files.mark(context)
-    yield from files.manifest(context, index.files)
+    yield from files.manifest(context)
     yield from files.configuration(context)
     yield from files.deleted_topics(context)
     yield from files.strangers(context)

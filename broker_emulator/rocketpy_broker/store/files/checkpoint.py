@@ -24,7 +24,7 @@ from pathlib import Path
 from rocketpy_broker.store.files import durable
 
 FILE_BYTES = 4096
-_FIELDS = struct.Struct(">qqqqqq")
+FIELDS = struct.Struct(">qqqqqq")
 
 
 class StoreCheckpoint:
@@ -46,7 +46,7 @@ class StoreCheckpoint:
         data = self._path.read_bytes() if self._path.exists() else b""
         if len(data) != FILE_BYTES:
             data = bytes(FILE_BYTES)
-        fields: tuple[int, ...] = _FIELDS.unpack_from(data)
+        fields: tuple[int, ...] = FIELDS.unpack_from(data)
         # A negative time is invalid, and zero is always safe.
         physic, logics, index, self._master_flushed_offset, confirm, logics_offset = fields
         self.physic_msg_timestamp_ms = max(physic, 0)
@@ -68,7 +68,7 @@ class StoreCheckpoint:
 
     def save(self) -> None:
         """Writes the values to disk if they have changed. Blocks. Raises OSError."""
-        packed = _FIELDS.pack(
+        packed = FIELDS.pack(
             self.physic_msg_timestamp_ms,
             self.logics_msg_timestamp_ms,
             self.index_msg_timestamp_ms,

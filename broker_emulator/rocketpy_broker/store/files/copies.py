@@ -32,7 +32,7 @@ def sound_copy(
     for copy in (data[:length], data[length:]):
         if is_sound(copy):
             if data != copy * COPIES:
-                logger.warning("%s was damaged in one of its copies and is mended", path)
+                logger.warning("%s was damaged in one of its copies; the broker repaired it", path)
                 replace_copies(path, copy)
             return copy
     return None

@@ -23,13 +23,13 @@ class DeletedTopics:
     """The marks of one store."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._marks: dict[str, int] = {}
 
     def load(self) -> None:
         """Reads the file, or its backup if it is missing. Raises StoreDirectoryError."""
-        backup = self._path.with_name(self._path.name + ".bak")
-        path = self._path if self._path.exists() else backup
+        backup = self.path.with_name(self.path.name + ".bak")
+        path = self.path if self.path.exists() else backup
         if not path.exists():
             return
         try:
@@ -42,7 +42,7 @@ class DeletedTopics:
             raise StoreDirectoryError(
                 path,
                 f"cannot be read ({problem})",
-                "put back its .bak; without the file, messages of deleted topics may come back",
+                "restore it from its .bak; without the file, messages of deleted topics may return",
             )
         self._marks = marks
 
@@ -74,7 +74,7 @@ class DeletedTopics:
 
     def _save(self, marks: dict[str, int]) -> None:
         content = {"topics": marks, "crc": _crc_of(marks)}
-        durable.replace_text(self._path, json.dumps(content, indent="\t", sort_keys=True))
+        durable.replace_text(self.path, json.dumps(content, indent="\t", sort_keys=True))
         self._marks = marks
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError, StoreLockedError
 from rocketpy_broker.store.files import durable, store_id
-from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, abort_text
+from rocketpy_broker.store.files.flushed_mark import FlushedMark, FlushedState, abort_text
 from rocketpy_broker.store.files.links import FOLDERS, QUEUES, refuse_links
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.files.recoveries import Recoveries
@@ -37,7 +37,7 @@ class DirectoryLostError(OSError):
 
     def __init__(self, path: Path) -> None:
         text = (
-            f"the store's directory is not held any more: {path} was removed, moved or replaced, "
+            f"the store's directory is no longer locked: {path} was removed, moved or replaced, "
             "and another broker may use the store. Stop the other broker, then restart this one"
         )
         super().__init__(errno.ESTALE, text)
@@ -182,7 +182,7 @@ class StoreDirectory:
         # records.
         durable.replace_bytes(self._abort, abort_text(os.getpid()).encode())
         self._mark.open()
-        self._mark.write(Mark(flushed, os.getpid(), clean=False))
+        self._mark.write(FlushedState(flushed, os.getpid(), clean=False))
         self._mark.flush()
         # Last: until then, the other files are not trusted after another broker's start.
         assert self._lock_descriptor is not None
@@ -194,7 +194,7 @@ class StoreDirectory:
 
         The value survives a kill at once, and a power cut after `flush`.
         """
-        self._mark.write(Mark(offset, os.getpid(), clean=False))
+        self._mark.write(FlushedState(offset, os.getpid(), clean=False))
 
     def flush(self) -> None:
         """Makes the mark durable. Blocks. Raises OSError."""
@@ -203,7 +203,7 @@ class StoreDirectory:
     def stopped(self, manifest: Manifest) -> None:
         """Marks a clean stop: the next start may trust all files. Raises OSError."""
         self.save(manifest)
-        self._mark.write(Mark(manifest.log_end, os.getpid(), clean=True))
+        self._mark.write(FlushedState(manifest.log_end, os.getpid(), clean=True))
         self._mark.flush()
         durable.remove_file(self._abort)
 

@@ -203,7 +203,7 @@ def replace_text(path: Path, text: str) -> None:
     replace_encoded(path, text.encode("utf-8"))
 
 
-def replace_encoded(path: Path, text: bytes) -> None:
+def replace_encoded(path: Path, text: bytes | bytearray) -> None:
     """Replaces the text as `replace_text` does, in one write: small ones take twice as long."""
     temporary = path.with_name(path.name + ".tmp")
     with open(temporary, "wb", opener=open_private) as file:

@@ -40,7 +40,7 @@ def is_our_abort_text(text: str | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class FlushedState:
     """The file's content: the flushed offset in bytes, the pid, and the clean-stop flag."""
 
     flushed: int
@@ -59,7 +59,7 @@ class FlushedMark:
         self._writing = threading.Lock()
         self._is_in_doubt = False
 
-    def load(self) -> Mark | None:
+    def load(self) -> FlushedState | None:
         """Returns the mark of the last run; None if there is no file, or it is not whole."""
         data = self._path.read_bytes() if self._path.exists() else b""
         if len(data) != _FIELDS.size:
@@ -67,7 +67,7 @@ class FlushedMark:
         magic, flushed, pid, clean, crc = _FIELDS.unpack(data)
         if magic != _MAGIC or crc != body_crc(data[: -_CRC.size]):
             return None
-        return Mark(flushed, pid, bool(clean))
+        return FlushedState(flushed, pid, bool(clean))
 
     def open(self) -> None:
         """Opens the file for `write`. Raises OSError."""
@@ -76,7 +76,7 @@ class FlushedMark:
         self._descriptor = os.open(self._path, flags, durable.FILE_MODE)
         durable.sync_folder(self._path.parent)
 
-    def write(self, mark: Mark) -> None:
+    def write(self, mark: FlushedState) -> None:
         """Replaces the content. Raises OSError."""
         assert self._descriptor is not None
         head = _FIELDS.pack(_MAGIC, mark.flushed, mark.pid, mark.clean, 0)[: -_CRC.size]

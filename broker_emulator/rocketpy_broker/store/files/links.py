@@ -102,5 +102,5 @@ def _link_error(entry: os.DirEntry[str]) -> StoreDirectoryError:
     except OSError:
         reason = "is a link, and links in a store are not followed"
     return StoreDirectoryError(
-        Path(entry.path), reason, "put what it points to in its place, or mount that there"
+        Path(entry.path), reason, "move its target to this place, or mount the target there"
     )

@@ -81,8 +81,10 @@ class Manifest:
             data = path.read_bytes()
             content: dict[str, Any] = json.loads(data)
             if content["version"] > VERSION:
-                reason = f"has version {content['version']}, this program knows up to {VERSION}"
-                raise StoreDirectoryError(path, reason, "use the version that wrote it, or newer")
+                reason = f"has version {content['version']}, this program supports up to {VERSION}"
+                raise StoreDirectoryError(
+                    path, reason, "use the version of rocketpy that wrote it, or a newer one"
+                )
             if content["crc"] != _crc_of(data):
                 return None
             queues = {

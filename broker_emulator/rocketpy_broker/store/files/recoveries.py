@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.files.copies import COPIES, replace_copies, sound_copy
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.crc import body_crc
 
 logger = logging.getLogger(__name__)
@@ -36,8 +36,8 @@ class TruncatedError(StoreError):
 
     def __init__(self, topic: str, queue_id: int, cut_offset: int) -> None:
         super().__init__(
-            f"a power cut took back what queue {queue_id} of topic {topic!r} held from offset "
-            f"{cut_offset} on, and what is stored there now is something else; ask for its "
+            f"a power cut took the messages of queue {queue_id} of topic {topic!r} from "
+            f"offset {cut_offset} on, and the queue has other messages there now. Request its "
             "offsets again"
         )
 
@@ -92,8 +92,8 @@ class Recoveries:
         if copy is not None:
             return _parsed(copy)
         logger.error(
-            "%s is damaged and is begun anew: queries do not learn what power cuts before this "
-            "start took back",
+            "%s is damaged and starts empty: queries are not notified of losses in power cuts "
+            "before this start",
             self._path,
         )
         return []

@@ -12,8 +12,8 @@ import secrets
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError, StoreError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.store.files.copies import replace_copies, sound_copy
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.crc import body_crc
 
 ID_BYTES = 16
@@ -26,10 +26,10 @@ class OtherStoreError(StoreError):
 
     def __init__(self, wanted: str, own: str) -> None:
         super().__init__(
-            f"the request is for store {wanted:.200}, but the broker that answers serves store "
-            f"{own}: it is another broker, or was started with another data directory; let the "
-            "endpoints be addresses of one broker, start it with the directory that has that id "
-            "in rocketpy/storeId, or begin anew, as with a new checkpointLocation"
+            f"the request is for store {wanted:.200}, but this broker serves store {own}: it is "
+            "another broker, or has another data directory. Use the addresses of one broker as "
+            "endpoints, or start it with the directory that has that id in rocketpy/storeId. Or "
+            "start again, as with a new checkpointLocation"
         )
         self.wanted = wanted
         self.own = own
@@ -49,8 +49,8 @@ def load_or_draw(path: Path) -> str:
     raise StoreDirectoryError(
         path,
         "is damaged",
-        "put it back from a copy of the directory; or remove it to have a new id drawn, which "
-        "queries with an old checkpoint refuse",
+        "restore it from a copy of the directory, or remove it to get a new id. Queries with an "
+        "old checkpoint refuse a new id",
     )
 
 

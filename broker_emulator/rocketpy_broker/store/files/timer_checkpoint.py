@@ -77,7 +77,8 @@ class TimerCheckpointFile:
             raise StoreDirectoryError(
                 self.path,
                 f"it has {len(content)} bytes instead of {FILE_BYTES}",
-                "put back a whole one; without the file, timer messages are delivered again",
+                "restore it from a copy; without the file, the broker delivers timer messages "
+                "again",
             )
         return TimerCheckpoint.decode(content)
 

@@ -9,7 +9,7 @@ Source: docs/design/storage.md section 7.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,7 +80,7 @@ class IndexDispatch:
         self._store_time_of = store_time_of
         self._waiting: list[_Waiting] = []
         self._waiting_count = 0
-        self._seldom = LogThrottle(clock)
+        self._log_throttle = LogThrottle(clock)
 
     def load(self) -> list[str]:
         """Opens the files; returns the faults that make the index unreliable. Raises OSError."""
@@ -147,7 +147,7 @@ class IndexDispatch:
                 np.concatenate([each.times_ms for each in blocks]),
             )
         except OSError as error:
-            if self._seldom.may_say():
+            if self._log_throttle.may_say():
                 logger.warning(
                     "the index cannot grow, %d keys wait: %s", self._waiting_count, error
                 )
@@ -163,15 +163,17 @@ class IndexDispatch:
         """Returns `log_end`, or the physical offset of the first record with waiting keys."""
         return min(log_end, int(self._waiting[0].offsets[0])) if self._waiting else log_end
 
-    def query(
-        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
-    ) -> NDArray[np.int64]:
-        """Returns the physical offsets of records that may have the key.
+    def last_update(self) -> tuple[int, int]:
+        """Returns store time and physical offset of the last record with entered keys, or zeros."""
+        return self._service.end_timestamp_ms, max(self._service.physical_end, 0)
 
-        See `IndexService.query`. Raises OSError.
+    def walk(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Yields the physical offsets of records that may have the key, newest first, and None.
+
+        See `IndexService.walk`. Raises OSError.
         """
         self.drain()
-        return self._service.query(topic, key, begin_ms, end_ms, count_max)
+        return self._service.walk(topic, key, begin_ms, end_ms)
 
     def query_all(self, topic: str, key: str, count_max: int) -> NDArray[np.int64] | None:
         """Returns the physical offsets of all records that may have the key.

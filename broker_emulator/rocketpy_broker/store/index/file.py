@@ -32,7 +32,7 @@ import mmap
 import os
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.index.head import IndexHead
 from rocketpy_broker.store.index.layout import ENTRY, HEADER, IndexFormat
 from rocketpy_broker.store.values import FilePrefix
 from rocketpy_proto.record.crc import body_crc
@@ -49,7 +50,8 @@ from rocketpy_proto.record.crc import body_crc
 ALLOCATION_STEP_BYTES = 4 << 20
 # Slots are rebuilt from this number of entries at a time.
 REBUILD_ENTRIES = 1 << 20
-INT32_MAX = (1 << 31) - 1
+# Entries of other keys and times that a walk passes in one step: about a millisecond.
+STEP_ENTRIES = 2_000
 _ENTRY = struct.Struct(">iqii")
 assert _ENTRY.size == ENTRY.itemsize
 
@@ -59,8 +61,15 @@ StoreTimeOf = Callable[[int], int]
 class IndexFile:
     """A mapped file. Times are milliseconds, offsets are positions in the commit log."""
 
-    def __init__(self, path: Path, index_format: IndexFormat, descriptor: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        index_format: IndexFormat,
+        descriptor: int,
+        access: int = mmap.ACCESS_WRITE,
+    ) -> None:
         self.path = path
+        self._access = access
         self.dirty = False
         self.new_folders: list[Path] = []
         self._is_closed = False
@@ -69,8 +78,6 @@ class IndexFile:
         self._format = index_format
         self._descriptor = descriptor
         self._map()
-        # Number of the next entry.
-        self.count = max(int(self._header["count"]), 1)
 
     @classmethod
     def create(
@@ -86,10 +93,9 @@ class IndexFile:
         file = cls(path, index_format, descriptor)
         file.new_folders = new_folders
         if previous is not None:
-            file._header["begin_timestamp"] = previous.end_timestamp_ms
-            file._header["end_timestamp"] = previous.end_timestamp_ms
-            file._header["begin_offset"] = previous.end_offset
-            file._header["end_offset"] = previous.end_offset
+            header = file.head.header
+            header["begin_timestamp"] = header["end_timestamp"] = previous.end_timestamp_ms
+            header["begin_offset"] = header["end_offset"] = previous.end_offset
         return file
 
     @classmethod
@@ -100,8 +106,8 @@ class IndexFile:
             raise StoreDirectoryError(
                 path,
                 f"has {length} bytes, an index file {index_format.file_bytes}",
-                "start with the slot and entry counts that this store was made with, or remove "
-                "the index folder and the store's checkpoint to have it rebuilt from the log",
+                "start with this store's slot and entry counts. Or remove the index folder and "
+                "the store's checkpoint; the broker rebuilds the index from the log",
             )
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
@@ -112,33 +118,45 @@ class IndexFile:
             os.close(descriptor)
             raise
 
+    @classmethod
+    def open_read_only(cls, path: Path, index_format: IndexFormat) -> IndexFile:
+        """Opens a file as it is; a shorter one has fewer `entries`. Raises OSError."""
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        return cls(path, index_format, descriptor, mmap.ACCESS_READ)
+
     def _map(self) -> None:
-        begin = self._format.entries_begin
-        self._mapping = mmap.mmap(self._descriptor, self._format.file_bytes)
-        self._header = np.frombuffer(self._mapping, HEADER, 1).reshape(())
-        self._slots = np.frombuffer(self._mapping, ">i4", self._format.slot_count, HEADER.itemsize)
-        self._entries = np.frombuffer(self._mapping, ENTRY, self._format.entry_count_max, begin)
-        self._allocated = begin
+        self._allocated = begin = self._format.entries_begin
+        self._mapping = mmap.mmap(self._descriptor, 0, access=self._access)
+        header = np.frombuffer(self._mapping, HEADER, 1).reshape(())
+        slots = np.frombuffer(self._mapping, ">i4", self._format.slot_count, HEADER.itemsize)
+        self.head = IndexHead(header, slots)
+        fitting = (len(self._mapping) - begin) // ENTRY.itemsize
+        self.entries = np.frombuffer(self._mapping, ENTRY, fitting, begin)
+
+    @property
+    def count(self) -> int:
+        """Number of the next entry."""
+        return self.head.count
 
     @property
     def begin_timestamp_ms(self) -> int:
         """Store time of the first entry."""
-        return int(self._header["begin_timestamp"])
+        return int(self.head.header["begin_timestamp"])
 
     @property
     def end_timestamp_ms(self) -> int:
         """Store time of the last entry."""
-        return int(self._header["end_timestamp"])
+        return int(self.head.header["end_timestamp"])
 
     @property
     def begin_offset(self) -> int:
         """Physical offset of the first entry."""
-        return int(self._header["begin_offset"])
+        return int(self.head.header["begin_offset"])
 
     @property
     def end_offset(self) -> int:
         """Physical offset of the last entry."""
-        return int(self._header["end_offset"])
+        return int(self.head.header["end_offset"])
 
     @property
     def is_full(self) -> bool:
@@ -165,57 +183,18 @@ class IndexFile:
     ) -> int:
         """Enters the keys that fit, in order; returns their number.
 
-        Raises OSError, then no key is entered. The bytes are the same as after entering one key at
-        a time. See docs/design/storage.md section 7.3.
+        Raises OSError, then no key is entered.
         """
         fitting = min(len(hashes), self._format.entry_count_max - self.count)
         if fitting <= 0:
             return 0
-        times = store_timestamps_ms[:fitting]
         self._allocate(self.count + fitting)
-        chains = self._chain(hashes[:fitting])
-        entries = np.empty(fitting, ENTRY)
-        entries["hash"] = hashes[:fitting]
-        entries["physical_offset"] = physical_offsets[:fitting]
-        entries["seconds"] = self._seconds(times)
-        entries["previous"][chains.numbers - self.count] = chains.previous
-        durable.write_whole(self._descriptor, memoryview(entries.tobytes()), self._end)
+        times = store_timestamps_ms[:fitting]
+        new = self.head.entries_of(hashes[:fitting], physical_offsets[:fitting], times)
+        durable.write_whole(self._descriptor, memoryview(new.entries.tobytes()), self._end)
         self.dirty = True
-        # Among entries of one slot the newest is assigned last, so it wins.
-        self._slots[chains.slots] = chains.numbers
-        header = self._header
-        if self.count == 1:
-            header["begin_timestamp"] = times[0]
-            header["begin_offset"] = physical_offsets[0]
-        header["slots_used"] += np.count_nonzero(chains.previous == 0)
-        header["end_offset"] = physical_offsets[fitting - 1]
-        header["end_timestamp"] = times[-1]
-        self.count += fitting
-        header["count"] = self.count
+        self.head.enter(new)
         return fitting
-
-    def _chain(self, hashes: NDArray[np.int32]) -> _Chains:
-        """Returns slots and previous entries of new entries, from `count` on."""
-        numbers = np.arange(self.count, self.count + len(hashes))
-        slots = (hashes % np.int32(self._format.slot_count)).astype(np.int64)
-        # One number holds slot and entry. Sorting groups the entries of one chain and orders the
-        # slots by position.
-        order = np.sort(slots << 32 | numbers)
-        slots, numbers = order >> 32, order & 0xFFFFFFFF
-        previous = self._slots[slots].astype(np.int64)
-        previous[(previous < 0) | (previous > numbers)] = 0
-        same = slots[1:] == slots[:-1]
-        previous[1:][same] = numbers[:-1][same]
-        return _Chains(slots, numbers, previous)
-
-    def _seconds(self, times_ms: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Returns seconds since the start of the file; the first entry uses the header's start."""
-        begins = np.full(len(times_ms), self.begin_timestamp_ms)
-        if self.count == 1:
-            begins[1:] = times_ms[0]
-        seconds: NDArray[np.int64] = np.clip((times_ms - begins) // 1000, 0, INT32_MAX)
-        seconds[begins <= 0] = 0
-        return seconds
 
     @property
     def _end(self) -> int:
@@ -230,29 +209,30 @@ class IndexFile:
             os.posix_fallocate(self._descriptor, self._allocated, end - self._allocated)
             self._allocated = end
 
-    def select(self, key_hash: int, begin_ms: int, end_ms: int, count_max: int) -> list[int]:
-        """Returns the offsets of at most `count_max` entries with this hash, newest first.
+    def walk(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Yields the offsets of the entries with this hash, newest first.
 
-        Entries have their time in seconds, rounded down, from the file's start. See
+        Yields None after each STEP_ENTRIES other entries, so that a caller may let other tasks
+        run. Entries have their time in seconds, rounded down, from the file's start. See
         docs/design/storage.md section 7.5.
         """
-        found: list[int] = []
         begin_of_file = self.begin_timestamp_ms
-        number = int(self._slots[key_hash % self._format.slot_count])
-        newer = self.count
+        number = int(self.head.slots[key_hash % self._format.slot_count])
+        newer, others = self.count, 0
         # Chains lead to ever older entries; a chain that does not is broken and could be endless.
-        while 0 < number < newer and len(found) < count_max:
+        while 0 < number < newer:
             position = self._format.entries_begin + number * ENTRY.itemsize
             entry_hash, offset, seconds, previous = _ENTRY.unpack_from(self._mapping, position)
             time_ms = begin_of_file + seconds * 1000
             if seconds < 0:
                 break
             if entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
-                found.append(offset)
+                yield offset
+            elif (others := others + 1) % STEP_ENTRIES == 0:
+                yield None
             if time_ms < begin_ms:
                 break
             newer, number = number, previous
-        return found
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """True if a message of this time span may be in the file."""
@@ -275,8 +255,7 @@ class IndexFile:
             return
         self.dirty = True
         is_end_known = self._offset_of(kept - 1) == self.end_offset
-        self.count = kept
-        self._header["count"] = kept
+        self.head.header["count"] = self.head.count = kept
         self._rebuild_slots()
         if not is_end_known:
             self._set_end(store_time_of)
@@ -285,7 +264,18 @@ class IndexFile:
     def _is_torn(self) -> bool:
         """True if a crash interrupted `put` or `truncate`."""
         leftover = os.pread(self._descriptor, ENTRY.itemsize, self._end)
-        return any(leftover) or bool((self._slots >= self.count).any())
+        # A maximum needs no array of its own; this one would take 5 MB at each start.
+        return any(leftover) or bool(self.head.slots.max() >= self.count)
+
+    def leftover(self) -> int | None:
+        """Returns the position of the first nonzero byte after the last entry; None for none."""
+        for begin, end in durable.written_ranges(self._descriptor, self._end):
+            for start in range(begin, end, ALLOCATION_STEP_BYTES):
+                part = self._mapping[start : min(start + ALLOCATION_STEP_BYTES, end)]
+                rest = part.lstrip(b"\0")
+                if rest:
+                    return start + len(part) - len(rest)
+        return None
 
     def _offset_of(self, number: int) -> int:
         """Returns the physical offset of an entry."""
@@ -301,35 +291,36 @@ class IndexFile:
         slots = np.zeros(self._format.slot_count, np.int32)
         used = 0
         for begin in range(1, self.count, REBUILD_ENTRIES):
-            entries = self._entries[begin : min(begin + REBUILD_ENTRIES, self.count)]
+            entries = self.entries[begin : min(begin + REBUILD_ENTRIES, self.count)]
             used += np.count_nonzero(entries["previous"] == 0)
             hashes = entries["hash"].astype(np.int32)
             slots[hashes % np.int32(self._format.slot_count)] = np.arange(
                 begin, begin + len(entries)
             )
-        self._header["slots_used"] = used
-        wrong = np.flatnonzero(self._slots != slots)
-        self._slots[wrong] = slots[wrong]
+        self.head.header["slots_used"] = used
+        wrong = np.flatnonzero(self.head.slots != slots)
+        self.head.slots[wrong] = slots[wrong]
 
     def _set_end(self, store_time_of: StoreTimeOf | None) -> None:
         """Sets the header's end to the last entry."""
-        last = self._entries[self.count - 1]
+        last = self.entries[self.count - 1]
         offset = int(last["physical_offset"])
         seconds = int(last["seconds"]) if offset != self.begin_offset else 0
         rounded_ms = self.begin_timestamp_ms + seconds * 1000
-        self._header["end_timestamp"] = store_time_of(offset) if store_time_of else rounded_ms
+        self.head.header["end_timestamp"] = store_time_of(offset) if store_time_of else rounded_ms
         # Written last, since a later call reads from the offset whether the time is right.
-        self._header["end_offset"] = offset
+        self.head.header["end_offset"] = offset
 
     def _clear_tail(self) -> None:
         """Zeroes the bytes after the last entry, by cutting the file there and extending it.
 
         A mapped file is never cut, so the mapping is closed before.
         """
-        del self._header, self._slots, self._entries
+        end = self._end
+        del self.head, self.entries
         self._mapping.close()
         try:
-            os.ftruncate(self._descriptor, self._end)
+            os.ftruncate(self._descriptor, end)
             os.ftruncate(self._descriptor, self._format.file_bytes)
         finally:
             self._map()
@@ -388,12 +379,3 @@ class IndexPrefix:
 
     entries: FilePrefix
     head: FilePrefix | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Chains:
-    """New entries ordered by slot, with the previous entry of each in its slot."""
-
-    slots: NDArray[np.int64]
-    numbers: NDArray[np.int64]
-    previous: NDArray[np.int64]

@@ -15,8 +15,9 @@ Source: IndexService, docs/design/storage.md sections 7.3 to 7.6.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,7 @@ class IndexService:
             if _is_of_index(path):
                 self._files.append(IndexFile.open(path, self._format))
             else:
-                logger.warning("%s is no index file and is left alone", path)
+                logger.warning("%s is no index file and is ignored", path)
 
     @property
     def in_doubt(self) -> str | None:
@@ -71,7 +72,7 @@ class IndexService:
             if fault is None and file is not self._files[-1] and not file.is_full:
                 fault = f"has {file.count - 1} entries and is not full, but a newer file follows"
             if fault is None and file.count > 1 and file.begin_offset < end:
-                fault = f"begins at {file.begin_offset}, the file before it ends at {end}"
+                fault = f"starts at {file.begin_offset}, the file before it ends at {end}"
             if fault is not None:
                 return f"{file.path} {fault}"
             end = file.end_offset
@@ -81,6 +82,11 @@ class IndexService:
     def physical_end(self) -> int:
         """Physical offset of the last record with a key in the index; -1 if there is none."""
         return self._files[-1].end_offset if self._files else -1
+
+    @property
+    def end_timestamp_ms(self) -> int:
+        """Store time of the last record with a key in the index; 0 if there is none."""
+        return self._files[-1].end_timestamp_ms if self._files else 0
 
     @property
     def end_timestamp_of_full_ms(self) -> int:
@@ -147,26 +153,33 @@ class IndexService:
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
     ) -> NDArray[np.int64]:
-        """Returns the ascending offsets of the newest `count_max` records with this key.
+        """Returns the ascending offsets of the newest `count_max` records that `walk` finds.
 
-        Other keys may have the same hash: the caller compares the key. Times are compared in
-        seconds from the start of a file. So a record may be missed by less than a second. If times
-        fell within a file, the caller compares them too. Raises OSError after a failed flush. See
-        docs/design/storage.md section 7.5.
+        Raises OSError after a failed flush.
+        """
+        walk = (each for each in self.walk(topic, key, begin_ms, end_ms) if each is not None)
+        return np.sort(np.array([*islice(walk, count_max)], np.int64))
+
+    def walk(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+        """Yields the offsets of the records with this key, newest first.
+
+        Yields None at times, so that a caller may let other tasks run. Other keys may have the same
+        hash: the caller compares the key. Times are compared in seconds from the start of a file.
+        So a record may be missed by less than a second. If times fell within a file, the caller
+        compares them too. Raises OSError after a failed flush. See docs/design/storage.md section
+        7.5.
         """
         if self._flush_error is not None:
             raise self._flush_error
         key_hash = index_hash(topic, key)
-        found: list[int] = []
-        for file in reversed(self._files):
+        for file in self._files[::-1]:
             if file.end_timestamp_ms < file.begin_timestamp_ms:
                 # The clock was ahead when the file was created: its entries have no times.
-                found += file.select(key_hash, 0, NO_END_MS, count_max - len(found))
+                yield from file.walk(key_hash, 0, NO_END_MS)
             elif file.overlaps(begin_ms, end_ms):
-                found += file.select(key_hash, begin_ms, end_ms, count_max - len(found))
-            if file.begin_timestamp_ms < begin_ms or len(found) >= count_max:
+                yield from file.walk(key_hash, begin_ms, end_ms)
+            if file.begin_timestamp_ms < begin_ms:
                 break
-        return np.sort(np.array(found, np.int64))
 
     def truncate(self, physical_end: int, store_time_of: StoreTimeOf | None = None) -> None:
         """Keeps the entries of records below `physical_end` and repairs damage of a crash.

@@ -32,7 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.log.segment import NAME_DIGITS, Segment
+from rocketpy_broker.store.log.file_sequence import NAME_DIGITS
+from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import FilePrefix
 from rocketpy_proto.record.crc import body_crc, body_crcs
 from rocketpy_proto.record.layout import FIXED_BYTES
@@ -272,7 +273,7 @@ class Checksums:
         durable.unfinished_path(self._folder).unlink(missing_ok=True)
         for path in sorted(self._folder.iterdir()):
             if not path.name.isdecimal():
-                logger.warning("%s is none of the store's files and is left alone", path)
+                logger.warning("%s is none of the store's files and is ignored", path)
             elif path.stat().st_size != checksums_file_bytes(self._segment_bytes):
                 logger.warning("%s has a wrong size; its checksums are rebuilt", path)
                 durable.remove_file(path)
@@ -334,8 +335,8 @@ class Checksums:
                 doubted.append(self._folder / name)
         for segment in self._segments.values():
             prefix = prefixes.get(segment.path.name, FilePrefix(0, 0))
-            is_vouched = prefix.length == segment.count * ENTRY_BYTES
-            if not is_vouched or segment.path in doubted:
+            is_verified = prefix.length == segment.count * ENTRY_BYTES
+            if not is_verified or segment.path in doubted:
                 segment.drop_unsound()
         return doubted
 

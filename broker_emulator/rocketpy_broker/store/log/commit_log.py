@@ -119,7 +119,7 @@ class CommitLog:
                 raise
             takes = f"the next file takes {self.files.segment_bytes} bytes at once"
             way_out = "a new store may have smaller ones, by --commit-log-segment-bytes"
-            reason = f"{error.strerror}: {takes}; make room, or {way_out}"
+            reason = f"{error.strerror}: {takes}; free space, or {way_out}"
             raise OSError(error.errno, reason) from error
 
     def append(self, block: RecordBlock) -> None:

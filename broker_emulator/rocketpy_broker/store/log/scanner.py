@@ -43,7 +43,7 @@ from rocketpy_proto.record.layout import FIXED_BYTES
 SCAN_BYTES_MAX = 16 << 20
 _SCAN_ROWS_MAX = 1 << 16
 # Records checked after a damaged one, and the growth of that number while they are alike.
-_ROWS_BEHIND_DAMAGE, _ROWS_GROWTH = 16, 4
+_ROWS_AFTER_DAMAGE, _ROWS_GROWTH = 16, 4
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _MAGIC_OFFSET = 4
 _MAGICS = re.compile(
@@ -123,14 +123,14 @@ class LogScanner:
             if len(block) < len(sizes) or len(sizes) == 0:
                 if is_blank(segment, position):
                     break
-                behind = self._behind_damage(segment, position)
+                behind = self._after_damage(segment, position)
                 if behind is None:
                     end = position
                     break
                 found = Damage(segment.path, segment.base + position, behind - position, reason)
                 damage = found if damage is None else _joined(damage, found)
                 position = behind
-                self._rows = min(_ROWS_BEHIND_DAMAGE, self._rows_max)
+                self._rows = min(_ROWS_AFTER_DAMAGE, self._rows_max)
         if damage is not None:
             yield damage
         self.end = segment.base + end
@@ -159,7 +159,7 @@ class LogScanner:
         self, segment: Segment, position: int, sizes: NDArray[np.int32]
     ) -> tuple[RecordBlock, str]:
         """Returns the leading records that are whole, and the fault of the next one."""
-        reason = "no record begins here"
+        reason = "no record starts here"
         while True:
             view = segment.view[position : position + int(sizes.sum())]
             try:
@@ -193,7 +193,7 @@ class LogScanner:
             return int(np.argmax(wrong)) if wrong.any() else None
         return None
 
-    def _behind_damage(self, segment: Segment, position: int) -> int | None:
+    def _after_damage(self, segment: Segment, position: int) -> int | None:
         """Returns the next position after damage; None if the log ends before it."""
         offset = segment.base + position
         if offset < self._trust.flushed:
@@ -228,7 +228,7 @@ class LogScanner:
         Also returns the position after all records that differ from their entries, at least
         `position`.
         """
-        begin, count = 0, _ROWS_BEHIND_DAMAGE
+        begin, count = 0, _ROWS_AFTER_DAMAGE
         while begin < len(entries):
             part = entries[begin : begin + count]
             positions, sizes = part["position"].astype(np.int64), part["size"].astype(np.int32)

@@ -19,10 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.log.file_sequence import NAME_DIGITS
 
-NAME_DIGITS = 20
 # The unit in which the system counts a file's blocks.
 STAT_BLOCK_BYTES = 512
 ZERO_STRIDE_BYTES = 1 << 20
@@ -52,19 +51,8 @@ class Segment:
 
     @classmethod
     def open(cls, path: Path, size_bytes: int) -> Segment:
-        """Opens an existing file. Raises StoreDirectoryError if its name or size is wrong."""
-        if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
-            raise StoreDirectoryError(
-                path, f"is not named by {NAME_DIGITS} digits", "move this file out of the store"
-            )
+        """Opens an existing file of this size. Raises OSError."""
         status = path.stat()
-        length = status.st_size
-        if length != size_bytes:
-            raise StoreDirectoryError(
-                path,
-                f"has {length} bytes instead of {size_bytes}",
-                "start with the file size that this store was made with, or restore this file",
-            )
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             # A file copied sparsely gets its blocks now, so that later writes cannot miss them.

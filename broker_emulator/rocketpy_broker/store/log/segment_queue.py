@@ -11,8 +11,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.log.file_sequence import FileSequence
 from rocketpy_broker.store.log.segment import Segment
 
 
@@ -31,23 +31,8 @@ class SegmentQueue:
 
         Raises StoreDirectoryError, and then keeps all files that are not empty.
         """
-        durable.unfinished_path(self.folder).unlink(missing_ok=True)
-        paths = sorted(path for path in self.folder.iterdir() if path.is_file())
-        if paths and paths[-1].stat().st_size == 0:
-            durable.remove_file(paths.pop())
-        for path in paths:
-            segment = Segment.open(path, self.segment_bytes)
-            self.segments.append(segment)
-            self._check_follows(segment)
-
-    def _check_follows(self, segment: Segment) -> None:
-        expected = self.segments[0].base + (len(self.segments) - 1) * self.segment_bytes
-        if segment.base != expected or segment.base % self.segment_bytes:
-            raise StoreDirectoryError(
-                segment.path,
-                f"should begin at {expected}",
-                "a file before it is missing: restore it, or move the later ones away",
-            )
+        for path in FileSequence.load(self.folder, self.segment_bytes).paths:
+            self.segments.append(Segment.open(path, self.segment_bytes))
 
     @property
     def begin(self) -> int:

@@ -81,16 +81,16 @@ class ConsumeQueue:
         folder: Path | str,
         file_bytes: int,
         open_files: OpenFiles | None = None,
-        vouched: Mapping[str, FilePrefix] | None = None,
+        known: Mapping[str, FilePrefix] | None = None,
         names: Collection[str] = (),
     ) -> ConsumeQueue:
         """Loads the files and finds the last valid unit. Raises StoreDirectoryError, OSError.
 
-        If the files in the folder, by `names`, hold exactly what `vouched` says, no search is
+        If the files in the folder, by `names`, hold exactly what `known` says, no search is
         needed.
         """
         queue = cls(folder, file_bytes, open_files)
-        if not (vouched and queue._adopt(vouched, names)):
+        if not (known and queue._adopt(known, names)):
             queue._files.load()
             queue._recover()
         return queue
@@ -104,7 +104,7 @@ class ConsumeQueue:
         self.max_offset = end // UNIT_BYTES
         if not (content and self._knows_ends(content)):
             self._set_physical_end()
-            self._set_min_offset(self._first_offset_behind(0))
+            self._set_min_offset(self._first_offset_after(0))
         self._prefixes.end_at(end, self.physical_end, crc)
         return True
 
@@ -128,7 +128,7 @@ class ConsumeQueue:
                 self.max_offset = base // UNIT_BYTES + count
                 break
         self._set_end(self.max_offset)
-        self._set_min_offset(self._first_offset_behind(0))
+        self._set_min_offset(self._first_offset_after(0))
 
     def _valid_count(self, base: int) -> int:
         """Returns the number of valid units at the start of the file at `base`."""
@@ -174,7 +174,7 @@ class ConsumeQueue:
         is_there = len(first) > 0 and first["size"][0] != BLANK_SIZE
         self._first_place = int(first["physical_offset"][0]) if is_there else -1
 
-    def _first_offset_behind(self, log_begin: int) -> int:
+    def _first_offset_after(self, log_begin: int) -> int:
         """Returns the first offset with a real unit of a record still in the log."""
         for base in self._files.bases:
             first = offset = base // UNIT_BYTES
@@ -215,7 +215,7 @@ class ConsumeQueue:
             paths.append(Path(files.path_of(base)))
         if self._first_place >= log_begin:
             return QueueExpiry(paths, self.min_offset)
-        return QueueExpiry(paths, self._first_offset_behind(log_begin))
+        return QueueExpiry(paths, self._first_offset_after(log_begin))
 
     def expire(self, expiry: QueueExpiry) -> None:
         """Drops expired units after their files have been removed."""

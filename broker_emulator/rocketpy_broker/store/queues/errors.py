@@ -16,4 +16,4 @@ class StoreReadError(StoreError):
     """A failed read from the disk."""
 
     def __init__(self, path: str, error: OSError) -> None:
-        super().__init__(f"{path} cannot be read ({error.strerror}); see to the broker's disk")
+        super().__init__(f"{path} cannot be read ({error.strerror}); check the broker's disk")

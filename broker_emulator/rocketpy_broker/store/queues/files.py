@@ -17,9 +17,8 @@ import errno
 import os
 from pathlib import Path
 
-from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.log.segment import NAME_DIGITS
+from rocketpy_broker.store.log.file_sequence import NAME_DIGITS, FileSequence, Misplaced
 from rocketpy_broker.store.queues.open_files import OpenFile, OpenFiles
 
 # Space is allocated by blocks of the file system: ahead as much as is in use, up to the maximum.
@@ -68,34 +67,13 @@ class QueueFiles:
 
         Raises StoreDirectoryError, and then keeps all files that are not empty.
         """
-        folder = Path(self.folder)
-        durable.unfinished_path(folder).unlink(missing_ok=True)
-        paths = sorted(path for path in folder.iterdir() if path.is_file())
-        if paths and paths[-1].stat().st_size == 0:
-            durable.remove_file(paths.pop())
-        for number, path in enumerate(paths):
-            self._check(path, int(paths[0].name) + number * self.file_bytes)
-        if paths:
-            self.adopt(int(paths[0].name), int(paths[-1].name) + self.file_bytes)
+        self.adopt_found(FileSequence.load(Path(self.folder), self.file_bytes))
 
-    def _check(self, path: Path, base: int) -> None:
-        if not is_file_name(path.name):
-            raise StoreDirectoryError(
-                path, f"is not named by {NAME_DIGITS} digits", "move this file out of the store"
-            )
-        length = path.stat().st_size
-        if length != self.file_bytes:
-            raise StoreDirectoryError(
-                path,
-                f"has {length} bytes instead of {self.file_bytes}",
-                "start with the file size that this store was made with, or restore this file",
-            )
-        if int(path.name) != base or base % self.file_bytes:
-            raise StoreDirectoryError(
-                path,
-                f"should begin at {base}",
-                "a file before it is missing: restore it, or move the later ones away",
-            )
+    def adopt_found(self, found: FileSequence) -> list[Misplaced]:
+        """Sets the range of the files that were found; returns the folder's other entries."""
+        if found.paths:
+            self.adopt(int(found.paths[0].name), int(found.paths[-1].name) + self.file_bytes)
+        return found.misplaced
 
     def adopt(self, begin: int, end: int) -> None:
         """Sets the range of existing files to [begin, end)."""
@@ -275,11 +253,6 @@ class QueueFiles:
 def name_of(base: int) -> str:
     """Returns the name of the file that begins at `base`."""
     return f"{base:0{NAME_DIGITS}d}"
-
-
-def is_file_name(name: str) -> bool:
-    """True if a file of a queue can have this name."""
-    return name.isdecimal() and len(name) == NAME_DIGITS
 
 
 def used_end(file: OpenFile, position: int) -> int:

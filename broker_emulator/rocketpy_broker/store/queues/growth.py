@@ -31,7 +31,7 @@ class QueueAllocator:
         self._queues = queues
         # Reason and needed offset of each refused queue; the next to be tried comes first.
         self._refused: dict[QueueKey, tuple[str, int]] = {}
-        self._seldom = LogThrottle(clock)
+        self._log_throttle = LogThrottle(clock)
 
     def reserve(self, runs: list[QueueSlice]) -> None:
         """Allocates space for the units of some records in their queues.
@@ -46,7 +46,7 @@ class QueueAllocator:
                 self.failed(run.queue, max_offset, error)
                 raise QueueGrowthError(
                     f"queue {_name(run.queue)} cannot grow ({_reason(error)}); nothing was "
-                    f"stored, and other queues go on; {_way_out(error)}, and send again"
+                    f"stored, and other queues work; {_way_out(error)}, and send again"
                 ) from error
             self.grew(run.queue)
 
@@ -60,7 +60,7 @@ class QueueAllocator:
         reason = _reason(error)
         if key in self._refused or len(self._refused) < QUEUES_MAX:
             self._refused[key] = reason, max_offset
-        if self._seldom.may_say():
+        if self._log_throttle.may_say():
             logger.warning("%s", self.refusal)
 
     @property
@@ -95,7 +95,7 @@ def _is_in_place(error: OSError) -> bool:
 
 def _reason(error: OSError) -> str:
     if _is_in_place(error):
-        return f"a file lies where its folder belongs: {error.filename}"
+        return f"a file is in the place of its folder: {error.filename}"
     return error.strerror or str(error)
 
 

@@ -12,12 +12,12 @@ import zlib
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from rocketpy_broker.store.log.file_sequence import is_file_name
 from rocketpy_broker.store.log.segment import STAT_BLOCK_BYTES
 from rocketpy_broker.store.queues.files import (
     BLOCK_BYTES,
     STRIDE_BYTES,
     QueueFiles,
-    is_file_name,
     name_of,
     used_end,
 )
@@ -48,14 +48,14 @@ _Look = tuple[int, bytes]
 class Prefixes:
     """The prefixes of one queue's files; one thread changes them, any may read."""
 
-    __slots__ = ("_full", "_vouched", "tail")
+    __slots__ = ("_full", "_verified", "tail")
 
     def __init__(self) -> None:
         # None if unknown.
         self.tail: Tail | None = NO_TAIL
         # CRCs of full files by start position; full files do not change any more.
         self._full: dict[int, int] | None = None
-        self._vouched: Mapping[str, FilePrefix] | None = None
+        self._verified: Mapping[str, FilePrefix] | None = None
 
     def adopt(
         self, files: QueueFiles, wanted: Mapping[str, FilePrefix], found: Collection[str]
@@ -80,7 +80,7 @@ class Prefixes:
                 return None
             crcs[int(name)], content = look
         files.adopt(begin, end)
-        self._vouched = wanted
+        self._verified = wanted
         crc = crcs[last] if length == files.file_bytes else crcs.pop(last)
         self._full = crcs or None
         return last + length, crc, content if len(names) == 1 else b""
@@ -95,7 +95,7 @@ class Prefixes:
 
     def forget(self) -> None:
         """Drops all known CRCs, because existing bytes have changed."""
-        self._full = self.tail = self._vouched = None
+        self._full = self.tail = self._verified = None
 
     def go_on(self, files: QueueFiles, position: int, data: bytes, physical_end: int) -> None:
         """Updates the CRCs after `data` of one file was added at the queue's end."""
@@ -128,8 +128,8 @@ class Prefixes:
 
     def has(self, files: QueueFiles, wanted: Mapping[str, FilePrefix]) -> bool:
         """True if the files have the prefixes `wanted`, and none is missing. Raises OSError."""
-        if self._vouched is not None and self._vouched is wanted:
-            self._vouched = None
+        if self._verified is not None and self._verified is wanted:
+            self._verified = None
             return True
         bases = {name_of(base): base for base in files.bases}
         return all(

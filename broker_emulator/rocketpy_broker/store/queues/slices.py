@@ -63,12 +63,12 @@ def run_starts(block: RecordBlock) -> NDArray[np.int64]:
     starts = _changes(block)
     if len(starts) > BLOCK_QUEUES_MAX:
         raise RecordIllegalError(
-            f"a block holds records of {len(starts)} queues; send {BLOCK_QUEUES_MAX} at most"
+            f"a block holds records of {len(starts)} queues, limit {BLOCK_QUEUES_MAX}. Send "
+            "smaller blocks"
         )
     if len(np.unique(block.header["queue_id"][starts])) < len(starts):
         raise RecordIllegalError(
-            "a block holds records of one queue before and behind those of others; "
-            "sort its records by queue"
+            "a block holds records of one queue at several places; sort its records by queue"
         )
     return starts
 

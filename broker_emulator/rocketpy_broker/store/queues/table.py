@@ -22,9 +22,9 @@ from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.files.links import QueueFolders
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.open_files import OpenFiles
-from rocketpy_broker.store.values import FilePrefix, QueueKey, QueueRange
+from rocketpy_broker.store.values import FilePrefix, QueueBounds, QueueKey
 
-Vouched = Mapping[QueueKey, Mapping[str, FilePrefix]]
+KnownFiles = Mapping[QueueKey, Mapping[str, FilePrefix]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +52,12 @@ class ConsumeQueueTable:
         # Queues with space for a message that is not yet dispatched; readers do not see them.
         self._reserved: dict[QueueKey, ConsumeQueue] = {}
 
-    def load(self, folders: QueueFolders, *, own_sizes: bool, vouched: Vouched) -> list[QueueFault]:
+    def load(
+        self, folders: QueueFolders, *, own_sizes: bool, known: KnownFiles
+    ) -> list[QueueFault]:
         """Opens every queue of these folders; returns the queues with unusable files.
 
-        Compares the files with `vouched` first. With `own_sizes` the store was written with these
+        Compares the files with `known` first. With `own_sizes` the store was written with these
         file sizes, so a file of another size is damaged. Otherwise the requested size may be wrong:
         raises StoreDirectoryError.
         """
@@ -67,7 +69,7 @@ class ConsumeQueueTable:
                 if not name.isdecimal():
                     continue
                 try:
-                    self._load_queue(topic, name, queues[name], vouched)
+                    self._load_queue(topic, name, queues[name], known)
                 except StoreDirectoryError as error:
                     if not own_sizes:
                         raise
@@ -75,14 +77,14 @@ class ConsumeQueueTable:
         return faults
 
     def _load_queue(
-        self, topic: str, name: str, files: Collection[str] | None, vouched: Vouched
+        self, topic: str, name: str, files: Collection[str] | None, known: KnownFiles
     ) -> None:
         key, folder = QueueKey(topic, int(name)), f"{self._folder}/{topic}/{name}"
         if files is None:
             raise StoreDirectoryError(
                 Path(folder), "is a file where a queue has its folder", "move it out of the store"
             )
-        prefixes = vouched.get(key)
+        prefixes = known.get(key)
         queue = ConsumeQueue.open(folder, self._file_bytes, self._open_files, prefixes, files)
         # A queue without units may belong to a recreated topic: it keeps its place.
         is_deleted = 0 < queue.physical_end <= self.deleted_below(topic)
@@ -107,10 +109,10 @@ class ConsumeQueueTable:
         """Returns the queue, or None before its first message."""
         return self._queues.get(key)
 
-    def range_of(self, key: QueueKey) -> QueueRange:
+    def range_of(self, key: QueueKey) -> QueueBounds:
         """Returns minimum and maximum offset; 0 and 0 for a queue without messages."""
         queue = self._queues.get(key)
-        return QueueRange(queue.min_offset, queue.max_offset) if queue else QueueRange(0, 0)
+        return QueueBounds(queue.min_offset, queue.max_offset) if queue else QueueBounds(0, 0)
 
     def reserve(self, key: QueueKey, max_offset: int) -> None:
         """Allocates space in the queue for its messages below `max_offset`. Raises OSError."""

@@ -2,7 +2,7 @@
 
 Every pass may be interrupted and repeated with the same result:
 
-1. *Vouch*: the files of queues and index are compared with the manifest. Files that fit are
+1. *Compare*: the files of queues and index are compared with the manifest. Files that fit are
    truncated to the manifest's end. If any file does not fit, the whole log is read. After another
    broker's run, the manifest does not count: checksums and marks after the first changed byte are
    removed.
@@ -115,7 +115,7 @@ class Recovery:
 
     def run(self) -> RecoveryResult:
         """Makes all files agree. Raises OSError; it may then be run again."""
-        begin = self._vouch()
+        begin = self._compare()
         if self._manifest is not None:
             last_ms, falls = self._manifest.last_store_timestamp_ms, self._manifest.store_time_falls
             self._times.go_on(last_ms, falls, begin, self._manifest.log_end)
@@ -136,9 +136,9 @@ class Recovery:
             self._times.falls,
         )
 
-    # --- Vouch ---
+    # --- Compare ---
 
-    def _vouch(self) -> int:
+    def _compare(self) -> int:
         """Returns the physical offset from which the log has to be read."""
         store, manifest = self._store, self._manifest
         if manifest is None:

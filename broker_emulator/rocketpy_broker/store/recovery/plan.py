@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.store.files.flushed_mark import FlushedMark, Mark, is_our_abort_text
+from rocketpy_broker.store.files.flushed_mark import FlushedMark, FlushedState, is_our_abort_text
 from rocketpy_broker.store.files.manifest import Manifest
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import Checksummed, Trust
@@ -33,7 +33,7 @@ class Traces:
 
     started_last: bool
     aborted: str | None
-    mark: Mark | None
+    mark: FlushedState | None
     manifest: Manifest | None
 
     @classmethod
@@ -76,8 +76,8 @@ class Traces:
             ("consume queue files", queue_file_bytes, self.manifest.queue_file_bytes),
         ):
             if asked != made:
-                reason = f"was made with {what} of {made} bytes, not {asked}"
-                raise StoreDirectoryError(folder, reason, "start with the size it was made with")
+                reason = f"was created with {what} of {made} bytes, not {asked}"
+                raise StoreDirectoryError(folder, reason, "start with the size it was created with")
 
     def check_log(self, folder: Path, log_end: int) -> None:
         """Raises StoreDirectoryError if files of the log are missing that were on disk."""
@@ -85,7 +85,7 @@ class Traces:
             raise StoreDirectoryError(
                 folder,
                 f"ends at {log_end}, but the log was written up to {self.mark.flushed}",
-                "restore the missing files; to give up what was in them, remove the folder "
+                "restore the missing files; to lose their messages, remove the folder "
                 f"{folder.parent / 'rocketpy'}",
             )
 

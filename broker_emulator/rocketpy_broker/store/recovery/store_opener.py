@@ -63,15 +63,15 @@ def recover(
     traces.check_log(config.folder / "commitlog", parts.log.files.end)
     in_doubt: list[str] = []
     manifest = traces.manifest if traces.ours else None
-    vouched = manifest.queues if manifest else {}
-    for fault in parts.queues.load(folders, own_sizes=traces.manifest is not None, vouched=vouched):
+    known = manifest.queues if manifest else {}
+    for fault in parts.queues.load(folders, own_sizes=traces.manifest is not None, known=known):
         kept = parts.quarantine.move(fault.folder, f"consumequeue-{fault.name}")
         if len(in_doubt) < NAMED_MAX:
-            logger.error("%s; it is rebuilt, the old one lies in %s", fault.error, kept)
+            logger.error("%s; it is rebuilt, the old one is in %s", fault.error, kept)
         in_doubt.append(f"consume queue {fault.name}")
     if len(in_doubt) > NAMED_MAX:
         folder = parts.quarantine.folder
-        logger.error("%d queues are rebuilt; the old ones lie in %s", len(in_doubt), folder)
+        logger.error("%d queues are rebuilt; the old ones are in %s", len(in_doubt), folder)
     in_doubt += parts.index.load()
     checkpoint.load()
     queues_end = max((queue.physical_end for queue in parts.queues), default=-1)

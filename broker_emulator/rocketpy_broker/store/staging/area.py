@@ -26,8 +26,8 @@ from rocketpy_broker.store.staging.file import (
     Survey,
 )
 from rocketpy_broker.store.staging.frames import (
+    BlockPosition,
     Frame,
-    Place,
     StagedRecords,
     attempt_frame,
     block_frames,
@@ -118,16 +118,16 @@ class StagedAttempt:
         content = file.attempt()
         if content is None:
             return None
-        told = json.loads(content)
-        job = BatchJob(told["writerId"], told["batchId"], told["jobToken"])
-        attempt = TaskAttempt(job, told["task"], told["taskToken"])
+        attributes = json.loads(content)
+        job = BatchJob(attributes["writerId"], attributes["batchId"], attributes["jobToken"])
+        attempt = TaskAttempt(job, attributes["task"], attributes["taskToken"])
         size = disk_bytes(path.stat().st_size)
-        return cls(attempt, told["logEnd"], file, end=-1, file_bytes=size, is_older=True)
+        return cls(attempt, attributes["logEnd"], file, end=-1, file_bytes=size, is_older=True)
 
     def frames_of(self, records: StagedRecords, frame_bytes: int) -> BlockFrames:
         """Returns the next block for `write`: frames of at most `frame_bytes`, or one record."""
         counts, block = self.counts, records.block
-        place = Place(counts.block_count, counts.record_count)
+        place = BlockPosition(counts.block_count, counts.record_count)
         frames = list(block_frames(records, place, frame_bytes))
         after = StagedCounts(
             counts.block_count + 1,
@@ -154,7 +154,7 @@ class StagedAttempt:
         if self.is_sealed or self.end == 0:
             return
         is_untouched = self.is_untouched
-        end = Place(self.counts.block_count, self.counts.record_count)
+        end = BlockPosition(self.counts.block_count, self.counts.record_count)
         self.file.append(self.end, [seal_frame(end)])
         if durable:
             self.file.flush()
@@ -208,7 +208,7 @@ class StagingArea:
         attempts, torn = [], []
         for path in sorted(self.folder.iterdir()):
             if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
-                logger.warning("%s is no staging file, it is left alone", path)
+                logger.warning("%s is no staging file, it is ignored", path)
                 continue
             self._next_number = int(path.name) + 1
             try:
@@ -216,7 +216,7 @@ class StagingArea:
             except OSError as error:
                 if error.errno not in LOST_ERRNOS:
                     raise
-                logger.warning("%s cannot be read (%s), it is left alone", path, error.strerror)
+                logger.warning("%s cannot be read (%s), it is ignored", path, error.strerror)
                 continue
             if attempt is None:
                 torn.append(path)
@@ -232,15 +232,15 @@ class StagingArea:
         self._next_number += 1
         return StagedAttempt(attempt, log_end, StagingFile(path))
 
-    def check_room(self, job_bytes: int, added_bytes: int) -> None:
+    def check_space(self, job_bytes: int, added_bytes: int) -> None:
         """Raises StagingFullError if `added_bytes` exceed the limit."""
         if self.used_bytes + added_bytes > self._bytes_max:
             raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self._bytes_max)
 
-    def take_room(self, job_bytes: int, added_bytes: int) -> None:
+    def reserve_space(self, job_bytes: int, added_bytes: int) -> None:
         """Reserves bytes before they are written. Raises StagingFullError, and reserves nothing."""
         with self._counting:
-            self.check_room(job_bytes, added_bytes)
+            self.check_space(job_bytes, added_bytes)
             self.used_bytes += added_bytes
 
     def give_back(self, bytes_: int) -> None:

@@ -138,7 +138,7 @@ class StagedRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BlockPosition:
     """The place of a block in its file: its number, and the number of records before it."""
 
     block_number: int
@@ -147,20 +147,20 @@ class Place:
 
 def attempt_frame(content: bytes) -> Frame:
     """Returns a file's first frame."""
-    return _frame(FrameKind.ATTEMPT, Place(0, 0), content)
+    return _frame(FrameKind.ATTEMPT, BlockPosition(0, 0), content)
 
 
-def seal_frame(end: Place) -> Frame:
+def seal_frame(end: BlockPosition) -> Frame:
     """Returns a file's last frame; `end` has the counts of its blocks and records."""
     return _frame(FrameKind.SEAL, end, b"")
 
 
-def _frame(kind: FrameKind, place: Place, payload: bytes) -> Frame:
+def _frame(kind: FrameKind, place: BlockPosition, payload: bytes) -> Frame:
     numbers = (place.block_number, place.first_record, 0, 0, 0, len(payload), body_crc(payload))
     return Frame(FrameHead(kind, True, 0, *numbers), b"", memoryview(payload))
 
 
-def block_frames(records: StagedRecords, place: Place, frame_bytes: int) -> Iterator[Frame]:
+def block_frames(records: StagedRecords, place: BlockPosition, frame_bytes: int) -> Iterator[Frame]:
     """Yields the frames of a client's block, each of at most `frame_bytes`, or of one record."""
     block, keys = records.block, records.found.index_keys
     topic = records.queue.topic.encode()

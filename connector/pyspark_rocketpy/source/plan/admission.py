@@ -20,7 +20,7 @@ HOLD_MS_MAX = 30_000
 TOO_FEW_PAUSE_MS = 100
 
 
-class Admission:
+class AdmissionControl:
     """The limits of one query; clock and pause are injected, times in ms."""
 
     def __init__(
@@ -33,8 +33,8 @@ class Admission:
         self._count_min = options.min_offsets_per_trigger
         self._count_max = options.max_offsets_per_trigger
         self._bytes_max = options.max_bytes_per_trigger
-        self._delay_ms_max = options.max_trigger_delay
-        self._poll_ms_max = min(options.poll_timeout, HOLD_MS_MAX)
+        self._delay_ms_max = options.max_trigger_delay_ms
+        self._poll_ms_max = min(options.poll_timeout_ms, HOLD_MS_MAX)
         self._now = now
         self._pause = pause
         self._last_batch_ms: int | None = None

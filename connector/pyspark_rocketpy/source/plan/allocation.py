@@ -17,7 +17,7 @@ from pyspark_rocketpy.options.choices import Allocation
 from pyspark_rocketpy.options.values import SourceOptions
 
 CONFIG_OPTION = "allocationConfig"
-_FORM = 'write it as [["topic:0","topic:1"],["topic:2"]], in a cluster as "topic:broker-a:0"'
+_FORM = 'write it as [["topic:0","topic:1"],["topic:2"]], on a cluster as "topic:broker-a:0"'
 _T = TypeVar("_T")
 _TopicQueue: TypeAlias = tuple[str, BrokerQueue]
 
@@ -63,14 +63,16 @@ def parse_config(text: str) -> list[list[_TopicQueue]]:
         raise OptionError(f"option {CONFIG_OPTION} is {shown(text)}; {_FORM}") from error
     for queue, times in Counter(queue for queues in tasks for queue in queues).items():
         if times > 1:
-            raise OptionError(f"option {CONFIG_OPTION} names {_text(queue)} {times} times")
+            raise OptionError(
+                f"option {CONFIG_OPTION} names {_text(queue)} {times} times; name it once"
+            )
     return tasks
 
 
 def _array(value: object) -> list[object]:
     if isinstance(value, list):
         return value
-    raise ValueError(f"{shown(value)} is no JSON array")
+    raise ValueError(f"{shown(value)} is not a JSON array")
 
 
 def _queue(name: object) -> _TopicQueue:
@@ -103,7 +105,8 @@ def require_named(config: str, positions: Positions, known: Positions) -> None:
         )
     if named - existing:
         raise OptionError(
-            f"option {CONFIG_OPTION} names {_text(min(named - existing))}; there is no such queue"
+            f"option {CONFIG_OPTION} names {_text(min(named - existing))}, which does not "
+            "exist; remove it"
         )
 
 
@@ -132,6 +135,6 @@ def check(options: SourceOptions) -> None:
         parse_config(options.allocation_config)
         if options.min_partitions is not None:
             raise OptionError(
-                f"options minPartitions and {CONFIG_OPTION} both tell the number of tasks; "
-                "set only one of them"
+                f"options minPartitions and {CONFIG_OPTION} both set the number of tasks; set "
+                "only one of them"
             )

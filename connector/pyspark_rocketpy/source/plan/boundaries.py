@@ -72,13 +72,14 @@ def starting(options: SourceOptions, default: str) -> Boundary:
     """Returns the start of a new query. Raises OptionError, OffsetError."""
     text = options.starting_offsets or default
     by_offset = _parsed("startingOffsets", text, STARTING_NAMES, default)
-    by_queue = options.starting_offsets_by_timestamp
-    strategy = options.starting_offsets_by_timestamp_strategy
-    zone = options.time_zone
-    by_time = _time("startingOffsetsByTimestamp", by_queue, zone, strategy, by_offset)
-    if options.starting_timestamp is not None:
-        return TimeBoundary("startingTimestamp", options.starting_timestamp, strategy, by_offset)
-    return by_time or by_offset
+    return _timed(
+        "starting",
+        options.starting_timestamp,
+        options.starting_offsets_by_timestamp,
+        options.time_zone,
+        options.starting_offsets_by_timestamp_strategy,
+        by_offset,
+    )
 
 
 def ending(options: SourceOptions) -> Boundary:
@@ -90,13 +91,15 @@ def ending(options: SourceOptions) -> Boundary:
     if isinstance(by_offset, OffsetBoundary) and any(
         EARLIEST in queues.values() for queues in by_offset.offsets.values()
     ):
-        raise OffsetError("option endingOffsets: -2 (earliest) is no end; use -1 for latest")
-    by_queue, strategy = options.ending_offsets_by_timestamp, TimestampStrategy.LATEST
-    zone = options.time_zone
-    by_time = _time("endingOffsetsByTimestamp", by_queue, zone, strategy, by_offset)
-    if options.ending_timestamp is not None:
-        return TimeBoundary("endingTimestamp", options.ending_timestamp, strategy, by_offset)
-    return by_time or by_offset
+        raise OffsetError("option endingOffsets: -2 (earliest) is not an end; use -1 for latest")
+    return _timed(
+        "ending",
+        options.ending_timestamp,
+        options.ending_offsets_by_timestamp,
+        options.time_zone,
+        TimestampStrategy.LATEST,
+        by_offset,
+    )
 
 
 def _parsed(
@@ -111,16 +114,22 @@ def _parsed(
     return OffsetBoundary(option, parse_offsets_json(option, text), NameBoundary(option, default))
 
 
-def _time(
-    option: str,
-    text: str | None,
+def _timed(
+    prefix: str,
+    timestamp_ms: int | None,
+    times_json: str | None,
     zone: dt.tzinfo | None,
     strategy: TimestampStrategy,
     rest: NameBoundary | OffsetBoundary,
-) -> TimeBoundary | None:
-    if text is None:
-        return None
-    return TimeBoundary(option, parse_times_json(option, text, zone), strategy, rest)
+) -> Boundary:
+    """Returns the boundary of a time for all queues, else of times by queue, else `rest`."""
+    found: Boundary = rest
+    if times_json is not None:
+        option = f"{prefix}OffsetsByTimestamp"
+        found = TimeBoundary(option, parse_times_json(option, times_json, zone), strategy, rest)
+    if timestamp_ms is not None:
+        found = TimeBoundary(f"{prefix}Timestamp", timestamp_ms, strategy, rest)
+    return found
 
 
 def resolve(boundary: Boundary, bounds: Bounds, search: Search) -> Positions:
@@ -204,8 +213,8 @@ def _given(option: str, place: str, offset: int, queue: QueueBounds) -> int:
         return queue.min_offset
     if offset > queue.max_offset:
         raise OffsetError(
-            f"option {option}: offset {offset} of {place} is beyond "
-            f"its end, {queue.max_offset}; use -1 for the end"
+            f"option {option}: offset {offset} of {place} is beyond its end, limit "
+            f"{queue.max_offset}; use -1 for the end"
         )
     return offset
 
@@ -217,6 +226,6 @@ def require_order(starting: Boundary, begin: Positions, ending: Boundary, end: P
             if offset > end[topic][queue]:
                 raise OffsetError(
                     f"{queue} of topic {topic!r} would be read from offset {offset} "
-                    f"({starting.option}) to {end[topic][queue]} ({ending.option}), which lies "
+                    f"({starting.option}) to {end[topic][queue]} ({ending.option}), which is "
                     "before it; change one of these options"
                 )

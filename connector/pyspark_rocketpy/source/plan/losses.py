@@ -26,7 +26,7 @@ class Loss:
     begin: int
     end: int
     what: str
-    going_on: str = "are passed over"
+    going_on: str = "are skipped"
 
     @property
     def count(self) -> int:
@@ -50,8 +50,10 @@ def raise_or_log(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
     if fail_on_data_loss:
         refuse(losses, f"; {loss_advice()}")
     for loss in losses[:LINES_MAX]:
-        told = f"{loss.count} messages" if loss.count else "messages of unknown number"
-        logger.warning("%s; %s %s", loss, told, loss.going_on)
+        known = f"{loss.count} messages" if loss.count else "an unknown number of messages"
+        logger.warning("%s; %s %s", loss, known, loss.going_on)
     if others := losses[LINES_MAX:]:
         count = sum(loss.count for loss in others)
-        logger.warning("%d more queues have such losses, of %d known messages", len(others), count)
+        logger.warning(
+            "%d more queues have such losses, with %d known messages", len(others), count
+        )

@@ -22,7 +22,6 @@ from pyspark_rocketpy.offsets import (
     Epochs,
     Origin,
     Positions,
-    epochs_in,
     joined,
 )
 from pyspark_rocketpy.options.values import SourceOptions
@@ -30,13 +29,7 @@ from pyspark_rocketpy.source import brokers
 from pyspark_rocketpy.source.columns import BROKER_NAME, arrow_schema
 from pyspark_rocketpy.source.plan import allocation, boundaries, losses, positions
 from pyspark_rocketpy.source.plan.boundaries import Boundary
-from pyspark_rocketpy.source.plan.reconcile import (
-    Answer,
-    Checkpoint,
-    Standing,
-    reconcile,
-    reconcile_batch,
-)
+from pyspark_rocketpy.source.plan.reconcile import Checkpoint, Reconciled, reconcile
 from pyspark_rocketpy.source.plan.task_plan import TaskPlan, TaskRules, plan_tasks, ranges_between
 from pyspark_rocketpy.transport.values import PullOptions, Subscription
 
@@ -74,8 +67,8 @@ class Planner:
         )
         self._queries: OffsetQueries | None = None
         self._is_cluster = options.cluster is not None
-        self._absences = brokers.BrokerOutages(
-            options.broker_absence_timeout, is_fatal=options.fail_on_data_loss
+        self._outages = brokers.BrokerOutages(
+            options.broker_unavailable_timeout_ms, is_fatal=options.fail_on_data_loss
         )
 
     @property
@@ -88,14 +81,9 @@ class Planner:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_queries": None}
 
-    def bounds(
-        self, known: Bounds | None = None, hold_ms: int = 0, recovery_id: str = ""
-    ) -> Bounds:
-        """Returns the broker's bounds of the query's topics; waits up to `hold_ms` for a change.
-
-        A change is a difference from `known`.
-        """
-        return self.queries.bounds(self._subscription, known, hold_ms, recovery_id)
+    def bounds(self) -> Bounds:
+        """Returns the broker's bounds of the query's topics."""
+        return self.queries.bounds(self._subscription)
 
     def existing(self) -> Bounds:
         """Returns the bounds of all existing queues; each named topic has to exist.
@@ -113,11 +101,6 @@ class Planner:
             raise self.queries.unanswered
         return bounds
 
-    def require_same_topics(self, logged: Positions) -> None:
-        """Raises OffsetError for positions of other topics than the query's."""
-        fails = self._options.fail_on_data_loss
-        positions.require_same_topics(self._subscription, logged, fail_on_data_loss=fails)
-
     def resolve(self, boundary: Boundary, bounds: Bounds) -> Positions:
         """Returns the positions that options name."""
         return boundaries.resolve(boundary, bounds, self.queries.search)
@@ -126,72 +109,59 @@ class Planner:
         """Returns the origin of positions in topics with these epochs."""
         return Origin(self.queries.store_id, epochs, self.queries.recovery_id)
 
+    def reconciled(
+        self, checkpoint: Checkpoint, seen: Bounds | None = None, hold_ms: int = 0
+    ) -> tuple[Reconciled, Bounds]:
+        """Returns the checkpoint's reconciled positions, and the broker's answer.
+
+        The answer waits up to `hold_ms` for a change of `seen`. Raises OffsetError for positions of
+        other topics than the query's. Raises ConnectionFailedError, also for a broker that is
+        absent for too long; OtherStoreError, BrokerError.
+        """
+        origin, queries = checkpoint.origin, self.queries
+        queries.require_store(origin.store_id)
+        positions.require_same_topics(
+            self._subscription,
+            checkpoint.listed,
+            fail_on_data_loss=self._options.fail_on_data_loss,
+        )
+        answer = queries.bounds(self._subscription, seen, hold_ms, origin.recovery_id)
+        checkpoint = brokers.with_broker_names(checkpoint, answer)
+        is_planned = checkpoint.begin is not None
+        # All that was planned is read, also of topics that the query has left out since.
+        reads = checkpoint.listed if is_planned else self._subscription.reads(checkpoint.positions)
+        read = answer.keys() | reads
+        bounds = self._outages.filled(answer, checkpoint, read) if self._is_cluster else answer
+        # A recovery may have cut queues of any topic; the broker reports it only once.
+        asks_all = is_planned or origin.recovery_id != queries.recovery_id
+        asked = checkpoint.unlisted(bounds, checkpoint.positions if asks_all else bounds)
+        hidden = queries.hidden_bounds(asked, origin.recovery_id) if asked else {}
+        return reconcile(checkpoint, joined(hidden, bounds), read, seen), answer
+
     def plan(
-        self,
-        begin: Positions,
-        end: Positions,
-        origin: Origin,
-        keys: Iterable[Sequence[str]] = (),
+        self, checkpoint: Checkpoint, keys: Iterable[Sequence[str]] = ()
     ) -> list[TaskPartition]:
-        """Returns tasks for the messages between two positions of this origin.
+        """Returns tasks for the messages of a planned batch.
 
         Messages with none of the keys of one sequence are left out, as far as the broker's index
         knows. Messages stored in place of messages that a power cut took since are left out as
         well. Planned queues are read even if they are not listed now. Brokers of a cluster refuse
         hidden queues.
         """
-        epochs, options = origin.epochs, self._options
-        answer = self.bounds(recovery_id=origin.recovery_id)
-        begin, end = (
-            brokers.with_broker_names(begin, answer),
-            brokers.with_broker_names(end, answer),
-        )
-        bounds = self._filled(answer, begin, end)
-        asked = Checkpoint(end).unlisted(bounds, end.keys())
-        hidden = self.queries.hidden_bounds(asked, origin.recovery_id) if asked else {}
-        bounds = joined(bounds, hidden)
-        batch = reconcile_batch(begin, end, epochs, bounds, bounds.keys() | answer.keys())
-        losses.raise_or_log(batch.lost, fail_on_data_loss=options.fail_on_data_loss)
+        options = self._options
+        found, answer = self.reconciled(checkpoint)
+        losses.raise_or_log(found.lost, fail_on_data_loss=options.fail_on_data_loss)
         if self._is_cluster or options.fail_on_data_loss:
-            losses.refuse(batch.hidden)
-        self._check_allocation(batch.end, known=begin)
-        ranges = ranges_between(batch.begin, batch.end)
+            losses.refuse(found.hidden)
+        known = brokers.with_broker_names(checkpoint, answer).begin or {}
+        self._check_allocation(found.end, known)
+        ranges = ranges_between(found.begin, found.end)
         for wanted in keys:
             ranges = self.queries.find_keys(ranges, wanted)
-        epochs = {**epochs_in(bounds), **epochs}
-        ranges = [replace(part, topic_epoch=epochs.get(part.topic, 0)) for part in ranges]
-        told = self.queries.store_id, self.queries.recovery_id, self._broker_name()
-        return [TaskPartition(task, *told) for task in plan_tasks(ranges, TaskRules.of(options))]
-
-    def standing(
-        self, checkpoint: Checkpoint, answer: Bounds, seen: Bounds | None, recovery_id: str
-    ) -> Standing:
-        """Returns the query's standing, by the answer of `bounds` to a query with this recovery.
-
-        Raises ConnectionFailedError, also for a broker that is absent for too long; BrokerError.
-        """
-        checkpoint = replace(
-            checkpoint,
-            listed=brokers.with_broker_names(checkpoint.listed, answer),
-            kept=brokers.with_broker_names(checkpoint.kept, answer),
-        )
-        read = self._subscription.reads(checkpoint.places)
-        listed = {topic: its for topic, its in checkpoint.listed.items() if topic in read}
-        bounds = self._filled(answer, listed)
-        topics = bounds.keys() | answer.keys()
-        # A recovery may also have cut queues that are not read now; the broker reports it only
-        # once.
-        is_recovered = recovery_id != self.queries.recovery_id
-        asked = checkpoint.unlisted(bounds, checkpoint.places.keys() if is_recovered else topics)
-        hidden = self.queries.hidden_bounds(asked, recovery_id) if asked else {}
-        return reconcile(checkpoint, Answer(bounds, hidden, topics, read, seen))
-
-    def _filled(self, answer: Bounds, begin: Positions, end: Positions | None = None) -> Bounds:
-        """Returns the answer of `bounds`, with the queues of absent brokers.
-
-        Raises ConnectionFailedError for a broker that is absent for too long.
-        """
-        return self._absences.filled(answer, begin, end) if self._is_cluster else answer
+        ranges = [replace(part, topic_epoch=found.epochs.get(part.topic, 0)) for part in ranges]
+        answering = self.queries.store_id, self.queries.recovery_id, self._broker_name()
+        rules = TaskRules.of(options)
+        return [TaskPartition(task, *answering) for task in plan_tasks(ranges, rules)]
 
     def _check_allocation(self, end: Positions, known: Positions) -> None:
         options = self._options
@@ -235,10 +205,10 @@ class Planner:
         config = ReadConfig(self._transport, pull, wanted, partition.broker_name)
         return read_ranges(config, partition.plan.ranges, arrow_schema(self._schema))
 
-    def commit(self, reached: Positions, epochs: Epochs) -> bool:
+    def commit(self, positions: Positions, epochs: Epochs) -> bool:
         """Reports progress if possible; never raises, since the checkpoint has the positions."""
         try:
-            self.queries.commit(self._options.consumer_group, reached, epochs)
+            self.queries.commit(self._options.consumer_group, positions, epochs)
         except RocketpyError as error:
             logger.warning("progress could not be reported: %s", error)
             return False

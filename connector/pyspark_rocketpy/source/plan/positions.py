@@ -17,17 +17,17 @@ def require_topics(subscription: Subscription, bounds: Bounds) -> None:
 
 
 def require_same_topics(
-    subscription: Subscription, logged: Positions, *, fail_on_data_loss: bool
+    subscription: Subscription, positions: Positions, *, fail_on_data_loss: bool
 ) -> None:
     """Raises OffsetError for a checkpoint of other topics than the query is to read.
 
     If both have topics in common, failOnDataLoss false leaves out the other topics.
     """
-    strange = sorted(logged.keys() - subscription.reads(logged))
-    has_common = len(strange) < len(logged)
+    strange = sorted(positions.keys() - subscription.reads(positions))
+    has_common = len(strange) < len(positions)
     if not strange or (has_common and not fail_on_data_loss):
         return
-    way_out = ", or set option failOnDataLoss to false to go on without it" if has_common else ""
+    way_out = ", or set option failOnDataLoss to false to continue without it" if has_common else ""
     raise OffsetError(
         f"the checkpoint is of topic {strange[0]!r}, but the query reads "
         f"{_described(subscription)}; read {strange[0]!r} again, or start with a new "
@@ -51,17 +51,17 @@ def latest_positions(bounds: Bounds) -> Positions:
     }
 
 
-def pinned(pin: Positions, begin: Positions, standing: Positions, latest: Positions) -> Positions:
-    """Returns the ends of an AvailableNow run: the pinned ones, never before `standing`.
+def pinned_end(pin: Positions, positions: Positions, begin: Positions, end: Positions) -> Positions:
+    """Returns the ends of an AvailableNow run: the pinned ones, never before `begin`.
 
-    A queue that was added since waits for the next run. A recreated queue ends at its present end.
+    A queue without a position was added since, and waits for the next run. A recreated queue ends
+    at its present end.
     """
-    ends: Positions = {}
-    for topic, queues in latest.items():
-        for queue, offset in queues.items():
-            place = standing[topic][queue]
-            known = queue in begin.get(topic, {}) or queue in pin.get(topic, {})
-            if known:
-                end = min(max(pin.get(topic, {}).get(queue, place), place), offset)
-                ends.setdefault(topic, {})[queue] = end
-    return ends
+    pinned: Positions = {}
+    for topic, queues in end.items():
+        pins = pin.get(topic, {})
+        known = pins.keys() | positions.get(topic, {}).keys()
+        for queue in queues.keys() & known:
+            at_least = max(pins.get(queue, 0), begin[topic][queue])
+            pinned.setdefault(topic, {})[queue] = min(at_least, queues[queue])
+    return pinned

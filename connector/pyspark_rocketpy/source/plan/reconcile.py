@@ -1,113 +1,123 @@
 """Reconciliation of a query's positions with the broker's bounds.
 
-    place   broker                                reading goes on         lost
-    none    queue is listed                       at its start
-    yes     queue is listed                       at the place
-    yes     listed, cut below the place           at the cut              cut .. place
-    yes     listed, ends before the place         at its start            place .. last seen end
-    yes     topic was recreated                   at its start            place .. last seen end
-    yes     topic exists, queue is not listed     later, at the place
-    yes     topic does not exist                  later, if it returns    place .. last seen end
+A query between two batches has one position in each queue:
 
-A place is the query's position in a queue. A queue that is not listed is still stored. Its unread
-messages are out of reach until the topic has its queues again. Topics that the query does not read
-lose nothing.
+    position  broker                            the query continues     lost
+    none      queue is listed                   at its start
+    yes       queue is listed                   at the position
+    yes       queue is cut below the position   at the cut              cut .. position
+    yes       queue ends before the position    at its start            position .. last seen end
+    yes       topic was recreated               at its start            position .. last seen end
+    yes       topic exists, queue not listed    later, at the position
+    yes       topic does not exist              later, if it returns    position .. last seen end
+
+A planned batch has a begin and an end in each queue:
+
+    begin     broker                            the batch reads         lost
+    none      topic exists                      start of queue .. end
+    yes       topic exists                      begin .. end
+    yes       queue starts after `begin`        start of queue .. end   begin .. start of queue
+    any       queue is cut below the end        begin .. cut            cut .. end
+    any       topic was recreated or deleted    nothing                 begin .. end
+
+A queue that is not listed is still stored. Its unread messages are out of reach until the topic has
+its queues again. Topics that the query does not read lose nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from pyspark_rocketpy.errors import OUT_OF_REACH
 from pyspark_rocketpy.offsets import (
+    ANY,
     Bounds,
     BrokerQueue,
     Epochs,
+    Offset,
+    Origin,
     Positions,
     QueueBounds,
+    begin_of,
     epochs_in,
     joined,
+    kept_of,
+    positions_of,
     recreated_topics,
 )
 from pyspark_rocketpy.source.plan.losses import Loss
 
-# Deleted topics that keep their places; each takes some 100 bytes of an offset.
+# Deleted topics that keep their positions; each takes some 100 bytes of an offset.
 KEPT_TOPICS_MAX = 10_000
 TAKEN_BACK = (
-    "were taken back: a power cut took messages from the broker that had been read, and what is "
-    "stored there now has not been read"
+    "were taken back: in a power cut the broker lost messages that the query had read; messages "
+    "that are stored there now have not been read"
 )
-RECREATED = "are gone: the topic was deleted and made again"
+RECREATED = "are gone: the topic was deleted and recreated"
 DELETED = "are gone: the topic was deleted"
 HIDDEN = f"are {OUT_OF_REACH}"
 READ_LATER = "are read when the topic has its queues again"
+# A queue of an existing topic that the broker does not describe.
+UNKNOWN = QueueBounds(0, 0, -1, is_lagging=True, is_hidden=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Places of a query: in listed queues, and in other queues; and epochs of their topics."""
+    """Positions of a query in `listed` queues and `kept` ones in other queues, of one origin.
+
+    `begin` is the start of a planned batch, which ends at the positions; None before the plan.
+    """
 
     listed: Positions
     kept: Positions = field(default_factory=dict)
-    epochs: Epochs = field(default_factory=dict)
+    origin: Origin = ANY
+    begin: Positions | None = None
+
+    @classmethod
+    def of(cls, start: Offset) -> Checkpoint:
+        """Returns the checkpoint of the next batch's start. Raises OffsetError."""
+        return cls(positions_of(start), kept_of(start), Origin.of(start))
+
+    @classmethod
+    def of_batch(cls, start: Offset, end: Offset) -> Checkpoint:
+        """Returns the checkpoint of a planned batch. Raises OffsetError."""
+        return cls(positions_of(end), {}, Origin.of(end), begin_of(start, end))
 
     @property
-    def places(self) -> Positions:
-        """All places."""
+    def positions(self) -> Positions:
+        """All positions."""
         return joined(self.listed, self.kept)
 
-    def unlisted(self, listed: Bounds, topics: AbstractSet[str]) -> Positions:
-        """Returns the places of these topics in queues that are not listed."""
+    def unlisted(self, bounds: Bounds, topics: Container[str]) -> Positions:
+        """Returns the positions of these topics in queues without bounds."""
         found = {
-            topic: _without(queues, listed.get(topic, {}))
-            for topic, queues in self.places.items()
+            topic: {
+                queue: position
+                for queue, position in queues.items()
+                if queue not in bounds.get(topic, {})
+            }
+            for topic, queues in self.positions.items()
             if topic in topics
         }
         return {topic: queues for topic, queues in found.items() if queues}
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The broker's answer: bounds of listed queues, and of requested hidden ones.
-
-    `topics` exist, perhaps without queues. Of the topics with places, the query reads the `read`
-    ones. `seen` are bounds of an earlier answer.
-    """
-
-    listed: Bounds
-    hidden: Bounds
-    topics: AbstractSet[str]
-    read: AbstractSet[str]
-    seen: Bounds | None = None
-
-    def hidden_queue(self, topic: str, queue: BrokerQueue, epoch: int) -> QueueBounds | None:
-        """Returns a hidden queue of the topic with this epoch; None if it is unknown."""
-        there = self.hidden.get(topic, {}).get(queue)
-        is_other = there is not None and epoch and there.topic_epoch not in {0, epoch}
-        return None if is_other else there
-
-    def gone(self, topic: str, queue: BrokerQueue, place: int, what: str) -> Loss:
-        """Returns the loss of all messages from a place to the last seen end."""
-        last = (self.seen or {}).get(topic, {}).get(queue)
-        end = place if last is None else max(place, last.max_offset)
-        return Loss(topic, queue, place, end, what)
-
-
 @dataclass(slots=True)
-class Standing:
-    """Positions of a query: `begin` and `end` of each listed queue, `kept` places elsewhere.
+class Reconciled:
+    """The readable messages, from `begin` to `end` of each listed or planned queue, and losses.
 
-    - `reached`: the places of the group's progress.
-    - `new`: the places of `begin` that do not follow from the checkpoint.
+    - `positions`: the checkpoint's remaining positions in listed queues; the group's progress.
+    - `new`: the starts of `begin` that do not follow from the checkpoint.
+    - `kept`: the positions in other queues.
     - `lost`: lost messages, which change the checkpoint.
     - `hidden`: messages out of reach, which do not change it.
     """
 
     begin: Positions = field(default_factory=dict)
     end: Positions = field(default_factory=dict)
-    reached: Positions = field(default_factory=dict)
+    positions: Positions = field(default_factory=dict)
     new: Positions = field(default_factory=dict)
     kept: Positions = field(default_factory=dict)
     epochs: Epochs = field(default_factory=dict)
@@ -124,167 +134,141 @@ class Standing:
         return {topic: queues for topic, queues in found.items() if queues}
 
 
-def reconcile(checkpoint: Checkpoint, answer: Answer) -> Standing:
-    """Returns the query's standing, by the module's table."""
-    recreated = recreated_topics(checkpoint.epochs, {**answer.hidden, **answer.listed})
-    epochs = {**checkpoint.epochs, **epochs_in(answer.hidden), **epochs_in(answer.listed)}
-    standing = Standing(epochs=epochs)
-    places = checkpoint.places
-    for topic in answer.listed:
-        _stand(standing, answer, topic, {} if topic in recreated else places.get(topic, {}))
-    for topic, its in places.items():
-        is_lost = topic in checkpoint.listed and topic in answer.read
-        if topic in recreated:
-            what = RECREATED
-        elif topic in answer.topics or topic in answer.hidden:
-            _keep_hidden(standing, answer, topic, _without(its, answer.listed.get(topic, {})))
-            continue
-        else:
-            what = DELETED
-            if epochs.get(topic) or topic not in answer.read:
-                standing.kept[topic] = its
-        if is_lost:
-            standing.lost += [answer.gone(topic, queue, its[queue], what) for queue in its]
-    _forget_oldest(standing.kept, answer.topics)
-    return standing
+def reconcile(
+    checkpoint: Checkpoint, bounds: Bounds, read: AbstractSet[str], seen: Bounds | None = None
+) -> Reconciled:
+    """Returns the query's positions and losses, by the module's tables.
+
+    `bounds` has the existing topics with their listed queues, and hidden queues with positions. The
+    query reads the topics `read`. `seen` are bounds of an earlier answer.
+    """
+    epochs = {**checkpoint.origin.epochs, **epochs_in(bounds)}
+    recreated = recreated_topics(checkpoint.origin.epochs, bounds)
+    case = _Case(checkpoint, bounds, read, seen or {}, Reconciled(epochs=epochs))
+    fates = dict.fromkeys(checkpoint.positions.keys() - bounds.keys(), DELETED)
+    fates |= dict.fromkeys(recreated, RECREATED)
+    if checkpoint.begin is not None:
+        for topic, ends in sorted(checkpoint.listed.items()):
+            case.add_planned(topic, ends, checkpoint.begin.get(topic, {}), fates.get(topic))
+        return case.result
+    positions = checkpoint.positions
+    for topic in {**positions, **bounds}:
+        case.add_topic(topic, positions.get(topic, {}), fates.get(topic))
+    _forget_oldest(case.result.kept, bounds)
+    return case.result
 
 
-def _forget_oldest(kept: Positions, topics: AbstractSet[str]) -> None:
+def _forget_oldest(kept: Positions, topics: Container[str]) -> None:
     """Limits the deleted topics to KEPT_TOPICS_MAX."""
     away = [topic for topic in kept if topic not in topics]
     for topic in away[: max(0, len(away) - KEPT_TOPICS_MAX)]:
         del kept[topic]
 
 
-def _without(
-    queues: Mapping[BrokerQueue, int], others: Mapping[BrokerQueue, object]
-) -> dict[BrokerQueue, int]:
-    return {queue: place for queue, place in queues.items() if queue not in others}
-
-
-def _stand(
-    standing: Standing, answer: Answer, topic: str, places: Mapping[BrokerQueue, int]
-) -> None:
-    """Adds a topic's listed queues, in which the query has these places."""
-    queues = answer.listed[topic]
-    begins, reached, new = dict[BrokerQueue, int](), dict[BrokerQueue, int](), {}
-    for queue, there in queues.items():
-        place = places.get(queue)
-        left = None if place is None else _left(standing, answer, topic, queue, place, there)
-        begins[queue] = begin = max(left or 0, there.min_offset)
-        if left is not None:
-            reached[queue] = left
-        if left is None or left != place:
-            new[queue] = begin
-    standing.begin[topic] = begins
-    standing.end[topic] = {queue: there.max_offset for queue, there in queues.items()}
-    if reached:
-        standing.reached[topic] = reached
-    if new:
-        standing.new[topic] = new
-
-
-def _keep_hidden(
-    standing: Standing, answer: Answer, topic: str, places: Mapping[BrokerQueue, int]
-) -> None:
-    kept = {}
-    for queue, place in places.items():
-        there = answer.hidden_queue(topic, queue, standing.epochs.get(topic, 0))
-        left = place
-        if there is not None:
-            found = _left(standing, answer, topic, queue, place, there)
-            if found is None:
-                continue
-            left = found
-            # A queue that has returned since is read next time.
-            if there.is_hidden and there.max_offset > left and topic in answer.read:
-                loss = Loss(topic, queue, left, there.max_offset, HIDDEN, READ_LATER)
-                standing.hidden.append(loss)
-        kept[queue] = left
-    if kept:
-        standing.kept[topic] = kept
-
-
-def _left(
-    standing: Standing,
-    answer: Answer,
-    topic: str,
-    queue: BrokerQueue,
-    place: int,
-    there: QueueBounds,
-) -> int | None:
-    """Returns the remaining place in a queue; None if the queue was recreated."""
-    cut = there.cut_offset
-    if cut is not None and cut < place:
-        standing.is_cut = True
-        lost, left = _taken(topic, queue, cut, place), cut
-    elif there.max_offset < place and not there.is_behind:
-        lost, left = answer.gone(topic, queue, place, _recreated(there)), None
-    else:
-        return place
-    if topic in answer.read:
-        standing.lost.append(lost)
-    return left
-
-
-def _taken(topic: str, queue: BrokerQueue, cut: int, place: int) -> Loss:
-    going_on = f"are gone, and the query goes on at {cut}"
-    return Loss(topic, queue, cut, place, TAKEN_BACK, going_on)
-
-
-def _recreated(queue: QueueBounds) -> str:
-    return (
-        f"are gone: the queue ends at {queue.max_offset}, so it was recreated, or a power cut took "
-        "its end"
-    )
-
-
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """The readable part of a planned micro-batch, and its losses.
+class _Case:
+    """The arguments of `reconcile`, and its result, to which the methods add topics."""
 
-    `hidden` messages are in `begin` and `end`, and are stored in queues that are not listed.
-    """
+    checkpoint: Checkpoint
+    bounds: Bounds
+    read: AbstractSet[str]
+    seen: Bounds
+    result: Reconciled
 
-    begin: Positions
-    end: Positions
-    lost: Sequence[Loss]
-    hidden: Sequence[Loss]
+    def add_topic(self, topic: str, positions: Mapping[BrokerQueue, int], fate: str | None) -> None:
+        """Adds a topic in which the query has these positions, perhaps of a topic that is gone."""
+        result, is_read = self.result, topic in self.read
+        if fate is not None:
+            for queue in sorted(positions if topic in self.checkpoint.listed else ()):
+                self._lose_rest(topic, queue, positions[queue], fate)
+            if fate == DELETED and (result.epochs.get(topic) or not is_read):
+                result.kept[topic] = dict(positions)
+            positions = {}
+        if topic not in self.bounds:
+            return
+        if is_read:
+            result.begin[topic], result.end[topic] = {}, {}
+        for queue in sorted({*self.bounds[topic], *positions}):
+            there, position = self._bounds_of(topic, queue), positions.get(queue)
+            left = None if position is None else self._left(topic, queue, position, there)
+            if there.is_hidden or not is_read:
+                self._keep(topic, queue, left, there)
+                continue
+            begin = max(left or 0, there.min_offset)
+            result.begin[topic][queue], result.end[topic][queue] = begin, there.max_offset
+            if left is not None:
+                result.positions.setdefault(topic, {})[queue] = left
+            if left is None or left != position:
+                result.new.setdefault(topic, {})[queue] = begin
 
+    def add_planned(
+        self,
+        topic: str,
+        ends: Mapping[BrokerQueue, int],
+        begins: Mapping[BrokerQueue, int],
+        fate: str | None,
+    ) -> None:
+        """Adds a topic of a planned batch, perhaps one that is gone."""
+        result = self.result
+        result.begin[topic], result.end[topic] = {}, {}
+        for queue, planned in sorted(ends.items()):
+            there = self._bounds_of(topic, queue)
+            end = planned if fate else self._uncut(topic, queue, planned, there)
+            low = end if fate else min(there.min_offset, end)
+            begin = begins.get(queue, low)
+            if begin < low:
+                what = fate or f"are gone: the queue now starts at {there.min_offset}"
+                self._lose(Loss(topic, queue, begin, low, what))
+                begin = low
+            if there.is_hidden and begin < end:
+                result.hidden.append(Loss(topic, queue, begin, end, HIDDEN))
+            result.begin[topic][queue], result.end[topic][queue] = begin, end
 
-def reconcile_batch(
-    begin: Positions, end: Positions, epochs: Epochs, listed: Bounds, topics: AbstractSet[str]
-) -> Batch:
-    """Returns the remaining messages from `begin` to `end`.
+    def _bounds_of(self, topic: str, queue: BrokerQueue) -> QueueBounds:
+        """Returns the bounds of a queue; UNKNOWN if another topic has had the name."""
+        there = self.bounds.get(topic, {}).get(queue, UNKNOWN)
+        epoch = self.result.epochs.get(topic) or there.topic_epoch
+        return there if there.topic_epoch in {0, epoch} else UNKNOWN
 
-    A queue that `begin` does not name is read from its own start. `topics` exist, perhaps without
-    queues. `listed` has the planned ones of their hidden queues, too.
-    """
-    recreated = recreated_topics(epochs, listed)
-    topics = topics - recreated
-    narrow_begin: Positions = {topic: {} for topic in end}
-    narrow_end: Positions = {topic: {} for topic in end}
-    taken, lost, hidden = list[Loss](), list[Loss](), list[Loss]()
-    for topic, queues in sorted(end.items()):
-        unknown = QueueBounds(0, 0, -1, is_hidden=True) if topic in topics else None
-        its = {} if topic in recreated else listed.get(topic, {})
-        for queue, planned in sorted(queues.items()):
-            there = its.get(queue, unknown)
-            cut = None if there is None else there.cut_offset
-            stop = planned if cut is None else min(planned, cut)
-            if stop < planned:
-                taken.append(_taken(topic, queue, stop, planned))
-            low = stop if there is None else min(there.min_offset, stop)
-            start = begin.get(topic, {}).get(queue)
-            if start is not None and start < low:
-                what = RECREATED if topic in recreated else _unread(there)
-                lost.append(Loss(topic, queue, start, low, what))
-            first = low if start is None else max(start, low)
-            if there is not None and there.is_hidden and first < stop:
-                hidden.append(Loss(topic, queue, first, stop, HIDDEN))
-            narrow_begin[topic][queue], narrow_end[topic][queue] = first, stop
-    return Batch(narrow_begin, narrow_end, [*taken, *lost], hidden)
+    def _left(
+        self, topic: str, queue: BrokerQueue, position: int, there: QueueBounds
+    ) -> int | None:
+        """Returns the remaining position in a queue; None if the queue was recreated."""
+        left = self._uncut(topic, queue, position, there)
+        if left < position or there.max_offset >= position or there.is_lagging:
+            return left
+        what = (
+            f"are gone: the queue ends at {there.max_offset}, so it was recreated, or a power cut "
+            "removed its end"
+        )
+        self._lose_rest(topic, queue, position, what)
+        return None
 
+    def _uncut(self, topic: str, queue: BrokerQueue, position: int, there: QueueBounds) -> int:
+        """Returns the position, or a recovery's cut below it; the messages between are lost."""
+        cut = there.cut_offset
+        if cut is None or cut >= position:
+            return position
+        self.result.is_cut = True
+        going_on = f"are gone, and the query continues at {cut}"
+        self._lose(Loss(topic, queue, cut, position, TAKEN_BACK, going_on))
+        return cut
 
-def _unread(there: QueueBounds | None) -> str:
-    return DELETED if there is None else f"are gone: the queue now begins at {there.min_offset}"
+    def _keep(self, topic: str, queue: BrokerQueue, left: int | None, there: QueueBounds) -> None:
+        """Keeps the position in a queue that is not listed; adds its messages out of reach."""
+        if left is None:
+            return
+        self.result.kept.setdefault(topic, {})[queue] = left
+        if there.is_hidden and there.max_offset > left and topic in self.read:
+            loss = Loss(topic, queue, left, there.max_offset, HIDDEN, READ_LATER)
+            self.result.hidden.append(loss)
+
+    def _lose_rest(self, topic: str, queue: BrokerQueue, position: int, what: str) -> None:
+        """Adds the loss of all messages from a position to the last seen end."""
+        last = self.seen.get(topic, {}).get(queue)
+        end = position if last is None else max(position, last.max_offset)
+        self._lose(Loss(topic, queue, position, end, what))
+
+    def _lose(self, loss: Loss) -> None:
+        if loss.topic in self.read:
+            self.result.lost.append(loss)

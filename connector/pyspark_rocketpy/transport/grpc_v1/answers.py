@@ -19,8 +19,8 @@ _OUTCOMES = frozenset(broker_pb2.BatchOutcome.values()) - {broker_pb2.BATCH_OUTC
 def unusable(method: str, what: str) -> BrokerError:
     """Returns the error for an answer with unusable content."""
     return BrokerError(
-        f"the broker's answer to {method} cannot be used: {what}; see whether a broker of rocketpy "
-        "serves at option endpoints, and which version it has"
+        f"the broker's answer to {method} cannot be used: {what}; check that option endpoints "
+        "names a broker of rocketpy, and check its version"
     )
 
 
@@ -41,7 +41,7 @@ def write_queue_nums(
     nums = {config.topic: config.write_queue_nums for config in response.configs}
     for topic in topics:
         if nums.get(topic, 0) <= 0:
-            raise unusable("ListTopics", f"topic {topic} has {nums.get(topic, 0)} queues to write")
+            raise unusable("ListTopics", f"topic {topic} has {nums.get(topic, 0)} write queues")
     return {topic: nums[topic] for topic in topics}
 
 
@@ -62,7 +62,7 @@ def check_topics(response: broker_pb2.QueryOffsetsResponse, named: Sequence[str]
 def check_count(method: str, count: int, count_max: int) -> None:
     """Raises BrokerError unless a call answers for 1 to `count_max` entries."""
     if not 0 < count <= count_max:
-        raise unusable(method, f"it is about {count} of {count_max} entries")
+        raise unusable(method, f"it has {count} of {count_max} entries")
 
 
 def check_found(response: broker_pb2.SearchOffsetsResponse, count_max: int) -> None:
@@ -111,7 +111,7 @@ def check_parts(response: broker_pb2.FindKeysResponse, ranges: Sequence[QueueRan
             whole = next(around, None)
         if whole is None:
             place = f"{each.topic}, queue {each.queue_id}, [{each.begin}, {each.end})"
-            raise unusable("FindKeys", f"{place} was not asked for")
+            raise unusable("FindKeys", f"{place} was not requested")
 
 
 def _holds(whole: QueueRange, part: broker_pb2.OffsetRange) -> bool:

@@ -67,7 +67,7 @@ LASTING_FAULTS = (
     grpc.StatusCode.PERMISSION_DENIED,
     grpc.StatusCode.UNAUTHENTICATED,
 )
-_AWAY = "; see whether the broker still runs"
+_AWAY = "; check that the broker runs"
 # Faults that mean that no broker answers in time.
 _UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 # An expression type.
@@ -292,7 +292,7 @@ def _failed(endpoint: str, error: grpc.RpcError) -> ConnectionFailedError:
     code, place = error.code(), f"{endpoint}{proxies.way_to(endpoint)}"
     fault = f"({code.name}: {error.details()})"
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        problem = f"{place} answers, but is no rocketpy broker"
+        problem = f"{place} answers, but is not a rocketpy broker"
     elif code in _UNANSWERED:
         problem = f"no broker answers at {place} {fault}"
     else:
@@ -309,8 +309,8 @@ def _together(
     """
     texts = []
     for endpoint, error in failures.items():
-        told = str(error).removeprefix(f"{error.code}: ").removesuffix(_AWAY)
-        texts.append(f"{endpoint}: {told}" if isinstance(error, BrokerError) else told)
+        text = str(error).removeprefix(f"{error.code}: ").removesuffix(_AWAY)
+        texts.append(f"{endpoint}: {text}" if isinstance(error, BrokerError) else text)
     text = f"{'; '.join(texts)}; check option endpoints and that the broker runs"
     kinds = [type(error) for error in failures.values()]
     passing_first = (BrokerBusyError, ConnectionFailedError, OtherStoreError, BrokerError)

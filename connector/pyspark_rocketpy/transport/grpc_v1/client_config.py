@@ -1,6 +1,6 @@
 """`ClientConfig`: endpoints and timeouts of a client.
 
-Apart from the client, so that gRPC is imported only where it is used.
+It is a module of its own, so that gRPC is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """Endpoints of a client, and its timeouts in ms."""
+    """Endpoints, timeouts in ms and the prefetch limit of a client."""
 
     endpoints: tuple[str, ...]
     connect_timeout_ms: int

@@ -35,7 +35,7 @@ from pyspark_rocketpy.transport.grpc_v1.client import (
     client_for,
 )
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
-from pyspark_rocketpy.transport.grpc_v1.resumed_calls import Progress, ask_for_all
+from pyspark_rocketpy.transport.grpc_v1.resumed_calls import CallProgress, ask_for_all
 from pyspark_rocketpy.transport.grpc_v1.retries import retried
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.call_limits import (
@@ -185,7 +185,7 @@ class GrpcOffsetQueries:
         """Raises BrokerError, and OtherStoreError if another store has answered."""
         if self._store_id and response.store_id not in {"", self._store_id}:
             raise OtherStoreError(
-                f"store {self._store_id} is meant, and store {response.store_id} has answered"
+                f"store {self._store_id} was asked, but store {response.store_id} has answered"
             )
         answers.check_topics(response, named)
 
@@ -210,7 +210,7 @@ class GrpcOffsetQueries:
         """Implements OffsetQueries."""
         offsets: list[int | None] = []
 
-        def ask(_number: int, part: Sequence[QueueTime]) -> Progress[QueueTime]:
+        def ask(_number: int, part: Sequence[QueueTime]) -> CallProgress[QueueTime]:
             request = broker_pb2.SearchOffsetsRequest()
             for time in part:
                 request.queues.add(
@@ -219,7 +219,7 @@ class GrpcOffsetQueries:
             checked = partial(answers.check_found, count_max=len(part))
             response = self._answer(lambda stub: stub.SearchOffsets, request, checked)
             offsets.extend(found.offset if found.found else None for found in response.offsets)
-            return Progress(len(response.offsets))
+            return CallProgress(len(response.offsets))
 
         ask_for_all(times, ask, "queues were searched")
         return offsets
@@ -236,7 +236,7 @@ class GrpcOffsetQueries:
         measures = [Measured()] * len(ranges)
         left = bytes_max
 
-        def ask(first: int, part: Sequence[QueueRange]) -> Progress[QueueRange]:
+        def ask(first: int, part: Sequence[QueueRange]) -> CallProgress[QueueRange]:
             nonlocal left
             request = broker_pb2.MeasureRangesRequest(ranges=_wire(part), bytes_max=max(left, 0))
             checked = partial(answers.check_measures, ranges=part)
@@ -254,7 +254,7 @@ class GrpcOffsetQueries:
         ends = [part.begin for part in ranges]
         left = list(budgets)
 
-        def ask(first: int, part: Sequence[QueueRange]) -> Progress[QueueRange]:
+        def ask(first: int, part: Sequence[QueueRange]) -> CallProgress[QueueRange]:
             request = broker_pb2.LimitRangesRequest(
                 ranges=_wire(part), bytes_max=left[first : first + len(part)]
             )
@@ -277,7 +277,7 @@ class GrpcOffsetQueries:
             return list(ranges)
         parts: list[QueueRange] = []
 
-        def ask(_number: int, part: Sequence[QueueRange]) -> Progress[QueueRange]:
+        def ask(_number: int, part: Sequence[QueueRange]) -> CallProgress[QueueRange]:
             request = broker_pb2.FindKeysRequest(ranges=_wire(part), keys=keys)
             checked = partial(answers.check_parts, ranges=part)
             response = self._answer(lambda stub: stub.FindKeys, request, checked)
@@ -285,9 +285,9 @@ class GrpcOffsetQueries:
                 QueueRange(each.topic, each.queue_id, each.begin, each.end)
                 for each in response.ranges
             )
-            return Progress(response.range_count)
+            return CallProgress(response.range_count)
 
-        ask_for_all(ranges, ask, "ranges were looked through")
+        ask_for_all(ranges, ask, "ranges were searched")
         return parts
 
     def expression_fault(self, expression: str) -> str | None:
@@ -355,12 +355,12 @@ def _progress(
     ranges: Sequence[QueueRange],
     ends: Sequence[int],
     goes_on: bool,
-) -> Progress[QueueRange]:
+) -> CallProgress[QueueRange]:
     """Returns the progress up to these ends; the last range may be done in part."""
     if not goes_on or not ends:
-        return Progress(len(ends))
+        return CallProgress(len(ends))
     last = len(ends) - 1
-    return Progress(last, replace(ranges[last], begin=ends[last]))
+    return CallProgress(last, replace(ranges[last], begin=ends[last]))
 
 
 def _bounds(response: broker_pb2.QueryOffsetsResponse) -> Bounds:

@@ -96,8 +96,8 @@ class RangePuller:
 
     def _is_gone(self, code: int) -> bool:
         """True if the broker answers that it no longer has the planned data."""
-        is_remade = self._range.topic_epoch and code == TOPIC_NOT_EXIST
-        return bool(is_remade or (self._options.recovery_id and code == QUERY_NOT_FOUND))
+        is_recreated = self._range.topic_epoch and code == TOPIC_NOT_EXIST
+        return bool(is_recreated or (self._options.recovery_id and code == QUERY_NOT_FOUND))
 
     def _request(self) -> broker_pb2.PullRequest:
         """Returns a request without the group.
@@ -124,7 +124,7 @@ class RangePuller:
         head = response.head
         is_scanned = head.pull_status == broker_pb2.NO_MATCHED_MESSAGE
         if is_scanned and not self._options.is_filtered:
-            raise wrong_answer(self._range, self._offset, "no match, to a pull without a filter")
+            raise wrong_answer(self._range, self._offset, "no match, but the pull has no filter")
         if head.status.code != SUCCESS and not is_scanned:
             self._skip(head)
             return
@@ -175,5 +175,5 @@ class RangePuller:
         text = f"{self._range.rest(self._offset)}{loss}"
         if self._options.fail_on_data_loss:
             raise DataLossError(f"{text}; {loss_advice()}")
-        logger.warning("%s; the query goes on without them", text)
+        logger.warning("%s; the query continues without them", text)
         self._offset = end

@@ -17,14 +17,14 @@ _Entry = TypeVar("_Entry")
 
 
 @dataclass(frozen=True, slots=True)
-class Progress(Generic[_Entry]):
+class CallProgress(Generic[_Entry]):
     """The result of one call: `count` entries done, and the next one done but for `rest`."""
 
     count: int
     rest: _Entry | None = None
 
 
-Ask = Callable[[int, Sequence[_Entry]], Progress[_Entry]]
+Ask = Callable[[int, Sequence[_Entry]], CallProgress[_Entry]]
 
 
 def ask_for_all(entries: Sequence[_Entry], ask: Ask[_Entry], done: str) -> None:
@@ -43,8 +43,8 @@ def ask_for_all(entries: Sequence[_Entry], ask: Ask[_Entry], done: str) -> None:
             raise ConnectionFailedError(
                 f"{error}; {number} of {len(left)} {done}", is_lasting=error.is_lasting
             ) from error
-        if progress == Progress(0, part[0]):
-            raise BrokerError(f"the broker answers nothing; {number} of {len(left)} {done}")
+        if progress == CallProgress(0, part[0]):
+            raise BrokerError(f"the broker's answer has no entries; {number} of {len(left)} {done}")
         number += progress.count
         if progress.rest is not None:
             left[number] = progress.rest

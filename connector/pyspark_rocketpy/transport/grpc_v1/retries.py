@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from pyspark_rocketpy.errors import OtherStoreError
+from pyspark_rocketpy.transport import retries
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient, client_for, forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS, Retries
 from pyspark_rocketpy.transport.values import RetryPolicy
 
 T = TypeVar("T")
@@ -28,9 +28,9 @@ def leaving_other_stores(client: ClientConfig) -> Iterator[None]:
         raise
 
 
-def retries_for(client: ClientConfig, policy: RetryPolicy) -> Retries:
+def retries_for(client: ClientConfig, policy: RetryPolicy) -> retries.Retries:
     """Returns a failure count that forgets the process's client when its connection broke."""
-    return Retries(policy, lambda: forget_client(client))
+    return retries.Retries(policy, lambda: forget_client(client))
 
 
 def retried(
@@ -43,10 +43,9 @@ def retried(
 
     Raises ConnectionFailedError, BrokerError.
     """
-    retries = retries_for(client, policy)
-    while True:
-        try:
-            with leaving_other_stores(client):
-                return call(connected(client))
-        except PASSING_ERRORS as error:
-            retries.pause(error)
+
+    def called() -> T:
+        with leaving_other_stores(client):
+            return call(connected(client))
+
+    return retries.retried(policy, called, disconnect=lambda: forget_client(client))

@@ -74,12 +74,16 @@ class SendBackClient:
         response = client_for(self._config).send_back(request, self._timeout_ms)
         count, count_max = len(response.messages), len(messages)
         if count > count_max:
-            raise unusable("SendBack", f"it is about {count} of {count_max} messages")
+            raise unusable("SendBack", f"it has {count} of {count_max} messages")
         if not count:
-            raise BrokerBusyError(f"the broker's answer to SendBack is about none of {count_max}")
+            raise BrokerBusyError(
+                f"the broker's answer to SendBack has none of {count_max} messages"
+            )
         for each in response.messages:
             if not each.status.code and each.to not in _DONE:
-                raise unusable("SendBack", f"a message went to {each.to}, which is nothing")
+                raise unusable(
+                    "SendBack", f"a message went to {each.to}, which is not a destination"
+                )
         return response.messages
 
     def _settled(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark_rocketpy.options.retry_options import RetryOptions
 from pyspark_rocketpy.options.values import SinkOptions
@@ -38,15 +38,10 @@ class GrpcTransport(GrpcSource):
     @classmethod
     def of_sink(cls, options: SinkOptions) -> GrpcTransport:
         """Returns the transport that a sink's options name."""
-        return cls(
-            ClientConfig(options.endpoints, options.connect_timeout_ms),
-            RetryPolicy(options.retry_times_max, options.retry_backoff_ms),
-            options.send_timeout_ms,
-            options.commit_timeout_ms,
-        )
+        return replace(cls.of_retry(options), commit_timeout_ms=options.commit_timeout_ms)
 
     @classmethod
-    def of_retry(cls, options: RetryOptions) -> GrpcTransport:
+    def of_retry(cls, options: RetryOptions | SinkOptions) -> GrpcTransport:
         """Returns the transport that the options of `send_back` name."""
         return cls(
             ClientConfig(options.endpoints, options.connect_timeout_ms),
@@ -82,5 +77,5 @@ class GrpcTransport(GrpcSource):
         return sender.send(messages)
 
     def _committer(self) -> BatchCommitter:
-        patience = CommitTimeouts(self.send_timeout_ms, self.commit_timeout_ms)
-        return BatchCommitter(self.client, self.retries, patience)
+        timeouts = CommitTimeouts(self.send_timeout_ms, self.commit_timeout_ms)
+        return BatchCommitter(self.client, self.retries, timeouts)

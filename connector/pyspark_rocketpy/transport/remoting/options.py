@@ -14,7 +14,7 @@ def cluster_config(options: ClusterOptions, connect_timeout_ms: int) -> ClusterC
 
     `connect_timeout_ms` also limits the answer to a request without much work.
     """
-    patience = Timeouts(connect_timeout_ms, "connectTimeoutMs")
+    timeouts = Timeouts(connect_timeout_ms, "connectTimeout")
     tls = TlsConfig(
         options.tls_ca_file,
         options.tls_cert_file,
@@ -25,5 +25,5 @@ def cluster_config(options: ClusterOptions, connect_timeout_ms: int) -> ClusterC
     if options.access_key is not None and options.secret_key is not None:
         access = AccessKeys(options.access_key, options.secret_key, options.security_token)
     return ClusterConfig(
-        options.name_servers, patience, patience, tls if options.is_tls else None, access
+        options.name_servers, timeouts, timeouts, tls if options.is_tls else None, access
     )

@@ -26,7 +26,7 @@ from pyspark_rocketpy.transport.remoting.send.effectively_once_writer import (
     Part,
     writer_name,
 )
-from pyspark_rocketpy.transport.remoting.send.markers import ControlQueue, Reach
+from pyspark_rocketpy.transport.remoting.send.markers import ClusterAccess, ControlQueue
 from pyspark_rocketpy.transport.retries import retried
 from pyspark_rocketpy.transport.values import BrokerLimits, RetryPolicy
 from pyspark_rocketpy.transport.write_values import (
@@ -40,7 +40,7 @@ from rocketpy_proto.record.layout import FIXED_BYTES, PROPERTIES_BYTES_MAX, TOPI
 SEND_TIMEOUT_MS = 30_000
 # Limits of the pulls of a queue that find the messages stored by earlier attempts.
 PULLS_MAX, PULL_BYTES_MAX = 16, 8 << 20
-SEND_TIMEOUT_OPTION = "sendTimeoutMs"
+SEND_TIMEOUT_OPTION = "sendTimeout"
 # Brokers' default limits. A broker with a lower limit refuses by name. Brokers fail at empty
 # bodies.
 BODY_BYTES_MIN, BODY_BYTES_MAX = 1, 4 << 20
@@ -95,20 +95,22 @@ class RemotingTransport:
         """Implements SinkTransport."""
         reach = self._reach
         if attempt is None:
-            return RemotingBlockWriter(reach.cluster, reach.policy, reach.patience)
+            return RemotingBlockWriter(reach.cluster, reach.policy, reach.timeouts)
         control = self._control(writer_name(attempt.job.batch.writer_id))
         return EffectivelyOnceWriter(reach, control, attempt, self.control_floor)
 
     @property
-    def _reach(self) -> Reach:
-        patience = Timeouts(self.send_timeout_ms, SEND_TIMEOUT_OPTION)
+    def _reach(self) -> ClusterAccess:
+        timeouts = Timeouts(self.send_timeout_ms, SEND_TIMEOUT_OPTION)
         limits = PullLimits(
-            PULLS_MAX, PULL_BYTES_MAX, patience, self.send_timeout_ms, self.retries.backoff_ms
+            PULLS_MAX, PULL_BYTES_MAX, timeouts, self.send_timeout_ms, self.retries.backoff_ms
         )
-        return Reach(cluster_for(self.cluster), self.retries, patience, limits)
+        return ClusterAccess(cluster_for(self.cluster), self.retries, timeouts, limits)
 
     def _control(self, writer: str) -> ControlQueue:
-        assert self.control_topic is not None, "options name one where attempts are told apart"
+        assert self.control_topic is not None, (
+            "the options of delivery effectively-once name a control topic"
+        )
         return ControlQueue(self._reach, self.control_topic, writer)
 
     def commit_batch(self, parts: Sequence[bytes], batch_id: int) -> CommittedBatch:

@@ -35,12 +35,12 @@ class RemotingSource:
     pull_timeout_ms: int
     pulls_in_flight_max: int
     prefetch_bytes_max: int
-    broker_absence_timeout: int
+    broker_unavailable_timeout_ms: int
 
     @classmethod
     def of_source(cls, options: SourceOptions) -> Self:
         """Returns the transport that a source's options name."""
-        assert options.cluster is not None, "endpoints lead elsewhere"
+        assert options.cluster is not None, "endpoints have another transport"
         return cls(
             cluster_config(options.cluster, options.connect_timeout_ms),
             RetryPolicy(options.retry_times_max, options.retry_backoff_ms),
@@ -48,13 +48,13 @@ class RemotingSource:
             options.pull_timeout_ms,
             options.pulls_in_flight_max,
             options.prefetch_bytes_max,
-            options.broker_absence_timeout,
+            options.broker_unavailable_timeout_ms,
         )
 
     def offset_queries(self) -> RemotingOffsetQueries:
         """Implements SourceTransport."""
         cluster = cluster_for(self.cluster)
-        return RemotingOffsetQueries(cluster, self.retries, self.consumer_group, self._patience)
+        return RemotingOffsetQueries(cluster, self.retries, self.consumer_group, self._timeouts)
 
     def pull(self, part: QueueRange, options: PullOptions) -> Generator[RecordChunk]:
         """Implements SourceTransport."""
@@ -63,12 +63,12 @@ class RemotingSource:
         limits = PullLimits(
             self.pulls_in_flight_max,
             self.prefetch_bytes_max,
-            self._patience,
-            self.broker_absence_timeout,
+            self._timeouts,
+            self.broker_unavailable_timeout_ms,
             self.retries.backoff_ms,
         )
         return RangePuller(cluster_for(self.cluster), limits, options, part).pieces()
 
     @property
-    def _patience(self) -> Timeouts:
-        return Timeouts(self.pull_timeout_ms, "pullTimeoutMs")
+    def _timeouts(self) -> Timeouts:
+        return Timeouts(self.pull_timeout_ms, "pullTimeout")

@@ -3,12 +3,14 @@
 `pa.array`, `pa.scalar` and `to_numpy` import pandas for their first value, to check for pandas
 objects. That costs 0.2 s of processor in each new process, more than all other imports of a task.
 These functions pass buffers instead. A reading task converts only through this module; a test
-counts its imports.
+counts its imports. A process without pandas objects calls `leave_pandas_out` instead.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import ModuleType, SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +18,35 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 Number = TypeVar("Number", bound=np.number)
+_process = SimpleNamespace(is_pandas_left_out=False)
+
+
+class _NoPandas:
+    """An import hook by which pandas is not installed."""
+
+    def find_spec(self, name: str, _path: object, _target: ModuleType | None = None) -> None:
+        """Raises ModuleNotFoundError for pandas; leaves every other name to later hooks."""
+        if name == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def leave_pandas_out() -> None:
+    """Makes pyarrow take its first value without pandas, which this process then never converts.
+
+    Saves 0.2 s of processor and 50 MB of memory. Code may still import pandas for itself.
+    """
+    hook = _NoPandas()
+    sys.meta_path.insert(0, hook)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(hook)
+    _process.is_pandas_left_out = True
+
+
+def is_first_value_costly() -> bool:
+    """True if the next value from `pa.array` and its kind may import pandas."""
+    return not _process.is_pandas_left_out and "pandas" not in sys.modules
 
 
 def array_of(

@@ -32,7 +32,7 @@ class BlockColumns:
     `tags`, `keys`, `extra` and `properties` become properties, in the order TAGS, KEYS, extra, the
     map. A list of keys is joined with blanks. `tags` and `keys` win over `extra` of the same name.
     A column's value wins over an entry of the map. Null and empty values are left out, and so are
-    entries of the map with names in `left_out`.
+    entries of the map with names in `left_out`. `encoded_properties` replaces all of them.
     """
 
     body: pa.Array
@@ -47,7 +47,8 @@ class BlockColumns:
     born_host: Host = UNKNOWN_HOST
     store_host: Host = UNKNOWN_HOST
     sys_flag: int = 0
-    flag: int = 0
+    flag: int | pa.Int32Array = 0
+    encoded_properties: pa.BinaryArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +86,7 @@ class CheckedBlock:
         """Raises UnencodableRecordError, which names row and field."""
         self._body = _bodies(columns.body)
         self._topics = _topics(columns.topic)
-        self._properties = encode_property_column(
-            columns.tags,
-            columns.keys,
-            columns.extra,
-            columns.properties,
-            len(self._body),
-            columns.left_out,
-        )
+        self._properties = _properties(columns, len(self._body))
         self._properties_bytes = np.diff(offsets_of(self._properties)).astype(np.int64)
         check_properties_bytes(self._properties_bytes)
         self._header = _headers(columns, self._body, self._topics)
@@ -100,7 +94,11 @@ class CheckedBlock:
         beside_bytes = self._topics.tail_bytes + 2 + self._properties_bytes
         sizes = self._header.dtype.itemsize + body_bytes + beside_bytes
         if sizes.sum() > BLOCK_BYTES_MAX:
-            raise UnencodableRecordError("block", int(sizes.sum()), "bytes are too many; send less")
+            raise UnencodableRecordError(
+                "block",
+                int(sizes.sum()),
+                f"bytes are more than {BLOCK_BYTES_MAX}; send smaller blocks",
+            )
         self._header["total_size"] = sizes
         self.sizes: NDArray[np.int32] = sizes.astype(np.int32)
 
@@ -138,6 +136,14 @@ def _bodies(body: pa.Array) -> pa.BinaryArray:
     """Returns the bodies as binary with 32-bit offsets. Raises UnencodableRecordError for nulls."""
     _refuse_nulls("body", body)
     return body.cast(pa.binary())
+
+
+def _properties(columns: BlockColumns, count: int) -> pa.BinaryArray:
+    if columns.encoded_properties is not None:
+        return columns.encoded_properties
+    return encode_property_column(
+        columns.tags, columns.keys, columns.extra, columns.properties, count, columns.left_out
+    )
 
 
 def _topics(topic: str | pa.StringArray) -> _Topics:
@@ -201,13 +207,13 @@ def _set_numbers(header: NDArray[np.void], name: str, values: int | pa.Array) ->
 def _refuse_nulls(field: str, column: pa.Array) -> None:
     if column.null_count:
         row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-        raise UnencodableRecordError(field, None, "is null; every message needs one", row)
+        raise UnencodableRecordError(field, None, "is null; set it in every message", row)
 
 
 def fixed_width(values: NDArray[np.generic]) -> pa.BinaryArray:
     """Returns items of equal size as a binary column over the same memory."""
     count, size = len(values), values.dtype.itemsize
     offsets = np.arange(0, (count + 1) * size, size, dtype=np.int64)
-    assert offsets[-1] <= BLOCK_BYTES_MAX, "the block, of which this is a part, is no larger"
+    assert offsets[-1] <= BLOCK_BYTES_MAX, "no block is larger"
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(values.tobytes())]
     return pa.Array.from_buffers(pa.binary(), count, buffers)

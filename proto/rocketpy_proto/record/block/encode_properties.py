@@ -57,7 +57,7 @@ def _joined_keys(keys: pa.StringArray | pa.ListArray | None) -> pa.StringArray |
     if pc.any(parted).as_py():
         index = int(np.argmax(parted.to_numpy(zero_copy_only=False)))
         row = pc.list_parent_indices(lists)[index].as_py()
-        reason = "has a blank, which parts keys; send it as several, or without the blank"
+        reason = "has a blank, which separates keys; send it as several keys, or without the blank"
         raise UnencodableRecordError(KEYS, given[index].as_py(), reason, row)
     return pc.binary_join(filled_lists(lists), KEY_SEPARATOR)
 

@@ -33,7 +33,6 @@ from rocketpy_proto.record.layout import (
     HOST_V6_BYTES,
     MAGIC_V1,
     MAGIC_V2,
-    RECORD_MAGICS,
 )
 from rocketpy_proto.record.sys_flag import (
     BORN_HOST_V6,
@@ -47,7 +46,7 @@ Buffer = bytes | bytearray | memoryview
 Positions = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 _SIZE = np.dtype(">i4")
-_SIZE_AND_MAGIC = struct.Struct(">iI")
+_SIZE_FIELD = struct.Struct(">i")
 _SYS_FLAG_OFFSET = 36
 # Records per step, so that their copies stay in the processor's cache.
 TAGS_ROWS = 5000
@@ -66,27 +65,38 @@ class QueueSpan:
 def decode_sizes(record_sizes: bytes) -> NDArray[np.int32]:
     """Returns the record sizes sent with a block. Raises MalformedRecordError."""
     if len(record_sizes) % _SIZE.itemsize:
-        raise MalformedRecordError(f"{len(record_sizes)} bytes of sizes are no int32 values")
+        raise MalformedRecordError(f"{len(record_sizes)} bytes of sizes are not int32 values")
     return np.frombuffer(record_sizes, _SIZE).astype(np.int32)
 
 
-def scan_sizes(buffer: Buffer, position: int = 0) -> NDArray[np.int32]:
-    """Returns the sizes of the records that fill `buffer` from `position` on.
+def scan_sizes(buffer: Buffer) -> NDArray[np.int32]:
+    """Returns the stated sizes of the records that fill `buffer`.
 
-    It is a loop, since each record has the start of the next: 0.2 microseconds per record. Raises
+    It is a loop, since each record has the start of the next: 0.13 microseconds per record. Two
+    other ways were slower. One NumPy step for one record of each answer took 0.17 with 80 answers,
+    0.9 with 12. Splitting at the magic took 0.2 for short records, 0.9 for 1 KiB. Raises
     MalformedRecordError.
     """
     view = memoryview(buffer).cast("B")
+    read, end = _SIZE_FIELD.unpack_from, len(view)
+    (first,) = read(view) if end >= FIXED_BYTES else (0,)
+    # These are all the records if every multiple of the first size holds that size.
+    if first >= FIXED_BYTES and end % first == 0:
+        stated: NDArray[np.int32] = np.ndarray((end // first,), _SIZE, view, strides=(first,))
+        if (stated == first).all():
+            return np.full(len(stated), first, np.int32)
     sizes: list[int] = []
-    end = len(view)
-    while position < end:
-        if end - position < FIXED_BYTES:
-            raise MalformedRecordError("the block ends inside a record", position, len(sizes))
-        size, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
-        if magic not in RECORD_MAGICS or not FIXED_BYTES <= size <= end - position:
-            raise MalformedRecordError(f"size {size}, magic {magic:#x}", position, len(sizes))
-        sizes.append(size)
+    append = sizes.append
+    position, last = 0, end - FIXED_BYTES
+    while position <= last:
+        (size,) = read(view, position)
+        if size < FIXED_BYTES:
+            break
+        append(size)
         position += size
+    if position != end:
+        reason = "a record that does not end at its stated size"
+        raise MalformedRecordError(reason, position, len(sizes))
     return np.array(sizes, np.int32)
 
 
@@ -115,7 +125,7 @@ class RecordBlock:
         """Checks the form of every record. Raises MalformedRecordError; never hangs."""
         data = np.frombuffer(buffer, np.uint8)
         if len(data) > BLOCK_BYTES_MAX:
-            reason = f"{len(data)} bytes are more than {BLOCK_BYTES_MAX}; read them in parts"
+            reason = f"{len(data)} bytes, limit {BLOCK_BYTES_MAX}; read them in parts"
             raise MalformedRecordError(reason)
         if sizes is None:
             sizes = scan_sizes(buffer)
@@ -201,7 +211,7 @@ class RecordBlock:
         if np.count_nonzero(self.header["queue_id"] != span.queue_id):
             raise UnexpectedRecordsError(f"records of another queue than {span.queue_id}")
         if np.count_nonzero(offsets[1:] <= offsets[:-1]):
-            raise UnexpectedRecordsError("queue offsets that do not rise")
+            raise UnexpectedRecordsError("queue offsets that do not increase")
         if offsets[0] < span.begin or offsets[-1] >= span.end:
             raise UnexpectedRecordsError(
                 f"offsets [{offsets[0]}, {offsets[-1]}] for [{span.begin}, {span.end})"

@@ -9,7 +9,7 @@ from enum import Enum
 
 from msgspec import field
 
-from rocketpy_proto.remoting.fields import Body, Int32, Int64, MessageQueue
+from rocketpy_proto.remoting.fields import Body, Int32, Int64, MessageQueue, QueueTable
 
 
 class _Name(Enum):
@@ -136,6 +136,23 @@ class QuerySubscriptionBody(Body, frozen=True):
     group: str
     topic: str | None = None
     subscription: SubscriptionData | None = field(name="subscriptionData", default=None)
+
+
+class ConsumerStatusBody(Body, frozen=True):
+    """GET_CONSUMER_STATUS_FROM_CLIENT: a client's next offsets; from the broker by client id."""
+
+    offsets: QueueTable[Int64] = field(name="messageQueueTable", default=QueueTable({}))
+    by_client: dict[str, QueueTable[Int64]] = field(name="consumerTable", default_factory=dict)
+
+
+class ConsumeMessageDirectlyResult(Body, frozen=True):
+    """CONSUME_MESSAGE_DIRECTLY: the result of the client's listener, such as CR_SUCCESS."""
+
+    consume_result: str | None = None
+    is_ordered: bool = field(name="order", default=False)
+    is_auto_commit: bool = field(name="autoCommit", default=True)
+    remark: str | None = None
+    spent_ms: Int64 = field(name="spentTimeMills", default=0)
 
 
 class LockBatchRequestBody(Body, frozen=True):

@@ -45,6 +45,12 @@ class TopicConfigTable(Body, frozen=True):
     topic_queue_mapping_info_map: dict[str, object] | None = None
 
 
+class CreateTopicListRequestBody(Body, frozen=True):
+    """UPDATE_AND_CREATE_TOPIC_LIST. The keys of attributes are `+key` and `-key`."""
+
+    topic_configs: tuple[TopicConfig, ...] = field(name="topicConfigList", default=())
+
+
 class SubscriptionGroupConfig(Body, frozen=True):
     """A consumer group at one broker."""
 

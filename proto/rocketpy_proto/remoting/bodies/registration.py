@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import msgspec
 
@@ -27,6 +28,9 @@ _INT32 = struct.Struct(">i")
 _TOPIC_PARTS_MIN, _TOPIC_PARTS_MAX = 5, 6
 # The limit of an uncompressed frame; a hostile stream would fill the memory.
 INFLATED_BYTES_MAX = 16 * 1024 * 1024
+# Topics that are encoded at once, in about 0.2 ms.
+_STEP_TOPICS = 500
+_NO_VERSION = DataVersion(counter=0, changed_ms=0, state_version=0)
 
 
 class RegisterBrokerBody(Body, frozen=True):
@@ -41,6 +45,26 @@ def body_crc32(body: bytes) -> int:
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
+def encode_plain(topics: Iterable[TopicConfig], version: DataVersion) -> bytes:
+    """Returns the plain form, as brokers of 5.x send it. Raises UnencodableRemotingError.
+
+    No step of it holds Python's lock for long, so that a thread can encode many topics.
+    """
+    pieces, rest = [], iter(topics)
+    try:
+        while part := {each.topic_name: each for each in islice(rest, _STEP_TOPICS)}:
+            pieces.append(msgspec.json.encode(part)[1:-1])
+    except UnicodeEncodeError as error:
+        raise UnencodableRemotingError(_WHAT, str(error)) from error
+    # Of static topics, which RocketMQ's brokers send along.
+    mappings = b'"mappingDataVersion":%s,"topicQueueMappingDetailMap":{}' % encode_body(_NO_VERSION)
+    return (
+        b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":%s,'
+        b'"topicConfigTable":{%s},%s,"topicQueueMappingInfoMap":{}}}'
+        % (encode_body(version), b",".join(pieces), mappings)
+    )
+
+
 def encode_compressed(body: RegisterBrokerBody, *, has_mappings: bool = True) -> bytes:
     """Returns the compressed form. Raises UnencodableRemotingError.
 
@@ -48,7 +72,7 @@ def encode_compressed(body: RegisterBrokerBody, *, has_mappings: bool = True) ->
     """
     encode_body(body)  # Raises for values that cannot be written.
     topics = [_topic_text(config) for config in body.topics.topic_configs.values()]
-    version = body.topics.data_version or DataVersion(counter=0, changed_ms=0, state_version=0)
+    version = body.topics.data_version or _NO_VERSION
     pieces = [*_sized(encode_body(version)), _INT32.pack(len(topics))]
     for topic in topics:
         pieces += _sized(topic)

@@ -5,9 +5,10 @@ Source: docs/design/remoting.md sections 4.2 and 4.3, docs/design/cluster.md sec
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import field
 
-from rocketpy_proto.remoting.fields import Body, Int32, Int64
+from rocketpy_proto.remoting.fields import Body, Int32, Int64, encode_body
 
 
 class BrokerData(Body, frozen=True):
@@ -61,6 +62,22 @@ class BrokerMemberGroupBody(Body, frozen=True):
     """GET_BROKER_MEMBER_GROUP."""
 
     broker_member_group: BrokerMemberGroup
+
+
+def encode_with_number_keys(body: TopicRouteData | ClusterInfo | BrokerMemberGroupBody) -> bytes:
+    """Returns fastjson's form, in which the keys of `brokerAddrs` are numbers without quotes.
+
+    Clients before 4.9.4 expect it. Raises UnencodableRemotingError.
+    """
+    values = msgspec.json.decode(encode_body(body))
+    places = [*values.get("brokerDatas", ()), *values.get("brokerAddrTable", {}).values()]
+    for place in (*places, *filter(None, [values.get("brokerMemberGroup")])):
+        entries = (
+            b"%s:%s" % (number.encode(), msgspec.json.encode(address))
+            for number, address in place.get("brokerAddrs", {}).items()
+        )
+        place["brokerAddrs"] = msgspec.Raw(b"{%s}" % b",".join(entries))
+    return msgspec.json.encode(values)
 
 
 class TopicList(Body, frozen=True):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from msgspec import field
 
+from rocketpy_proto.remoting.bodies.clients import SubscriptionData
 from rocketpy_proto.remoting.bodies.configs import DataVersion
-from rocketpy_proto.remoting.fields import Body, Int32, Int64, QueueTable
+from rocketpy_proto.remoting.fields import Body, Int32, Int64, MessageQueue, QueueTable
 
 
 class TopicOffset(Body, frozen=True):
@@ -41,6 +42,66 @@ class ConsumeStats(Body, frozen=True):
 
     offset_table: QueueTable[OffsetWrapper] = QueueTable({})
     consume_tps: float = 0.0
+
+
+class ConsumeStatsList(Body, frozen=True):
+    """GET_BROKER_CONSUME_STATS: the topics of each group; the totals are messages."""
+
+    consume_stats_list: tuple[dict[str, tuple[ConsumeStats, ...]], ...] = ()
+    broker_addr: str | None = None
+    total_diff: Int64 = 0
+    total_inflight_diff: Int64 = 0
+
+
+class QueueTimeSpan(Body, frozen=True):
+    """Store times of a queue's first, last and last consumed message, and the group's delay."""
+
+    message_queue: MessageQueue
+    min_ms: Int64 = field(name="minTimeStamp")
+    max_ms: Int64 = field(name="maxTimeStamp")
+    consume_ms: Int64 = field(name="consumeTimeStamp")
+    delay_ms: Int64 = field(name="delayTime")
+
+
+class QueryConsumeTimeSpanBody(Body, frozen=True):
+    """QUERY_CONSUME_TIME_SPAN."""
+
+    spans: tuple[QueueTimeSpan, ...] = field(name="consumeTimeSpanSet", default=())
+
+
+class ConsumeQueueData(Body, frozen=True):
+    """A unit of a consume queue; `msg` explains a message that does not pass the filter."""
+
+    physic_offset: Int64
+    physic_size: Int32
+    tags_code: Int64
+    is_matched: bool = field(name="eval", default=False)
+    msg: str | None = None
+
+
+class QueryConsumeQueueResponseBody(Body, frozen=True):
+    """QUERY_CONSUME_QUEUE, with the subscription of the group that was asked for."""
+
+    min_queue_index: Int64
+    max_queue_index: Int64
+    units: tuple[ConsumeQueueData, ...] = field(name="queueData", default=())
+    subscription: SubscriptionData | None = field(name="subscriptionData", default=None)
+
+
+class BrokerStatsItem(Body, frozen=True):
+    """One of RocketMQ's statistics over a time: the sum, per second, and per addition."""
+
+    sum: Int64 = 0
+    tps: float = 0.0
+    avgpt: float = 0.0
+
+
+class BrokerStatsData(Body, frozen=True):
+    """VIEW_BROKER_STATS_DATA."""
+
+    stats_minute: BrokerStatsItem
+    stats_hour: BrokerStatsItem
+    stats_day: BrokerStatsItem
 
 
 class ResetOffsetBody(Body, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from rocketpy_proto.remoting.fields import Header
+from rocketpy_proto.remoting.fields import Header, Int32
 
 
 class HeartbeatResponse(Header, frozen=True):
@@ -70,6 +70,48 @@ class ConsumeStatsRequest(Header, frozen=True):
     topic: str | None = None
     topic_list: str | None = None
     broker_name: str | None = field(name="bname", default=None)
+
+
+class ConsumerStatusRequest(Header, frozen=True):
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GET_CONSUMER_STATUS_FROM_CLIENT.
+
+    No client id in `client_addr` means all clients of the group.
+    """
+
+    topic: str
+    group: str
+    client_addr: str | None = None
+    broker_name: str | None = field(name="bname", default=None)
+
+
+class ConsumeMessageDirectlyRequest(Header, frozen=True):
+    """CONSUME_MESSAGE_DIRECTLY, which a broker forwards to the client with the message.
+
+    `msg_id` is an offset message id. The broker sets `consumed_broker_name`.
+    """
+
+    consumer_group: str
+    client_id: str | None = None
+    msg_id: str | None = None
+    consumed_broker_name: str | None = field(name="brokerName", default=None)
+    topic: str | None = None
+    topic_sys_flag: Int32 | None = None
+    group_sys_flag: Int32 | None = None
+    broker_name: str | None = field(name="bname", default=None)
+
+
+class ConsumeTimeSpanRequest(Header, frozen=True):
+    """QUERY_CONSUME_TIME_SPAN."""
+
+    group: str
+    topic: str
+    broker_name: str | None = field(name="bname", default=None)
+
+
+class BrokerConsumeStatsRequest(Header, frozen=True):
+    """GET_BROKER_CONSUME_STATS of all groups, or of ordered topics only."""
+
+    is_order: bool = False
 
 
 class GetConsumerRunningInfoRequest(Header, frozen=True):

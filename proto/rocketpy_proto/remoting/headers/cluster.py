@@ -1,4 +1,4 @@
-"""Headers of requests by brokers and operators to name servers.
+"""Headers of requests by brokers and operators to name servers, and by operators to brokers.
 
 Source: docs/design/remoting.md section 2.8.
 """
@@ -56,6 +56,7 @@ class BrokerHeartbeatRequest(Header, frozen=True):
     epoch: Int32 | None = None
     max_offset: Int64 | None = None
     confirm_offset: Int64 | None = None
+    # RocketMQ's spelling.
     heartbeat_timeout_ms: Int64 | None = field(name="heartbeatTimeoutMills", default=None)
     election_priority: Int32 | None = None
 
@@ -113,6 +114,13 @@ class KVNamespaceRequest(Header, frozen=True):
 
 
 class BrokerConfigResponse(Header, frozen=True):
-    """GET_BROKER_CONFIG: its version as JSON; the body is Java properties text."""
+    """GET_BROKER_CONFIG: the configuration's version as JSON; the body is Java properties text."""
 
     version: str | None = None
+
+
+class ViewBrokerStatsDataRequest(Header, frozen=True):
+    """VIEW_BROKER_STATS_DATA: one of RocketMQ's statistics and its key."""
+
+    stats_name: str
+    stats_key: str

@@ -72,6 +72,17 @@ class SendMessageResponse(Header, frozen=True):
     is_trace_on: bool | None = field(name="TRACE_ON", default=None)
 
 
+class PushReplyMessageRequest(SendMessageRequest, frozen=True, kw_only=True):
+    """PUSH_REPLY_MESSAGE_TO_CLIENT: a reply that the broker sends to the requester.
+
+    Hosts are written as address:port.
+    """
+
+    born_host: str
+    store_host: str
+    store_ms: Int64 = field(name="storeTimestamp")
+
+
 class ConsumerSendMsgBackRequest(Header, frozen=True):
     """CONSUMER_SEND_MSG_BACK. `offset` is of the commit log; a negative level means the DLQ."""
 
@@ -86,7 +97,7 @@ class ConsumerSendMsgBackRequest(Header, frozen=True):
 
 
 class EndTransactionRequest(Header, frozen=True):
-    """END_TRANSACTION. It is not idempotent: a second commit stores a second message."""
+    """END_TRANSACTION. RocketMQ's brokers store a second message for a second commit."""
 
     producer_group: str
     tran_state_table_offset: Int64

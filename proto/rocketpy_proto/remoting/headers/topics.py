@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import field
 
-from rocketpy_proto.remoting.fields import Header, Int32
+from rocketpy_proto.remoting.fields import Header, Int32, Int64
 
 SINGLE_TAG = "SINGLE_TAG"
 # Bits of `perm`.
@@ -42,6 +42,17 @@ class CreateTopicRequest(Header, frozen=True):
     is_order: bool = field(name="order", default=False)
     attributes: str | None = None
     is_forced: bool | None = field(name="force", default=None)
+    broker_name: str | None = field(name="bname", default=None)
+
+
+class QueryConsumeQueueRequest(Header, frozen=True):
+    """QUERY_CONSUME_QUEUE: units of a queue, and the group whose filter they are checked with."""
+
+    topic: str
+    queue_id: Int32
+    index: Int64
+    count: Int32 = 10
+    consumer_group: str | None = None
     broker_name: str | None = field(name="bname", default=None)
 
 

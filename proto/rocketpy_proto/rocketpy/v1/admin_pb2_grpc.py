@@ -110,8 +110,9 @@ class AdminServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def UpdateTopic(self, request, context):
-        """Creates a topic, or changes an existing one; what the request does not name stays. Fewer queues
-        hide the messages of the others, until there are more again.
+        """Creates or changes a topic. A field that the request does not set keeps its value. A
+        lower number of queues hides the messages of the removed queues; a higher number
+        shows them again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -125,82 +126,88 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the configurations of topics.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTopicGroups(self, request, context):
-        """The consumer groups that have committed offsets in a topic, by name.
+        """Returns the consumer groups with committed offsets in a topic, by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTopicQueues(self, request, context):
-        """The queues of a topic by id, a page of them, and when their last messages were stored.
+        """Returns a page of a topic's queues, by id, with the store time of the last message of
+        each.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBrokerInfo(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the broker's version, names and limits.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetBrokerStatus(self, request, context):
-        """How the broker does: its store's directory, what waits, and who is connected.
+        """Returns the broker's status: its directories, waiting messages and connected clients.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryMessage(self, request, context):
-        """Messages with a key (KEYS or UNIQ_KEY) or with a tag, found through the index.
+        """Returns messages with a key (KEYS or UNIQ_KEY) or with a tag. The broker finds them
+        through its index.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ViewMessage(self, request, context):
-        """The message with an offset message id.
+        """Returns the message with an offset message id.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStoreStatistics(self, request, context):
-        """What the store has counted since it was opened.
+        """Returns the store's counters since its opening.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStatistics(self, request, context):
-        """What topics and groups have put, got and sent back over the last minute, hour and day.
+        """Returns the puts, gets and send-backs of topics and groups over the last minute, hour
+        and day.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CleanExpiredFiles(self, request, context):
-        """Deletes expired files now, whatever the hour.
+        """Deletes expired files now, at any hour.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CleanUnusedTopics(self, request, context):
-        """Deletes the queues of topics that are no longer configured.
+        """Deletes the queues of topics without configuration.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def BackupStore(self, request, context):
-        """A consistent copy of the store while the broker serves, file by file. One call at a time.
+        """Returns a consistent copy of the store, file by file, while the broker serves
+        clients. The broker allows one call at a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -115,123 +115,125 @@ class BrokerServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Append(self, request_iterator, context):
-        """Appends blocks. One response for each request, in order; a response with
-        code SUCCESS is the acknowledgement of every record of its block. A block
-        is stored whole or not at all. A refused block does not end the stream.
+        """Appends blocks. The broker sends one response for each request, in order. A response
+        with code SUCCESS acknowledges every record of its block. The broker stores a whole
+        block or nothing of it. A refused block does not end the stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Pull(self, request, context):
-        """Reads one queue from `offset` on: every record that is there, or up to
-        `offset_end`. Where nothing is there yet, the call is held until a message
-        arrives or `wait_ms_max` has passed. The last response tells where to go on.
+        """Reads one queue from `offset`: every record up to its end, or up to `offset_end`. If
+        there is no record yet, the broker holds the call until a message arrives, or for
+        `wait_ms_max`. The last response has the next offset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CheckFilter(self, request, context):
-        """Says what is wrong with a filter, before anything is pulled with it.
+        """Checks a filter before a pull uses it, and returns its error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StageBlocks(self, request_iterator, context):
-        """Keeps the blocks of one attempt at one task of a batch aside, in the order
-        of their numbers: nobody sees them before CommitBatch names the attempt.
-        One response for each request, in order. While the stream is open, the
-        job counts as alive.
+        """Stages the blocks of one attempt at one task of a batch, in the order of their
+        numbers. Consumers do not see them before CommitBatch names the attempt. The broker
+        sends one response for each request, in order. An open stream keeps the job alive.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitBatch(self, request, context):
-        """Makes what the named attempts have staged visible: all of it, once, or
-        nothing. The decision is durable before the first message shows, and a
-        restart carries it out to the end. Answered when every message is visible,
-        or with IN_PROGRESS when wait_ms_max has passed: QueryBatch tells the rest.
+        """Makes the staged blocks of the named attempts visible: all of them, once, or none.
+        The decision is durable before the first message is visible, and a restarted broker
+        completes it. The broker responds when every message is visible, or with IN_PROGRESS
+        after wait_ms_max. The client then calls QueryBatch for the result.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryBatch(self, request, context):
-        """What has become of a batch. Waits for one that is being stored.
+        """Returns the state of a batch. Waits while the broker stores the batch, at most
+        wait_ms_max.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def AbortBatch(self, request, context):
-        """Removes what a job has staged for a batch, unless that was committed.
+        """Removes the staged blocks of a job, unless their batch is committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryOffsets(self, request, context):
-        """Minimum, maximum and committed offset of all queues of several topics.
-        Can be held until there is something new.
+        """Returns the minimum, maximum and committed offset of all queues of several topics.
+        Can wait for a change.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SearchOffsets(self, request, context):
-        """The work of the next four calls grows with the request. So each takes at most
-        1,000 queues or ranges, works for about half a second, and answers for the
-        first entries of the request: as many as were done by then, and at least one,
-        or a part of one that is long. The caller asks for the rest. More entries are
-        refused with INVALID_PARAMETER.
+        """The work of the next four calls grows with the request. So each call takes at most
+        1,000 queues or ranges, and works for about half a second. It returns results for the
+        first entries of the request: the processed ones, at least one. For a long entry, it
+        may return a part. The client requests the rest in another call. The broker refuses
+        more entries with INVALID_PARAMETER.
 
-        The first message of each queue that was stored at or after a time.
+        Returns the first message of each queue that was stored at or after a time.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def FindKeys(self, request, context):
-        """Where in ranges of queues messages with a key can be, by the broker's index.
+        """Returns the parts of queue ranges that can have messages with a key, by the broker's
+        index.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MeasureRanges(self, request, context):
-        """How many bytes the records of ranges of queues have.
+        """Returns the bytes of the records in queue ranges.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LimitRanges(self, request, context):
-        """How far each of several ranges of queues reaches within a number of bytes.
+        """Returns the end of each of several queue ranges within a number of bytes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def QueryConsumerOffsets(self, request, context):
-        """Where a consumer group goes on, queue by queue: what it has committed, or 0.
+        """Returns the next offset of a consumer group in each queue: its committed offset, or 0
+        on request.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CommitOffsets(self, request, context):
-        """Stores the progress of a consumer group. All of the request or nothing.
+        """Stores the progress of a consumer group: all offsets of the request or none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RecallMessage(self, request, context):
-        """Takes back a message that waits for its delivery time. Answered when the order
-        to do so is stored; that the message still waited is not said.
+        """Recalls a message that waits for its delivery time. The broker responds when it has
+        stored the recall. The response does not say whether the message was still waiting.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -110,88 +110,89 @@ class GroupsServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def Heartbeat(self, request, context):
-        """Joins groups, or stays in them. All of the request or nothing. A new consumer
-        group gets its configuration and its topic %RETRY%<group>, both on disk when
-        this is answered, unless the disk is full.
+        """Joins groups, or stays in them: all groups of the request or none. The broker creates
+        a new consumer group's configuration and its topic %RETRY%<group>. Both are on disk
+        before the response, unless the disk is full.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Unregister(self, request, context):
-        """Leaves groups; SUCCESS also where the client was in none.
+        """Leaves groups. Also returns SUCCESS if the client was in none of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListMembers(self, request, context):
-        """The clients of a consumer group; SYSTEM_ERROR where there are none.
+        """Returns the clients of a consumer group; SYSTEM_ERROR if the group has none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Connections(self, request, context):
-        """The clients of a consumer group and of a producer group, and what the consumers
-        subscribe to. Groups without clients are empty.
+        """Returns the clients of a consumer group and of a producer group, and the consumers'
+        subscriptions. A group without clients is empty.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LockQueues(self, request, context):
-        """Locks queues for one client of a group, for 60 seconds from now. Answers with
-        those that the client has now; the others are another client's. A client that
-        goes away keeps its locks until their time is over.
+        """Locks queues for one client of a group, for 60 seconds from now. Returns the queues
+        that the client now holds; other clients hold the remaining queues. A client that
+        leaves keeps its locks until they expire.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnlockQueues(self, request, context):
-        """Gives locks back. Those of other clients stay.
+        """Releases locks of the client. Locks of other clients stay.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Notices(self, request, context):
-        """What the broker has to tell the client, as long as the stream is open. The
-        broker sends its initial metadata when it listens. A client whose stream ends has
-        gone: it leaves all groups at once. A newer stream of the same client ends the
-        older one, and the client stays.
+        """Opens a stream of notices from the broker to the client. The broker sends its initial
+        metadata when the stream is ready. A client leaves all groups as soon as its stream
+        ends. A newer stream of the same client ends the older one, and the client stays in
+        its groups.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListGroups(self, request, context):
-        """Consumer groups by name, a page of them: those that are configured, and those
-        that have progress without being so.
+        """Returns a page of consumer groups, by name: configured groups, and groups that have
+        only progress.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetGroup(self, request, context):
-        """A consumer group's configuration, and what lies in its own topics.
+        """Returns a consumer group's configuration, and the number of messages in its own
+        topics.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListGroupTopics(self, request, context):
-        """The topics in which a group has progress or to which it subscribes, by name, a
-        page of them, and how far it is behind.
+        """Returns a page of the topics in which a group has progress or a subscription, by
+        name, with its lag.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateGroup(self, request, context):
-        """Creates a consumer group, or changes one; what the request does not name stays.
-        On disk when this is answered.
+        """Creates or changes a consumer group. A field that the request does not set keeps its
+        value. The change is on disk before the response.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -206,17 +207,18 @@ class GroupsServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ResetOffsets(self, request, context):
-        """Lets a group go on from other places of a topic. All queues or none; on disk when
-        this is answered. ILLEGAL_OPERATION while the group has members, unless `force` is
-        set: then what they commit of these queues does not count until their next pull,
-        which is answered with PULL_OFFSET_MOVED and the new place.
+        """Sets the offsets of a group in all requested queues of a topic, or in none. They are
+        on disk before the response. ILLEGAL_OPERATION while the group has members, unless
+        `force` is set. With `force`, the broker ignores the members' commits in these queues
+        until their next pull. It answers that pull with PULL_OFFSET_MOVED and the new
+        offset.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListClients(self, request, context):
-        """Clients by id, a page of them, and their groups.
+        """Returns a page of clients, by id, with their groups.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

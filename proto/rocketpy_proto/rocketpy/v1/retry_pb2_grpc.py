@@ -45,14 +45,14 @@ class RetryServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def SendBack(self, request, context):
-        """Sends messages of one group back. Each has its own status; durable when answered.
-        A call whose answer is lost may have stored all of it: sent again, those messages
-        come twice.
+        """Sends back messages of one group. Each message has its own status; the result is
+        durable before the response. If the response is lost, the broker may have stored all
+        messages. A repeated call then stores them twice.
 
-        The work grows with the request. So a call takes at most 1,000 messages, works for
-        about half a second and on about 16 MiB, and answers for the first messages of the
-        request: as many as were done by then, and at least one. The caller asks for the
-        rest.
+        The work grows with the request. So a call takes at most 1,000 messages, and works
+        for about half a second and on about 16 MiB. It returns results for the first
+        messages of the request: the processed ones, at least one. The client sends the rest
+        in another call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -50,14 +50,15 @@ class TestingServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def AdvanceClock(self, request, context):
-        """Moves the broker's clock forward. Answers when what became due has been done, or was tried.
+        """Moves the broker's clock forward. The broker responds when it has done or tried all
+        work that became due.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ForgetWriters(self, request, context):
-        """Forgets the writers of batches, what they have staged, and transactions that were given up.
+        """Removes the writers of batches, their staged blocks, and abandoned transactions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

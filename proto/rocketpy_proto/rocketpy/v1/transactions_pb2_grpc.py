@@ -50,16 +50,16 @@ class TransactionsServicer(object):
     """Missing associated documentation comment in .proto file."""
 
     def EndTransaction(self, request, context):
-        """Makes a half message visible in its topic, or drops it. Durable when answered, as
-        an append is. The same decision may be told again; another one is refused with
-        ILLEGAL_OPERATION, and changes nothing.
+        """Makes a half message visible in its topic, or drops it. The result is as durable as
+        an append before the response. A client may repeat the same decision. The broker
+        refuses another decision with ILLEGAL_OPERATION, and changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTransactions(self, request, context):
-        """Transactions that have not ended, oldest first.
+        """Returns open transactions, oldest first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -1,5 +1,7 @@
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageExtBrokerInner;
 import org.apache.rocketmq.store.QueryMessageResult;
@@ -31,5 +33,14 @@ final class Version {
     static QueryMessageResult queryByTag(
             DefaultMessageStore store, String topic, String tag, long end) {
         return store.queryMessage(topic, "T#" + tag, 64, 0, end);
+    }
+
+    static void setBroadcasting(DefaultMQPushConsumer consumer) {
+        consumer.setMessageModel(MessageModel.BROADCASTING);
+    }
+
+    /** The broker assigns queues, and the consumer pops. */
+    static void setPop(DefaultMQPushConsumer consumer) {
+        throw new IllegalStateException("version 4 has no pop");
     }
 }

@@ -1,8 +1,10 @@
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.remoting.protocol.heartbeat.MessageModel;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
@@ -32,5 +34,14 @@ final class Version {
     static QueryMessageResult queryByTag(
             DefaultMessageStore store, String topic, String tag, long end) {
         return store.queryMessage(topic, tag, 64, 0, end, "T", null);
+    }
+
+    static void setBroadcasting(DefaultMQPushConsumer consumer) {
+        consumer.setMessageModel(MessageModel.BROADCASTING);
+    }
+
+    /** The broker assigns queues, and the consumer pops. */
+    static void setPop(DefaultMQPushConsumer consumer) {
+        consumer.setClientRebalance(false);
     }
 }

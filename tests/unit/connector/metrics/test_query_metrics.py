@@ -336,7 +336,7 @@ def test_a_registry_with_one_of_the_names_is_left_as_it_was() -> None:
 
 @pytest.mark.parametrize("limits", [{"queries_max": 0}, {"topics_max": 0}, {"topics_max": -1}])
 def test_a_limit_below_one_is_refused(limits: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match="each is 1 or more"):
+    with pytest.raises(ValueError, match="set each to 1 or more"):
         QueryMetrics(CollectorRegistry(), **limits)  # type: ignore[arg-type]
 
 

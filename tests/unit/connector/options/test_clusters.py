@@ -41,7 +41,7 @@ def test_the_way_to_a_cluster_follows_the_options() -> None:
     assert parsed is not None
     config = cluster_config(parsed, 1_000)
     assert config.name_servers == ("ns1:9876", "ns2:9876")
-    assert (config.connect.ms, config.connect.option) == (1_000, "connectTimeoutMs")
+    assert (config.connect.ms, config.connect.option) == (1_000, "connectTimeout")
     assert config.tls is not None
     assert not config.tls.is_verified
     assert config.access is not None
@@ -61,7 +61,7 @@ def test_the_way_to_a_cluster_follows_the_options() -> None:
         ({"tlsCaFile": "/ca.pem"}, "option tlsCaFile is set, but tls is not true"),
         ({"tlsVerify": "true"}, "option tlsVerify is set, but tls is not true"),
         ({"tls": "true", "tlsKeyFile": "/k"}, "tlsCertFile and tlsKeyFile go together"),
-        ({"tls": "true", "tlsVerify": "false", "tlsCaFile": "/ca"}, "so tlsCaFile has no use"),
+        ({"tls": "true", "tlsVerify": "false", "tlsCaFile": "/ca"}, "so tlsCaFile has no effect"),
     ],
 )
 def test_options_that_do_not_go_together_are_named(given: dict[str, str], words: str) -> None:
@@ -77,12 +77,19 @@ def test_no_address_at_all_is_told_with_both_ways() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["accessKey", "secretKey", "securityToken", "tls", "pullsInFlightMax", "brokerAbsenceTimeout"],
+    [
+        "accessKey",
+        "secretKey",
+        "securityToken",
+        "tls",
+        "pullsInFlightMax",
+        "brokerUnavailableTimeout",
+    ],
 )
 def test_options_of_clusters_are_refused_with_endpoints(name: str) -> None:
-    values = {"tls": "true", "pullsInFlightMax": "8", "brokerAbsenceTimeout": "1m"}
+    values = {"tls": "true", "pullsInFlightMax": "8", "brokerUnavailableTimeout": "1m"}
     options = {"endpoints": "h:1", "topic": "T", name: values.get(name, "s3cret-word")}
-    with pytest.raises(OptionError, match=f"option {name} is for clusters") as caught:
+    with pytest.raises(OptionError, match=f"option {name} is only for clusters") as caught:
         SourceOptions.parse(options)
     assert "word" not in str(caught.value)
 
@@ -104,7 +111,7 @@ def test_effectively_once_is_for_clusters_and_has_a_control_topic() -> None:
     assert SinkOptions.parse(CLUSTER).control_topic is None
     with pytest.raises(OptionError, match="controlTopic is for delivery effectively-once"):
         SinkOptions.parse({**CLUSTER, "controlTopic": "c"})
-    with pytest.raises(OptionError, match="effectively-once, which is for clusters"):
+    with pytest.raises(OptionError, match="effectively-once, which is only for clusters"):
         SinkOptions.parse({"endpoints": "h:1", "topic": "T", "delivery": "effectively-once"})
 
 
@@ -112,7 +119,7 @@ def test_effectively_once_is_for_clusters_and_has_a_control_topic() -> None:
     ("given", "words"),
     [
         ({"delivery": "exactly-once"}, "delivery is exactly-once, which a cluster .* cannot do"),
-        ({"txnAppId": "a", "txnVersion": "1"}, "txnAppId is for batches that show exactly once"),
+        ({"txnAppId": "a", "txnVersion": "1"}, "txnAppId needs delivery exactly-once"),
     ],
 )
 def test_what_a_cluster_cannot_promise_is_refused(given: dict[str, str], words: str) -> None:

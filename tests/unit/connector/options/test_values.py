@@ -45,7 +45,12 @@ def test_a_sink_waits_long_for_a_commit_and_fails_on_loss_unless_told_otherwise(
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("commitTimeoutMs", "99"), ("commitTimeoutMs", "86400001"), ("failOnDataLoss", "maybe")],
+    [
+        ("commitTimeout", "99ms"),
+        ("commitTimeout", "86400001ms"),
+        ("sendTimeout", "30000"),
+        ("failOnDataLoss", "maybe"),
+    ],
 )
 def test_a_sink_s_value_out_of_bounds_is_named_with_what_is_accepted(name: str, value: str) -> None:
     with pytest.raises(OptionError, match=f"option {name} is '{value}'; accepted: "):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark_rocketpy.errors import ColumnError, OversizeMessageError
 from pyspark_rocketpy.sink import blocks
 from pyspark_rocketpy.sink.blocks import BlockForm
-from pyspark_rocketpy.sink.routes import Routes
+from pyspark_rocketpy.sink.routes import RowRoutes
 from pyspark_rocketpy.sink.rows import Rows
 from pyspark_rocketpy.transport.values import BrokerLimits
 from pyspark_rocketpy.transport.write_values import SIZE_BYTES, BatchName, Block
@@ -24,7 +24,7 @@ from rocketpy_proto.record import (
     property_column,
     to_record_batch,
 )
-from tests.blocks import bodies_of
+from tests.support.blocks import bodies_of
 
 MIB = 1 << 20
 LIMITS = BrokerLimits(4 * MIB, 32 * MIB)
@@ -35,12 +35,12 @@ def rows_of(**columns: pa.Array) -> Rows:
     return Rows.of(pa.record_batch(columns), tuple(columns), 100, 3)
 
 
-def routes_of(places: Sequence[tuple[str, int]]) -> Routes:
+def routes_of(places: Sequence[tuple[str, int]]) -> RowRoutes:
     """Routes each row to its topic and queue."""
     topics = sorted({topic for topic, _ in places})
     codes = [topics.index(topic) for topic, _ in places]
     queue_ids = np.array([queue_id for _, queue_id in places])
-    return Routes(topics, np.array(codes), queue_ids, np.zeros(len(places), np.int64))
+    return RowRoutes(topics, np.array(codes), queue_ids, np.zeros(len(places), np.int64))
 
 
 def blocks_of(

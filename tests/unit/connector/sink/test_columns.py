@@ -43,7 +43,7 @@ def test_names_may_differ_in_case() -> None:
 
 
 def test_two_columns_that_differ_in_case_only_are_refused() -> None:
-    with pytest.raises(ColumnError, match="'body' and 'Body' are the same"):
+    with pytest.raises(ColumnError, match="'body' and 'Body' have the same name"):
         check(body=STRING, Body=STRING)
 
 
@@ -107,7 +107,7 @@ def test_other_columns_are_unknown(name: str) -> None:
 
 def test_a_broker_s_name_without_a_queue_says_nothing() -> None:
     assert check(body=STRING, queueId=IntegerType(), brokerName=STRING)[-1] == "brokerName"
-    with pytest.raises(ColumnError, match="brokerName says whose queue a queueId is"):
+    with pytest.raises(ColumnError, match="brokerName needs column queueId, which is missing"):
         check(body=STRING, brokerName=STRING)
 
 

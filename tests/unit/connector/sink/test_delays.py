@@ -10,13 +10,13 @@ import pytest
 from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.sink.blocks import BlockForm
 from pyspark_rocketpy.sink.delays import LEVEL_MAX, delays_of, waiting_properties
-from pyspark_rocketpy.sink.routes import Routes
+from pyspark_rocketpy.sink.routes import RowRoutes
 from pyspark_rocketpy.sink.rows import Rows
 from pyspark_rocketpy.transport.values import BrokerLimits
 from pyspark_rocketpy.transport.write_values import DELAY_TIMED, BatchName, Block
 from rocketpy_proto.record import RecordBlock, property_column
 from rocketpy_proto.record.properties import DELAY, NOT_COPIED_NAMES, TIMER_DELIVER_MS
-from tests.blocks import bodies_of
+from tests.support.blocks import bodies_of
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678_901, timezone.utc)
 AT_MS = int(AT.timestamp() * 1_000) + 1
@@ -92,7 +92,7 @@ def blocks_of(rows: Rows) -> list[Block]:
     count = len(rows)
     zeros = pa.array([0] * count).to_numpy()
     form = BlockForm.within(BrokerLimits(1 << 20, 1 << 20), 1 << 20, BatchName("query", 5))
-    return list(form.blocks(rows, Routes(["T"], zeros, zeros, delays_of(rows))))
+    return list(form.blocks(rows, RowRoutes(["T"], zeros, zeros, delays_of(rows))))
 
 
 def column_of(block: Block, name: str) -> list[str | None]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -20,9 +19,9 @@ from pyspark_rocketpy.transport.interface import BlockWriter
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import Attempt, BatchName, Block
 from rocketpy_proto.call_limits import OWN_QUEUES
-from rocketpy_proto.record import BLANK_BYTES, RecordBlock, decode_record, property_column
+from rocketpy_proto.record import BLANK_BYTES, decode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import bodies_of
+from tests.support.blocks import bodies_of
 from tests.unit.connector.transport.grpc_v1.scripted_broker import (
     BUSY,
     LOSE,
@@ -67,7 +66,6 @@ def write(
     topic: str | None = "T",
     batch_bytes_max: int = 2 * MIB,
     token: int = 9,
-    tells: bool = False,
     waiting_bytes_max: int = 64 * MIB,
 ) -> list[broker_pb2.StageBlocksRequest]:
     """Writes as partition 3 does; returns the acknowledged blocks in their order."""
@@ -80,21 +78,11 @@ def write(
         names,
         batch_bytes_max,
         token,
-        tells,
         waiting_bytes_max=waiting_bytes_max,
     )
     written = write_batches(config, iter(batches), NAME, 3)
     assert written.rows == sum(batch.num_rows for batch in batches)
     return transport.acknowledged
-
-
-def properties(
-    requests: Iterable[broker_pb2.StageBlocksRequest], name: str
-) -> Iterator[str | None]:
-    """Yields a property of every record."""
-    for request in requests:
-        sizes = np.frombuffer(request.record_sizes, ">i4").astype(np.int32)
-        yield from property_column(RecordBlock.parse(request.records, sizes), name).to_pylist()
 
 
 def all_bodies(blocks: Iterable[broker_pb2.StageBlocksRequest | Block]) -> list[bytes]:
@@ -260,31 +248,6 @@ def test_blocks_fit_the_broker_s_segments_with_what_waiting_adds() -> None:
         write(broker, [batch])
         sizes = [len(block.records) for block in broker.stored]
     assert 5_000 < max(sizes) <= (20_000 - BLANK_BYTES) // 2
-
-
-def test_a_message_tells_where_it_comes_from_on_request() -> None:
-    def written() -> list[tuple[str | None, ...]]:
-        batch = pa.record_batch(
-            {
-                "body": pa.array([b"x"] * 10),
-                "messageGroup": pa.array([str(number % 3) for number in range(10)]),
-            }
-        )
-        with ScriptedBroker() as broker:
-            blocks = write(broker, [batch, batch], tells=True)
-        names = ("rocketpy_writer", "rocketpy_batch", "rocketpy_partition", "rocketpy_sequence")
-        return list(zip(*(properties(blocks, name) for name in names), strict=True))
-
-    told = written()
-    assert {one[:3] for one in told} == {("query", "5", "3")}
-    assert sorted(int(one[3] or -1) for one in told) == list(range(20))
-    assert told == written()
-
-
-def test_a_message_tells_nothing_unless_asked() -> None:
-    with ScriptedBroker() as broker:
-        blocks = write(broker, [pa.record_batch({"body": pa.array([b"x"])})])
-    assert list(properties(blocks, "rocketpy_writer")) == [None]
 
 
 @pytest.mark.parametrize("topic", ["T", None])

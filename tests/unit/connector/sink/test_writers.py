@@ -14,13 +14,8 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import CommitError, OptionError
 from pyspark_rocketpy.options.values import SinkOptions
 from pyspark_rocketpy.sink.columns import SinkColumns
-from pyspark_rocketpy.sink.task_writer import draw_token
-from pyspark_rocketpy.sink.writers import (
-    RocketpyStreamWriter,
-    RocketpyWriter,
-    RowsWritten,
-    SinkPlan,
-)
+from pyspark_rocketpy.sink.task_writer import RowsWritten, draw_token
+from pyspark_rocketpy.sink.writers import RocketpyStreamWriter, RocketpyWriter, SinkPlan
 from pyspark_rocketpy.transport.grpc_v1.send.batches import WAIT_MS_MAX, part_of
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.write_values import Attempt, BatchJob, BatchName
@@ -125,7 +120,7 @@ def test_s8_a_txn_version_below_the_last_one_is_refused() -> None:
         with pytest.raises(CommitError) as caught:
             save(broker, txnAppId="job", txnVersion="3")
         assert len(broker.commits) == 1
-    assert "txnVersion 3 of txnAppId 'job' comes too late: version 4" in str(caught.value)
+    assert "txnVersion 3 of txnAppId 'job' is too low: version 4" in str(caught.value)
     assert f"these {ROWS} rows were not" in str(caught.value)
 
 
@@ -138,8 +133,8 @@ def test_another_save_of_the_same_txn_version_is_warned_about(
         save(broker, txnAppId="job", txnVersion="4", topic="U")
     [told] = warnings(caplog)
     assert told.startswith(
-        f"txnVersion 4 of txnAppId 'job' was written before, with {ROWS} messages: "
-        f"the {ROWS} rows of this save were not written. A batch may be saved again; "
+        f"txnVersion 4 of txnAppId 'job' was written before, with {ROWS} messages: the {ROWS} "
+        "rows of this save were not written. The batch may have been saved again; "
     )
 
 
@@ -152,8 +147,8 @@ def test_another_batch_of_the_same_txn_version_is_told_as_such(
         save(broker, txnAppId="job", txnVersion="4")
     [told] = warnings(caplog)
     assert f"with {ROWS + 1} messages: the {ROWS} rows" in told
-    assert "The batch is another one; " in told
-    assert told.endswith("needs a txnAppId of its own, and so does a new checkpoint")
+    assert "The batch is a different one; " in told
+    assert told.endswith("needs its own txnAppId, and so does a new checkpoint")
 
 
 def test_s7_a_commit_that_is_repeated_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -196,9 +191,7 @@ def test_s7_a_micro_batch_that_has_other_rows_now_is_warned_about(
         commit_stream(broker, 1, 8)
         commit_stream(broker, 1, 9, 5)
     [told] = warnings(caplog)
-    assert "batch 1 of the query was written before, with 4 messages; written again it had 10" in (
-        told
-    )
+    assert "batch 1 of the query was written before, with 4 messages; now it has 10" in (told)
 
 
 def test_s8_a_micro_batch_behind_the_last_one_is_refused() -> None:
@@ -241,7 +234,7 @@ def test_s10_a_batch_that_shows_fewer_messages_than_rows_fails(commit: Commit, l
     writer_id = "job" if commit is save_one else "query"
     told = f"batch 1 of writer {writer_id!r}, topic 'T', shows 3 of its {ROWS} messages"
     assert told in str(caught.value)
-    assert "Set option failOnDataLoss to false to go on without them" in str(caught.value)
+    assert "Set option failOnDataLoss to false to continue without them" in str(caught.value)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -284,8 +277,10 @@ def test_s10_a_commit_may_stand_still_for_as_long_as_the_option_says(
     monkeypatch.setattr(clock, "monotonic_ms", lambda: sum(elapsed_ms))
     with ScriptedBroker(states=[outcome(broker_pb2.IN_PROGRESS, 1, 3, ROWS)] * 20) as broker:
         broker.pass_ms = elapsed_ms.append
-        with pytest.raises(CommitError, match=f"3 of {ROWS} .* no more for {timeout_ms} ms"):
-            save_one(broker, commitTimeoutMs=str(timeout_ms))
+        with pytest.raises(
+            CommitError, match=f"3 of {ROWS} .* without progress for {timeout_ms} ms"
+        ):
+            save_one(broker, commitTimeout=f"{timeout_ms}ms")
         assert elapsed_ms == [WAIT_MS_MAX] * calls
 
 
@@ -320,7 +315,7 @@ def test_an_abort_that_fails_does_not_hide_why_the_query_failed(
         RocketpyWriter(plan(broker)).abort([])
         assert len(broker.batch_calls) == 1
         broker.stop()
-        RocketpyStreamWriter(plan(broker, connectTimeoutMs="100")).abort([written(1, 8)], 1)
+        RocketpyStreamWriter(plan(broker, connectTimeout="100ms")).abort([written(1, 8)], 1)
     refused, gone = warnings(caplog)
     assert "could not be removed: ROCKETPY_BROKER" in refused
     assert "could not be removed: ROCKETPY_CONNECTION" in gone
@@ -333,7 +328,7 @@ def test_options_that_do_not_fit_together_are_refused() -> None:
         txn = {"txnAppId": "job", "txnVersion": "1"}
         with pytest.raises(OptionError, match="foreachBatch"):
             RocketpyStreamWriter(plan(broker, **txn))
-        with pytest.raises(OptionError, match="exactly-once"):
+        with pytest.raises(OptionError, match="delivery is at-least-once"):
             plan(broker, delivery="at-least-once", **txn)
         with pytest.raises(OptionError, match="both options"):
             plan(broker, txnAppId="job")

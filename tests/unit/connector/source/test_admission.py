@@ -13,10 +13,10 @@ from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.plan.admission import (
     HOLD_MS_MAX,
     TOO_FEW_PAUSE_MS,
-    Admission,
+    AdmissionControl,
     limit_positions,
 )
-from tests.queues import Q0, Q1, Q2, numbered
+from tests.support.queues import Q0, Q1, Q2, numbered
 from tests.unit.connector.source.test_task_plan import COUNTS
 
 
@@ -40,10 +40,10 @@ def clock() -> Clock:
     return Clock()
 
 
-def admission(clock: Clock, **given: object) -> Admission:
+def admission(clock: Clock, **given: object) -> AdmissionControl:
     texts = {name: str(value) for name, value in given.items()}
     options = SourceOptions.parse({"endpoints": "h:1", "topic": "T", **texts})
-    return Admission(options, now=clock.now, pause=clock.pause)
+    return AdmissionControl(options, now=clock.now, pause=clock.pause)
 
 
 def holding(count: int) -> Positions:

@@ -12,7 +12,7 @@ from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source import checks
 from pyspark_rocketpy.source.plan import boundaries
 from pyspark_rocketpy.transport.values import QueueTime
-from tests.queues import Q0, Q1
+from tests.support.queues import Q0, Q1
 
 BOUNDS: Bounds = {"T": {Q0: QueueBounds(10, 20, 15), Q1: QueueBounds(0, 5, -1)}}
 
@@ -97,7 +97,7 @@ def test_k05_a_time_without_a_message_is_an_error_or_the_end() -> None:
         ({"startingOffsets": '{"T":{"0":1,"1":1,"2":1}}'}, "names queue 2 .* queues 0 to 1"),
         ({"startingOffsets": '{"U":{"0":1}}'}, "names topic 'U'; the query does not read it"),
         ({"startingOffsetsByTimestamp": '{"T":{"3":1}}'}, "names queue 3"),
-        ({"startingOffsets": '{"T":{"0":21,"1":1}}'}, "beyond its end, 20"),
+        ({"startingOffsets": '{"T":{"0":21,"1":1}}'}, "beyond its end, limit 20"),
     ],
 )
 def test_k05_offsets_that_do_not_fit_the_queues_are_named(given: dict[str, str], word: str) -> None:

@@ -9,7 +9,7 @@ from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.values import SourceOptions
 from pyspark_rocketpy.source.message_filter import MessageFilter
 from rocketpy_proto.record import RecordBlock, java_hash
-from tests.blocks import wire_block
+from tests.support.blocks import wire_block
 
 LEAST = {"endpoints": "h:1", "topic": "T"}
 

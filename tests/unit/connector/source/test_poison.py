@@ -25,7 +25,7 @@ from pyspark_rocketpy.transport.interface import OffsetQueries
 from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.record import Record, compression, encode_record
-from tests.hostile import HOSTILE_RECORDS, HostileRecord
+from tests.support.hostile import HOSTILE_RECORDS, HostileRecord
 
 SCHEMA = arrow_schema(source_schema(None))
 FETCH_BYTES = 4 << 20

@@ -7,9 +7,9 @@ import pytest
 from pyspark_rocketpy.errors import OffsetError, OptionError
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
 from pyspark_rocketpy.source.plan import positions
-from pyspark_rocketpy.source.plan.reconcile import Answer, Checkpoint, reconcile
+from pyspark_rocketpy.source.plan.reconcile import Checkpoint, reconcile
 from pyspark_rocketpy.transport.values import Subscription
-from tests.queues import Q0, Q1, Q2
+from tests.support.queues import Q0, Q1, Q2
 
 
 def bounds(low: int, high: int) -> Bounds:
@@ -63,9 +63,8 @@ def test_a_checkpoint_of_topics_that_are_read_is_accepted(
 
 
 def pinned(pin: Positions, begin: Positions, found: Bounds) -> Positions:
-    topics = found.keys()
-    standing = reconcile(Checkpoint(begin), Answer(found, {}, topics, begin.keys()))
-    return positions.pinned(pin, standing.reached, standing.begin, standing.end)
+    result = reconcile(Checkpoint(begin), found, begin.keys())
+    return positions.pinned_end(pin, result.positions, result.begin, result.end)
 
 
 def test_available_now_ends_where_it_was_pinned() -> None:

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 from pyspark_rocketpy.offsets import Positions, QueueBounds
 from pyspark_rocketpy.source.pushdown import PushedFilters
 from pyspark_rocketpy.transport.values import QueueTime
-from tests.queues import Q0, Q1
+from tests.support.queues import Q0, Q1
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 # Store times in ms of the messages of each queue; queue 1 has lost its first three.

@@ -25,7 +25,7 @@ from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.record import COLUMN_TYPES
 from rocketpy_proto.record.block import columns
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.grpc_v1.scripted_pulls import (
     Answers,
     response,
@@ -45,7 +45,7 @@ PATIENT = RetryPolicy(16, 100)
 
 @dataclass(frozen=True)
 class Pull:
-    """Server, patience and options of a pull; retries are quick."""
+    """Server, timeouts and options of a pull; retries are quick."""
 
     client: ClientConfig
     retries: RetryPolicy = PATIENT
@@ -124,7 +124,9 @@ def test_f5_a_damaged_record_is_refused(wanted: MessageFilter | None) -> None:
     damaged = bytearray(answer.records)
     damaged[damaged.index(b"1", int(TWO.body_start[1]))] ^= 1
     answer.records = bytes(damaged)
-    with pytest.raises(OffsetError, match=r"offsets \[0, 2\) of queue 0 of topic 'T' hold a recor"):
+    with pytest.raises(
+        OffsetError, match=r"offsets \[0, 2\) of queue 0 of topic 'T' contain a dam"
+    ):
         read(always(answer), 2, wanted)
 
 
@@ -210,7 +212,7 @@ def test_k03_a_task_whose_rows_are_taken_slowly_outlives_its_calls(waits: list[i
     ) -> Iterator[broker_pb2.PullResponse]:
         yield response(stored(request.offset, [b"x"]), next_offset=request.offset + 1)
         context.add_callback((ended := threading.Event()).set)
-        ended.wait(PATIENCE_SECONDS)
+        ended.wait(WAIT_SECONDS_MAX)
 
     with scripted_broker(answers) as broker:
         client = dataclasses.replace(broker.config, pull_timeout_ms=100)
@@ -265,7 +267,7 @@ def test_k03_a_limit_ends_the_call() -> None:
         found = batches(Pull(broker.config), 1 << 40)
         next(found)
         found.close()  # type: ignore[attr-defined]
-        assert broker.calls_ended.acquire(timeout=PATIENCE_SECONDS)
+        assert broker.calls_ended.acquire(timeout=WAIT_SECONDS_MAX)
 
 
 def test_only_wanted_columns_are_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,371 +2,386 @@
 
 from __future__ import annotations
 
-import json
-import logging
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import pytest
 
-from pyspark_rocketpy.errors import DataLossError
 from pyspark_rocketpy.offsets import (
     Bounds,
     BrokerQueue,
+    Epochs,
+    Origin,
     Positions,
     QueueBounds,
-    first_offset,
-    kept_of,
-    next_offset,
-    positions_of,
 )
 from pyspark_rocketpy.source.plan import losses, reconcile
-from pyspark_rocketpy.source.plan.reconcile import (
-    Answer,
-    Checkpoint,
-    Standing,
-    reconcile_batch,
-)
-from tests.queues import Q0, Q1, Q2
+from pyspark_rocketpy.source.plan.reconcile import Checkpoint, Reconciled
+from tests.support.queues import Q0, Q1, Q2
 
 EPOCHS = {"T": 7}
 A0, A1, B0 = BrokerQueue("a", 0), BrokerQueue("a", 1), BrokerQueue("b", 0)
 
 
 def queue(
-    low: int, high: int, epoch: int = 7, cut: int | None = None, *, is_behind: bool = False
-) -> QueueBounds:
-    return QueueBounds(low, high, -1, epoch, cut, is_behind=is_behind)
-
-
-def hide(queues: dict[BrokerQueue, QueueBounds]) -> dict[BrokerQueue, QueueBounds]:
-    return {queue: replace(there, is_hidden=True) for queue, there in queues.items()}
-
-
-def stand(
-    checkpoint: Checkpoint,
-    listed: Bounds,
-    hidden: Bounds | None = None,
+    low: int,
+    high: int,
+    epoch: int = 7,
+    cut: int | None = None,
     *,
+    is_lagging: bool = False,
+    is_hidden: bool = False,
+) -> QueueBounds:
+    return QueueBounds(low, high, -1, epoch, cut, is_lagging=is_lagging, is_hidden=is_hidden)
+
+
+def hidden(low: int, high: int, epoch: int = 7, cut: int | None = None) -> QueueBounds:
+    return queue(low, high, epoch, cut, is_hidden=True)
+
+
+def checkpoint(
+    listed: Positions,
+    kept: Positions | None = None,
+    *,
+    begin: Positions | None = None,
+    epochs: Epochs = EPOCHS,
+) -> Checkpoint:
+    return Checkpoint(listed, kept or {}, Origin(epochs=epochs), begin)
+
+
+def reconciled(
+    positions: Checkpoint,
+    bounds: Bounds,
     read: frozenset[str] = frozenset({"T", "U"}),
     seen: Bounds | None = None,
-) -> Standing:
-    away = {topic: hide(its) for topic, its in (hidden or {}).items()}
-    answer = Answer(listed, away, listed.keys(), read, seen)
-    return reconcile.reconcile(checkpoint, answer)
+) -> Reconciled:
+    return reconcile.reconcile(positions, bounds, read, seen)
 
 
 def texts(lost: list[losses.Loss]) -> list[str]:
     return [str(loss) for loss in lost]
 
 
-# --- Listed queues ---
+def start_with(found: list[losses.Loss], words: tuple[str, ...]) -> bool:
+    """True if these are the losses, each with its words at the start."""
+    return len(found) == len(words) and all(map(str.startswith, texts(found), words))
 
 
-@pytest.mark.parametrize(
-    ("place", "there", "begin", "is_new", "lost"),
-    [
-        (None, queue(10, 20), 10, True, ""),
-        (15, queue(10, 20), 15, False, ""),
-        (20, queue(10, 20), 20, False, ""),
-        # Reported when the batch is planned.
-        (5, queue(10, 20), 10, False, ""),
-        (30, queue(2, 20), 2, True, "offsets from 30 on of queue 0 of topic 'T' are gone: the que"),
-        (30, queue(2, 20, is_behind=True), 30, False, ""),
-        (15, queue(2, 20, cut=5), 5, True, "offsets [5, 15) of queue 0 of topic 'T' were taken"),
-        (15, queue(2, 20, cut=14), 14, True, "offsets [14, 15) of queue 0 of topic 'T' were"),
-        (15, queue(2, 20, cut=15), 15, False, ""),
-        (15, queue(2, 20, cut=16), 15, False, ""),
-        (15, queue(8, 20, cut=5), 8, True, "offsets [5, 15) of queue 0"),
-        (15, queue(2, 9, cut=5), 5, True, "offsets [5, 15) of queue 0"),
-        (
-            15,
-            queue(2, 20, epoch=8),
-            2,
-            True,
-            "offsets from 15 on of queue 0 of topic 'T' are gone: ",
-        ),
-        (15, queue(2, 20, epoch=0), 15, False, ""),
-    ],
-)
-def test_s5_a_listed_queue_is_read_from_its_place_or_said_why_not(
-    place: int | None, there: QueueBounds, begin: int, is_new: bool, lost: str
+# --- A query between two batches ---
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Results for a query that continues in topic T, with the words of its losses."""
+
+    begin: Mapping[BrokerQueue, int] = field(default_factory=dict)
+    new: Mapping[BrokerQueue, int] = field(default_factory=dict)
+    kept: Mapping[BrokerQueue, int] = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+
+
+GONE = "offsets from 15 on of queue 0 of topic 'T' are gone: "
+TAKEN = "of queue 0 of topic 'T' were taken back: in a power cut the broker lost"
+GONE_1 = "offsets from 15 on of queue 1 of topic 'T' are gone: "
+DELETED, RECREATED = "the topic was deleted", "the topic was deleted and recreated"
+REST = "offsets [15, 18) of queue 1 of topic 'T' are out of reach: they"
+
+QUEUES = {
+    "new queue": (None, queue(10, 20), Next({Q0: 10}, new={Q0: 10})),
+    "unread messages": (15, queue(10, 20), Next({Q0: 15})),
+    "nothing new": (20, queue(10, 20), Next({Q0: 20})),
+    # The loss is reported when the batch is planned.
+    "start removed": (15, queue(18, 20), Next({Q0: 18})),
+    "shorter": (15, queue(2, 9), Next({Q0: 2}, new={Q0: 2}, lost=(GONE + "the queue ends at 9",))),
+    "answer of a slave": (15, queue(2, 9, is_lagging=True), Next({Q0: 15})),
+    "cut": (
+        15,
+        queue(2, 20, cut=5),
+        Next({Q0: 5}, new={Q0: 5}, lost=("offsets [5, 15) " + TAKEN,)),
+    ),
+    "cut by one": (
+        15,
+        queue(2, 20, cut=14),
+        Next({Q0: 14}, new={Q0: 14}, lost=("offsets [14, 15) " + TAKEN,)),
+    ),
+    "cut at the position": (15, queue(2, 20, cut=15), Next({Q0: 15})),
+    "cut after the position": (15, queue(2, 20, cut=16), Next({Q0: 15})),
+    "cut, and its start removed": (
+        15,
+        queue(8, 20, cut=5),
+        Next({Q0: 8}, new={Q0: 8}, lost=("offsets [5, 15) " + TAKEN,)),
+    ),
+    "cut, and still shorter": (
+        15,
+        queue(2, 9, cut=5),
+        Next({Q0: 5}, new={Q0: 5}, lost=("offsets [5, 15) " + TAKEN,)),
+    ),
+    "topic recreated": (
+        15,
+        queue(2, 20, epoch=8),
+        Next({Q0: 2}, new={Q0: 2}, lost=(GONE + RECREATED,)),
+    ),
+    "topic without an epoch": (15, queue(2, 20, epoch=0), Next({Q0: 15})),
+}
+
+
+@pytest.mark.parametrize(("position", "there", "result"), QUEUES.values(), ids=QUEUES)
+def test_s5_a_listed_queue_is_read_from_its_position_or_its_loss_is_named(
+    position: int | None, there: QueueBounds, result: Next
 ) -> None:
-    listed = {} if place is None else {"T": {Q0: place}}
-    standing = stand(Checkpoint(listed, {}, EPOCHS), {"T": {Q0: there}})
-    assert standing.begin == {"T": {Q0: begin}}
-    assert standing.new == ({"T": {Q0: begin}} if is_new else {})
-    assert (standing.kept, standing.hidden) == ({}, [])
-    assert [text[: len(lost)] for text in texts(standing.lost)] == ([lost] if lost else [])
+    listed: Positions = {"T": {} if position is None else {Q0: position}}
+    found = reconciled(checkpoint(listed), {"T": {Q0: there}})
+    assert found.begin == {"T": result.begin}
+    assert found.end == {"T": {Q0: there.max_offset}}
+    assert found.new == ({"T": result.new} if result.new else {})
+    assert (found.kept, found.hidden) == ({}, [])
+    assert start_with(found.lost, result.lost)
+    assert found.is_cut == (there.cut_offset is not None and bool(result.lost))
+    # The group's progress leaves out queues that start again.
+    is_left = position is not None and (not result.lost or found.is_cut)
+    left = min(position or 0, there.cut_offset or 20)
+    assert found.positions == ({"T": {Q0: left}} if is_left else {})
+
+
+UNLISTED = {
+    "no answer": (None, Next(kept={Q1: 15})),
+    "read to its end": (hidden(2, 15), Next(kept={Q1: 15})),
+    "empty": (hidden(15, 15), Next(kept={Q1: 15})),
+    "unread messages": (hidden(2, 18), Next(kept={Q1: 15}, hidden=(REST,))),
+    "start removed": (hidden(17, 18), Next(kept={Q1: 15}, hidden=(REST,))),
+    "shorter": (hidden(2, 9), Next(lost=(GONE_1 + "the queue ends at 9",))),
+    "answer of a slave": (replace(hidden(2, 9), is_lagging=True), Next(kept={Q1: 15})),
+    "cut": (
+        hidden(2, 5, cut=5),
+        Next(kept={Q1: 5}, lost=("offsets [5, 15) of queue 1 of topic 'T' were taken back",)),
+    ),
+    # The topic was recreated between the two queries.
+    "of another topic": (hidden(0, 3, epoch=8), Next(kept={Q1: 15})),
+    "back": (queue(0, 15), Next({Q1: 15})),
+    "back with messages": (queue(0, 30), Next({Q1: 15})),
+    "back without its start": (queue(20, 30), Next({Q1: 20})),
+    "back and of another topic": (queue(0, 30, epoch=8), Next(kept={Q1: 15})),
+}
+
+
+@pytest.mark.parametrize(("there", "result"), UNLISTED.values(), ids=UNLISTED)
+@pytest.mark.parametrize("was_listed", [True, False])
+def test_s5_a_hidden_queue_keeps_its_position(
+    was_listed: bool, there: QueueBounds | None, result: Next
+) -> None:
+    queues: Positions = {"T": {Q1: 15}}
+    start = checkpoint({"T": {Q0: 3, Q1: 15}})
+    if not was_listed:
+        start = checkpoint({"T": {Q0: 3}}, queues)
+    listed: Bounds = {"T": {Q0: queue(0, 9)}}
+    assert start.unlisted(listed, listed) == queues
+    found = reconciled(start, {"T": {**listed["T"], **({} if there is None else {Q1: there})}})
+    assert found.begin == {"T": {Q0: 3, **result.begin}}
+    assert found.positions["T"].keys() == {Q0, *result.begin}
+    assert found.new == {}
+    assert found.kept == ({"T": result.kept} if result.kept else {})
+    assert start_with(found.lost, result.lost)
+    assert start_with(found.hidden, result.hidden)
+
+
+def test_s5_queues_of_one_broker_of_a_cluster_may_be_hidden() -> None:
+    start = checkpoint({"T": {A0: 1, A1: 2, B0: 3}}, epochs={})
+    bounds = {"T": {A0: queue(0, 1, 0), B0: queue(0, 3, 0), A1: hidden(0, 4, 0)}}
+    found = reconciled(start, bounds)
+    assert (found.begin, found.kept) == ({"T": {A0: 1, B0: 3}}, {"T": {A1: 2}})
+    assert start_with(found.hidden, ("offsets [2, 4) of queue 1 of broker a of topic 'T'",))
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """A query's start and the broker's answer, and its positions then."""
+
+    start: Checkpoint
+    bounds: Bounds
+    begin: Positions
+    new: Positions = field(default_factory=dict)
+    kept: Positions = field(default_factory=dict)
+    epochs: Epochs = field(default_factory=lambda: EPOCHS)
+    lost: tuple[str, ...] = ()
+    read: frozenset[str] = frozenset({"T", "U"})
+
+
+BOTH = checkpoint({"T": {Q0: 15}}, {"T": {Q1: 2}})
+AWAY = checkpoint({}, {"T": {Q0: 15, Q1: 2}})
+WITH_U = checkpoint({"T": {Q0: 15}, "U": {Q0: 1}})
+U: Bounds = {"U": {Q0: queue(0, 1, 3)}}
+ONLY_U = frozenset({"U"})
+TWO_GONE = tuple(f"offsets from {end} on of queue " for end in ("15", "2"))
+
+TOPICS = {
+    "new": Topics(checkpoint({}), {"T": {Q0: queue(0, 9)}}, {"T": {Q0: 0}}, new={"T": {Q0: 0}}),
+    "without queues": Topics(BOTH, {"T": {}}, {"T": {}}, kept={"T": {Q0: 15, Q1: 2}}),
+    "deleted": Topics(BOTH, {}, {}, kept={"T": {Q0: 15, Q1: 2}}, lost=TWO_GONE),
+    "deleted before": Topics(AWAY, {}, {}, kept={"T": {Q0: 15, Q1: 2}}),
+    "deleted without an epoch": Topics(
+        checkpoint({"T": {Q0: 15}}, epochs={}), {}, {}, epochs={}, lost=(GONE + DELETED,)
+    ),
+    "back": Topics(AWAY, {"T": {Q0: queue(0, 20), Q1: queue(0, 2)}}, {"T": {Q0: 15, Q1: 2}}),
+    "recreated": Topics(
+        BOTH,
+        {"T": {Q0: queue(1, 20, 8)}},
+        {"T": {Q0: 1}},
+        new={"T": {Q0: 1}},
+        epochs={"T": 8},
+        lost=TWO_GONE,
+    ),
+    "recreated, all of it hidden": Topics(
+        BOTH, {"T": {Q0: hidden(0, 20, 8)}}, {"T": {}}, epochs={"T": 8}, lost=TWO_GONE
+    ),
+    "recreated after its loss": Topics(
+        AWAY,
+        {"T": {Q0: queue(0, 20, 8), Q1: queue(0, 2, 8)}},
+        {"T": {Q0: 0, Q1: 0}},
+        new={"T": {Q0: 0, Q1: 0}},
+        epochs={"T": 8},
+    ),
+    "not read": Topics(
+        WITH_U, U, {"U": {Q0: 1}}, kept={"T": {Q0: 15}}, epochs={"T": 7, "U": 3}, read=ONLY_U
+    ),
+    # A recovery is reported once: its cut queues are cut, read or not.
+    "not read, and cut": Topics(
+        WITH_U,
+        {**U, "T": {Q0: queue(0, 20, cut=9)}},
+        {"U": {Q0: 1}},
+        kept={"T": {Q0: 9}},
+        epochs={"T": 7, "U": 3},
+        read=ONLY_U,
+    ),
+    "not read, and recreated": Topics(
+        WITH_U,
+        {**U, "T": {Q0: queue(0, 20, 8)}},
+        {"U": {Q0: 1}},
+        epochs={"T": 8, "U": 3},
+        read=ONLY_U,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TOPICS.values(), ids=TOPICS)
+def test_s5_a_topic_that_is_gone_is_a_loss_once_and_keeps_its_positions_by_its_epoch(
+    case: Topics,
+) -> None:
+    found = reconciled(case.start, case.bounds, case.read)
+    assert (found.begin, found.new) == (case.begin, case.new)
+    assert (found.kept, found.epochs) == (case.kept, case.epochs)
+    assert start_with(found.lost, case.lost)
+    what = RECREATED if found.epochs.get("T") == 8 else DELETED
+    assert all(text.endswith(what) for text in texts(found.lost))
+    assert found.hidden == []
+    after = Checkpoint(found.end, found.kept, Origin(epochs=found.epochs))
+    assert reconciled(after, case.bounds, case.read).lost == []
 
 
 def test_s5_a_loss_goes_as_far_as_the_queue_was_seen() -> None:
     seen: Bounds = {"T": {Q0: queue(0, 42)}}
-    for listed in ({"T": {Q0: queue(0, 20)}}, {}):
-        [loss] = stand(Checkpoint({"T": {Q0: 30}}, {}, EPOCHS), listed, seen=seen).lost
+    for bounds in ({"T": {Q0: queue(0, 20)}}, {"T": {Q0: queue(0, 50, 8)}}, {}):
+        [loss] = reconciled(checkpoint({"T": {Q0: 30}}), bounds, seen=seen).lost
         assert (loss.begin, loss.end, loss.count) == (30, 42, 12)
 
 
-# --- Queues that are not listed ---
-
-
-@pytest.mark.parametrize(
-    ("there", "kept", "lost", "hidden"),
-    [
-        # The broker does not answer this.
-        (None, 15, "", ""),
-        (queue(2, 15), 15, "", ""),
-        (queue(15, 15), 15, "", ""),
-        (queue(2, 18), 15, "", "offsets [15, 18) of queue 1 of topic 'T' are out of reach: they"),
-        (queue(2, 9), None, "offsets from 15 on of queue 1 of topic 'T' are gone: the queue e", ""),
-        (queue(2, 9, is_behind=True), 15, "", ""),
-        (queue(2, 5, cut=5), 5, "offsets [5, 15) of queue 1 of topic 'T' were taken back", ""),
-        # Another topic has had its name since the first query.
-        (queue(0, 3, epoch=8), 15, "", ""),
-    ],
-)
-@pytest.mark.parametrize("was_listed", [True, False])
-def test_s5_a_hidden_queue_keeps_its_place(
-    was_listed: bool, there: QueueBounds | None, kept: int | None, lost: str, hidden: str
-) -> None:
-    checkpoint = Checkpoint({"T": {Q0: 3, Q1: 15}}, {}, EPOCHS)
-    if not was_listed:
-        checkpoint = Checkpoint({"T": {Q0: 3}}, {"T": {Q1: 15}}, EPOCHS)
-    listed: Bounds = {"T": {Q0: queue(0, 9)}}
-    assert checkpoint.unlisted(listed, listed.keys()) == {"T": {Q1: 15}}
-    standing = stand(checkpoint, listed, {} if there is None else {"T": {Q1: there}})
-    assert standing.begin == standing.reached == {"T": {Q0: 3}}
-    assert standing.kept == ({} if kept is None else {"T": {Q1: kept}})
-    for found, words in ((standing.lost, lost), (standing.hidden, hidden)):
-        assert [text[: len(words)] for text in texts(found)] == ([words] if words else [])
-
-
-def test_s5_a_queue_that_came_back_between_two_questions_is_read_next_time() -> None:
-    checkpoint = Checkpoint({"T": {Q0: 3}}, {"T": {Q1: 15}}, EPOCHS)
-    back: Bounds = {"T": {Q1: queue(0, 18)}}
-    answer = Answer({"T": {Q0: queue(0, 3)}}, back, {"T"}, {"T"})
-    standing = reconcile.reconcile(checkpoint, answer)
-    assert (standing.hidden, standing.lost, standing.kept) == ([], [], {"T": {Q1: 15}})
-
-
-@pytest.mark.parametrize(
-    ("there", "begin"), [(queue(0, 15), 15), (queue(0, 30), 15), (queue(20, 30), 20)]
-)
-def test_s5_a_queue_that_is_back_is_read_from_its_place(there: QueueBounds, begin: int) -> None:
-    checkpoint = Checkpoint({"T": {Q0: 3}}, {"T": {Q1: 15}}, EPOCHS)
-    standing = stand(checkpoint, {"T": {Q0: queue(0, 3), Q1: there}})
-    assert standing.begin == {"T": {Q0: 3, Q1: begin}}
-    assert (standing.new, standing.kept, standing.lost) == ({}, {}, [])
-
-
-def test_s5_queues_of_one_broker_of_a_cluster_may_be_hidden() -> None:
-    checkpoint = Checkpoint({"T": {A0: 1, A1: 2, B0: 3}})
-    listed: Bounds = {"T": {A0: queue(0, 1, 0), B0: queue(0, 3, 0)}}
-    hidden: Bounds = {"T": {A1: queue(0, 4, 0)}}
-    standing = stand(checkpoint, listed, hidden)
-    assert (standing.begin, standing.kept) == ({"T": {A0: 1, B0: 3}}, {"T": {A1: 2}})
-    assert texts(standing.hidden)[0].startswith(
-        "offsets [2, 4) of queue 1 of broker a of topic 'T'"
-    )
-
-
-# --- Topics that are not there ---
-
-
-def test_s5_a_topic_that_is_gone_is_a_loss_once_and_keeps_its_place_by_its_epoch() -> None:
-    checkpoint = Checkpoint({"T": {Q0: 15}}, {"T": {Q1: 2}}, EPOCHS)
-    gone = stand(checkpoint, {})
-    assert [loss.begin for loss in gone.lost] == [2, 15]
-    assert all("are gone: the topic was deleted" in text for text in texts(gone.lost))
-    assert (gone.begin, gone.kept) == ({}, {"T": {Q0: 15, Q1: 2}})
-    after = Checkpoint({}, gone.kept, gone.epochs)
-    assert stand(after, {}).lost == []
-    back = stand(after, {"T": {Q0: queue(0, 20), Q1: queue(0, 2)}})
-    assert (back.begin, back.new, back.lost) == ({"T": {Q0: 15, Q1: 2}}, {}, [])
-    other = stand(after, {"T": {Q0: queue(0, 20, 8), Q1: queue(0, 2, 8)}})
-    assert (other.begin, other.kept, other.lost) == ({"T": {Q0: 0, Q1: 0}}, {}, [])
-    assert other.new == other.begin
-
-
-def test_s5_a_topic_without_an_epoch_that_is_gone_keeps_no_place() -> None:
-    gone = stand(Checkpoint({"T": {Q0: 15}}), {})
-    assert (len(gone.lost), gone.kept) == (1, {})
-
-
-def test_s5_a_topic_that_was_made_again_is_a_loss_of_its_hidden_queues_too() -> None:
-    checkpoint = Checkpoint({"T": {Q0: 15}}, {"T": {Q1: 2}}, EPOCHS)
-    standing = stand(checkpoint, {"T": {Q0: queue(1, 20, 8)}})
-    assert [(loss.queue, loss.begin) for loss in standing.lost] == [(Q1, 2), (Q0, 15)]
-    assert (standing.begin, standing.reached, standing.kept) == ({"T": {Q0: 1}}, {}, {})
-    assert standing.epochs == {"T": 8}
-
-
-def test_s5_a_topic_that_is_not_read_loses_nothing_and_keeps_its_place() -> None:
-    read = frozenset({"U"})
-    checkpoint = Checkpoint({"T": {Q0: 15}, "U": {Q0: 1}}, {}, EPOCHS)
-    standing = stand(checkpoint, {"U": {Q0: queue(0, 1, 3)}}, read=read)
-    assert (standing.lost, standing.hidden) == ([], [])
-    assert standing.kept == {"T": {Q0: 15}}
-    assert standing.epochs == {"T": 7, "U": 3}
-    # A recovery is reported once: its cut queues are cut, read or not.
-    hidden: Bounds = {"T": {Q0: queue(0, 20, cut=9)}}
-    cut = stand(checkpoint, {"U": {Q0: queue(0, 1, 3)}}, hidden, read=read)
-    assert (cut.lost, cut.hidden, cut.kept, cut.is_cut) == ([], [], {"T": {Q0: 9}}, True)
-
-
-def test_s5_the_places_of_topics_that_are_gone_are_bounded(
+def test_s5_the_positions_of_topics_that_are_gone_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reconcile, "KEPT_TOPICS_MAX", 2)
     kept: Positions = {name: {Q0: 1} for name in ("d", "c", "b")}
     epochs = dict.fromkeys("abcd", 5) | EPOCHS
-    checkpoint = Checkpoint({"a": {Q0: 1}, "T": {Q0: 1, Q1: 1}}, kept, epochs)
-    standing = stand(checkpoint, {"T": {Q0: queue(0, 1)}}, read=frozenset({*"abcd", "T"}))
-    assert list(standing.kept) == ["b", "a", "T"]
-
-
-def test_s5_kept_places_are_in_the_offset_and_in_their_order() -> None:
-    start = first_offset({"T": {Q0: 3, Q1: 15}}, "g")
-    kept: Positions = {"Z": {Q0: 1}, "T": {Q1: 15}, "A": {A0: 4}}
-    end = json.loads(json.dumps(next_offset({"T": {Q0: 4}}, start, "g", {}, kept=kept)))
-    assert end["kept"] == {"Z@g": {"0": 1}, "T@g": {"1": 15}, "A@g": {"a": {"0": 4}}}
-    assert end["v"] == 2
-    assert (positions_of(end), kept_of(end)) == ({"T": {Q0: 4}}, kept)
-    assert list(kept_of(end)) == list(kept)
-    assert "kept" not in next_offset({"T": {Q0: 4}}, end, "g")
+    start = checkpoint({"a": {Q0: 1}, "T": {Q0: 1, Q1: 1}}, kept, epochs=epochs)
+    found = reconciled(start, {"T": {Q0: queue(0, 1)}}, frozenset({*"abcd", "T"}))
+    assert list(found.kept) == ["b", "a", "T"]
 
 
 # --- A planned batch ---
 
 
-def planned(begin: Positions, end: Positions, listed: Bounds) -> tuple[object, object, list[str]]:
-    batch = reconcile_batch(begin, end, EPOCHS, listed, listed.keys())
-    return batch.begin, batch.end, texts([*batch.lost, *batch.hidden])
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A batch from `begin` to 20 of queue 0 of topic T, its remaining range, and its losses."""
+
+    begin: int | None
+    bounds: Bounds
+    left: tuple[int, int]
+    lost: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
 
 
-@pytest.mark.parametrize(
-    ("begin", "there", "left", "lost"),
-    [
-        (5, queue(0, 30), (5, 20), ""),
+def of(there: QueueBounds) -> Bounds:
+    return {"T": {Q0: there}}
+
+
+ALL = "offsets [5, 20) of queue 0 of topic 'T' are gone: "
+ALL_HIDDEN = ("offsets [5, 20) of queue 0 of topic 'T' are out of reach",)
+
+BATCHES = {
+    "as planned": Batch(5, of(queue(0, 30)), (5, 20)),
+    "new queue": Batch(None, of(queue(10, 30)), (10, 20)),
+    "start removed": Batch(
+        5,
+        of(queue(10, 30)),
+        (10, 20),
+        ("offsets [5, 10) of queue 0 of topic 'T' are gone: the queue now starts at 10",),
+    ),
+    "all removed": Batch(5, of(queue(25, 30)), (20, 20), (ALL + "the queue now starts at 25",)),
+    "cut": Batch(5, of(queue(0, 30, cut=12)), (5, 12), ("offsets [12, 20) " + TAKEN,)),
+    "cut at its end": Batch(5, of(queue(0, 30, cut=20)), (5, 20)),
+    "cut, and its start removed": Batch(
+        5,
+        of(queue(9, 30, cut=12)),
+        (9, 12),
         (
-            5,
-            queue(10, 30),
-            (10, 20),
-            "offsets [5, 10) of queue 0 of topic 'T' are gone: the queue n",
+            "offsets [12, 20) " + TAKEN,
+            "offsets [5, 9) of queue 0 of topic 'T' are gone: the queue now starts at 9",
         ),
-        (
-            5,
-            queue(25, 30),
-            (20, 20),
-            "offsets [5, 20) of queue 0 of topic 'T' are gone: the queue n",
-        ),
-        (None, queue(10, 30), (10, 20), ""),
-        (5, queue(0, 30, cut=12), (5, 12), "offsets [12, 20) of queue 0 of topic 'T' were taken"),
-        (5, queue(0, 30, cut=20), (5, 20), ""),
-        (
-            5,
-            queue(0, 30, epoch=8),
-            (20, 20),
-            "offsets [5, 20) of queue 0 of topic 'T' are gone: the",
-        ),
-        (20, queue(0, 30, epoch=8), (20, 20), ""),
-    ],
-)
-def test_s5_a_batch_reads_what_is_left_of_it(
-    begin: int | None, there: QueueBounds, left: tuple[int, int], lost: str
-) -> None:
-    start = {} if begin is None else {"T": {Q0: begin}}
-    found = planned(start, {"T": {Q0: 20}}, {"T": {Q0: there}})
-    assert found[:2] == ({"T": {Q0: left[0]}}, {"T": {Q0: left[1]}})
-    assert [text[: len(lost)] for text in found[2]] == ([lost] if lost else [])
+    ),
+    "answer of a slave": Batch(5, of(queue(0, 9, is_lagging=True)), (5, 20)),
+    "topic recreated": Batch(5, of(queue(0, 30, epoch=8)), (20, 20), (ALL + RECREATED,)),
+    "topic recreated without the queue": Batch(
+        5, {"T": {Q1: queue(0, 9, epoch=8)}}, (20, 20), (ALL + RECREATED,)
+    ),
+    "topic deleted": Batch(5, {}, (20, 20), (ALL + DELETED,)),
+    "hidden": Batch(5, of(hidden(2, 30)), (5, 20), hidden=ALL_HIDDEN),
+    "hidden, no answer": Batch(5, {"T": {Q1: queue(0, 9)}}, (5, 20), hidden=ALL_HIDDEN),
+    "topic without queues": Batch(5, {"T": {}}, (5, 20), hidden=ALL_HIDDEN),
+    "hidden, new queue": Batch(None, of(hidden(2, 30)), (2, 20), hidden=("offsets [2, 20) of ",)),
+    "hidden and cut": Batch(
+        5,
+        of(hidden(2, 30, cut=12)),
+        (5, 12),
+        ("offsets [12, 20) " + TAKEN,),
+        ("offsets [5, 12) of ",),
+    ),
+    "hidden, start removed": Batch(
+        5, of(hidden(9, 30)), (9, 20), ("offsets [5, 9) of ",), ("offsets [9, 20) of ",)
+    ),
+    "hidden, all removed": Batch(5, of(hidden(25, 30)), (20, 20), ("offsets [5, 20) of ",)),
+}
 
 
-HIDDEN_QUEUE = replace(queue(2, 30), is_hidden=True)
+@pytest.mark.parametrize("case", BATCHES.values(), ids=BATCHES)
+def test_s5_a_batch_reads_what_is_left_of_it(case: Batch) -> None:
+    begin: Positions = {"T": {} if case.begin is None else {Q0: case.begin}}
+    found = reconciled(checkpoint({"T": {Q0: 20}}, begin=begin), case.bounds)
+    assert found.begin == {"T": {Q0: case.left[0]}}
+    assert found.end == {"T": {Q0: case.left[1]}}
+    assert start_with(found.lost, case.lost)
+    assert start_with(found.hidden, case.hidden)
 
 
-@pytest.mark.parametrize(
-    ("listed", "first", "words"),
-    [
-        ({}, 20, "are gone: the topic was deleted"),
-        ({"T": {Q1: queue(0, 9, epoch=8)}}, 20, "are gone: the topic was deleted and made again"),
-        ({"T": {}}, 5, "are out of reach"),
-        ({"T": {Q1: queue(0, 9)}}, 5, "are out of reach"),
-        ({"T": {Q0: HIDDEN_QUEUE}}, 5, "are out of reach"),
-    ],
-)
-def test_s5_a_batch_of_a_queue_that_is_not_listed_names_its_range(
-    listed: Bounds, first: int, words: str
-) -> None:
-    begin, end, lost = planned({"T": {Q0: 5}}, {"T": {Q0: 20}}, listed)
-    assert (begin, end) == ({"T": {Q0: first}}, {"T": {Q0: 20}})
-    assert lost[0].startswith(f"offsets [5, 20) of queue 0 of topic 'T' {words}")
-    assert planned({"T": {Q0: 20}}, {"T": {Q0: 20}}, listed)[2] == []
+@pytest.mark.parametrize("case", BATCHES.values(), ids=BATCHES)
+def test_s5_an_empty_batch_loses_nothing_unless_its_end_is_cut(case: Batch) -> None:
+    empty = checkpoint({"T": {Q0: 20}}, begin={"T": {Q0: 20}})
+    found = reconciled(empty, case.bounds)
+    assert (found.lost == [], found.hidden) == (not found.is_cut, [])
 
 
-@pytest.mark.parametrize(
-    ("begin", "there", "left", "told"),
-    [
-        (None, HIDDEN_QUEUE, (2, 20), "[2, 20)"),
-        (5, replace(HIDDEN_QUEUE, cut_offset=12), (5, 12), "[5, 12)"),
-        (5, replace(HIDDEN_QUEUE, min_offset=9), (9, 20), "[9, 20)"),
-        (5, replace(HIDDEN_QUEUE, min_offset=25), (20, 20), ""),
-    ],
-)
-def test_s5_what_is_hidden_of_a_batch_is_what_is_left_of_it(
-    begin: int | None, there: QueueBounds, left: tuple[int, int], told: str
-) -> None:
-    start = {} if begin is None else {"T": {Q0: begin}}
-    batch = reconcile_batch(start, {"T": {Q0: 20}}, EPOCHS, {"T": {Q0: there}}, {"T"})
-    assert (batch.begin, batch.end) == ({"T": {Q0: left[0]}}, {"T": {Q0: left[1]}})
-    assert [text.split(" of ")[0] for text in texts(list(batch.hidden))] == (
-        [f"offsets {told}"] if told else []
-    )
-
-
-# --- Messages ---
-
-
-def test_s5_a_loss_is_an_error_or_a_warning_with_its_count(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    [taken] = stand(Checkpoint({"T": {Q0: 15}}, {}, EPOCHS), {"T": {Q0: queue(2, 20, cut=5)}}).lost
-    told = (
-        "offsets [5, 15) of queue 0 of topic 'T' were taken back: a power cut took messages from "
-        "the broker that had been read, and what is stored there now has not been read; "
-    )
-    with pytest.raises(DataLossError) as caught:
-        losses.raise_or_log(
-            [taken, replace(taken, queue=Q1), replace(taken, queue=Q2)], fail_on_data_loss=True
-        )
-    assert told.removesuffix("; ") + " (and of 2 more queues); " in str(caught.value)
-    assert "failOnDataLoss" in str(caught.value)
-    with caplog.at_level(logging.WARNING):
-        losses.raise_or_log([taken], fail_on_data_loss=False)
-    assert told + "10 messages are gone, and the query goes on at 5" in caplog.text
-    losses.raise_or_log([], fail_on_data_loss=True)
-
-
-def test_s5_losses_of_very_many_queues_are_some_lines_and_their_count(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    places: Positions = {"T": {BrokerQueue("", number): 5 for number in range(10_000)}}
-    listed: Bounds = {"T": dict.fromkeys(places["T"], queue(7, 9))}
-    batch = reconcile_batch(places, {"T": dict.fromkeys(places["T"], 9)}, EPOCHS, listed, {"T"})
-    with caplog.at_level(logging.WARNING):
-        losses.raise_or_log(batch.lost, fail_on_data_loss=False)
-    lines = caplog.text.splitlines()
-    assert len(lines) == losses.LINES_MAX + 1
-    assert "2 messages are passed over" in lines[0]
-    assert "9980 more queues have such losses, of 19960 known messages" in lines[-1]
-
-
-def test_s5_hidden_messages_are_read_later_and_the_error_says_how(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    listed: Bounds = {"T": {Q0: queue(0, 3)}}
-    checkpoint = Checkpoint({"T": {Q0: 3, Q1: 2}}, {}, EPOCHS)
-    hidden = stand(checkpoint, listed, {"T": {Q1: queue(0, 6)}}).hidden
-    with pytest.raises(DataLossError, match=r"offsets \[2, 6\) of queue 1 .*readQueueNums"):
-        losses.raise_or_log(hidden, fail_on_data_loss=True)
-    with caplog.at_level(logging.WARNING):
-        losses.raise_or_log(hidden, fail_on_data_loss=False)
-    assert "; 4 messages are read when the topic has its queues again" in caplog.text
+def test_s5_a_batch_reads_no_queue_that_was_not_planned() -> None:
+    planned = checkpoint({"T": {Q0: 20}}, begin={"T": {Q0: 5, Q1: 3}, "V": {Q0: 1}})
+    bounds: Bounds = {"T": {Q0: queue(0, 30), Q1: queue(0, 9), Q2: queue(0, 9)}, **U}
+    found = reconciled(planned, bounds)
+    assert (found.begin, found.end) == ({"T": {Q0: 5}}, {"T": {Q0: 20}})
+    assert (found.lost, found.hidden) == ([], [])

@@ -20,7 +20,7 @@ from pyspark_rocketpy.source.plan.task_plan import (
     plan_tasks,
     ranges_between,
 )
-from tests.queues import Q0, Q1, Q2, numbered
+from tests.support.queues import Q0, Q1, Q2, numbered
 
 COUNTS = st.dictionaries(
     st.sampled_from(["A", "B", "C"]),
@@ -162,7 +162,7 @@ def test_k02_config_must_name_every_queue_and_no_other(queues: Positions, word: 
 def test_k02_config_may_name_a_queue_that_is_not_listed_now() -> None:
     listed: Positions = {"A": {Q0: 1}, "B": {Q1: 1}, "C": {Q0: 1}}
     allocation.require_named(CONFIG, listed, {"A": {Q0: 1, Q1: 1}})
-    with pytest.raises(OptionError, match="names queue 1 of topic 'A'; there is no such queue"):
+    with pytest.raises(OptionError, match="names queue 1 of topic 'A', which does not exist"):
         allocation.require_named(CONFIG, listed, listed)
 
 

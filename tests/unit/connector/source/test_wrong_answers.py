@@ -26,7 +26,7 @@ from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
+from tests.support.blocks import wire_block
 from tests.unit.connector.transport.grpc_v1.scripted_pulls import (
     STORE_HOST,
     Answers,
@@ -117,7 +117,7 @@ def test_a_wrong_answer_is_an_error_whatever_the_options_say(
     answer: broker_pb2.PullResponse, wanted: MessageFilter | None, *, fail_on_data_loss: bool
 ) -> None:
     with pytest.raises(
-        OffsetError, match=r"of queue 0 of topic 'T'.*sent other records than asked"
+        OffsetError, match=r"of queue 0 of topic 'T'.*sent other records than requested"
     ):
         read(always(answer), wanted, fail_on_data_loss=fail_on_data_loss)
 
@@ -136,8 +136,8 @@ def test_steps_to_and_fro_come_to_an_end() -> None:
 @pytest.mark.parametrize(
     ("sizes", "problem"),
     [
-        (b"\0\0\0", "3 bytes of sizes are no int32 values"),
-        (b"\0\0\0\x60\0", "5 bytes of sizes are no int32 values"),
+        (b"\0\0\0", "3 bytes of sizes are not int32 values"),
+        (b"\0\0\0\x60\0", "5 bytes of sizes are not int32 values"),
         (np.array([-1], ">i4").tobytes(), "records"),
         (np.array([-1, 1, 300], ">i4").tobytes(), "damaged"),
         (np.array([1 << 30, 1 << 30, 1 << 30], ">i4").tobytes(), "damaged"),

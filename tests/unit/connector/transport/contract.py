@@ -21,8 +21,8 @@ from pyspark_rocketpy.transport.write_values import (
     Block,
     CommittedBatch,
 )
-from tests.blocks import bodies_of, wire_block
-from tests.queues import numbered
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.queues import numbered
 
 OPTIONS = PullOptions("group", 1 << 20, fail_on_data_loss=True)
 _numbers = itertools.count(1)

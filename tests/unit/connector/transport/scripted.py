@@ -38,7 +38,7 @@ from rocketpy_broker.services.filters.parser import ExpressionError, parse
 from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import Host, RecordBlock, decode_record, java_hash
-from tests.blocks import by_queue
+from tests.support.blocks import by_queue
 from tests.unit.connector.transport.scripted_bounds import Recoveries, bounds_of, hidden_of
 
 # Size of a record's size, which is sent beside the record.

@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
 from pyspark_rocketpy.transport.values import Subscription
-from tests.queues import numbered
+from tests.support.queues import numbered
 
 # topic -> queue -> its messages
 Topics = Mapping[str, Sequence[Sequence[object]]]

@@ -15,7 +15,7 @@ from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, Subscription
 from pyspark_rocketpy.transport.write_values import WriteQueues
 from rocketpy_proto.record import RecordBlock, decode_record, java_hash
-from tests.queues import Q0, Q1, Q2
+from tests.support.queues import Q0, Q1, Q2
 from tests.unit.connector.transport.contract import OPTIONS, Setup, block, pulled
 
 

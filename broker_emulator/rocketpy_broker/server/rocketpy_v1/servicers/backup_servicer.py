@@ -24,10 +24,9 @@ Response = admin_pb2.BackupStoreResponse
 class BackupServicer:
     """The method for copies of the store."""
 
-    def __init__(self, backups: BackupService, config: StoreConfig, request_bytes_max: int) -> None:
+    def __init__(self, backups: BackupService, config: StoreConfig) -> None:
         self._backups = backups
         self._config = config
-        self._request_bytes_max = request_bytes_max
 
     async def backup(
         self, request: Decoded, context: status.Context
@@ -58,9 +57,9 @@ class BackupServicer:
             consume_queue_file_bytes=self._config.consume_queue_file_bytes,
         )
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self, bytes_max: int) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """Returns the handler by method name."""
-        decode = decoder(admin_pb2.BackupStoreRequest, self._request_bytes_max)
+        decode = decoder(admin_pb2.BackupStoreRequest, bytes_max)
         return {
             "BackupStore": grpc.unary_stream_rpc_method_handler(
                 self.backup,

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 import grpc
 
-from rocketpy_broker.errors import (
-    BrokerError,
-    OffsetNotFoundError,
-)
+from rocketpy_broker.errors import BrokerError, OffsetNotFoundError
 from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
@@ -21,85 +17,61 @@ from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.append_answers import AppendAnswers
 from rocketpy_broker.server.rocketpy_v1.handlers import (
     all_bounded,
-    bounded,
     decoder,
     decoder_of_large,
 )
 from rocketpy_broker.server.rocketpy_v1.offset_messages import (
     OffsetsAnswer,
     known_offsets,
-    queue_offsets,
 )
-from rocketpy_broker.server.rocketpy_v1.servicers.batch_servicer import BatchServicer
-from rocketpy_broker.server.rocketpy_v1.servicers.range_servicer import RangeServicer
-from rocketpy_broker.services.batches.service import BatchService
-from rocketpy_broker.services.batches.staging_service import StagingService
 from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.filters.service import FilterService, FilterText
 from rocketpy_broker.services.offsets.queries import OffsetQueryService
 from rocketpy_broker.services.offsets.service import (
     CommittedOffset,
     OffsetService,
-    QueueTime,
 )
 from rocketpy_broker.services.pull.checks import PullRequest
-from rocketpy_broker.services.pull.consume_service import ConsumeService, PullAnswer
-from rocketpy_broker.services.pull.key_lookup import KeyLookupService
-from rocketpy_broker.services.pull.range_limits import RangeLimitService
-from rocketpy_broker.services.retry.send_service import SendService
-from rocketpy_broker.services.send.append_service import Stored
+from rocketpy_broker.services.pull.service import PullAnswer, PullService
+from rocketpy_broker.services.send.blocks import Stored
+from rocketpy_broker.services.send.service import SendService
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OFFSET_QUERY_BYTES_MAX
 from rocketpy_proto.pull_wire import PullResponseParts, serialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
-SERVICE_NAME: str = broker_pb2.DESCRIPTOR.services_by_name["Broker"].full_name
 # Topics of an offset query per scheduler slot.
-TOPICS_A_TURN = 100
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerCallServices:
-    """The services that the broker servicer calls."""
-
-    sends: SendService
-    staging: StagingService
-    batches: BatchService
-    filters: FilterService
-    consume: ConsumeService
-    offsets: OffsetService
-    offset_queries: OffsetQueryService
-    range_limits: RangeLimitService
-    key_lookup: KeyLookupService
-    recall: RecallService
-    # Returns the store's id; the other function raises OtherStoreError for any other id.
-    store_id: Callable[[], str]
-    check_store: Callable[[str], None]
-    appends_in_flight_max: int
-    # The limit of a request with many parts.
-    request_bytes_max: int
-    clock: Clock
-    # A listener for each answered block: the code, and the duration in ms.
-    on_appended: Callable[[int, float], None] | None = None
+TOPICS_A_SLOT = 100
 
 
 class BrokerServicer:
     """The methods for sends, pulls, offsets, filters and recalls."""
 
-    def __init__(self, services: BrokerCallServices) -> None:
-        self._to = services
-        self._batches = BatchServicer(
-            services.staging,
-            services.batches,
-            services.check_store,
-            services.request_bytes_max,
-        )
-        self._ranges = RangeServicer(
-            services.range_limits,
-            services.key_lookup,
-            services.check_store,
-            services.request_bytes_max,
-        )
+    def __init__(
+        self,
+        store: MessageStore,
+        sends: SendService,
+        pulls: PullService,
+        filters: FilterService,
+        offsets: OffsetService,
+        offset_queries: OffsetQueryService,
+        recall: RecallService,
+        appends_in_flight_max: int,
+        clock: Clock,
+        on_appended: Callable[[int, float], None] | None,
+    ) -> None:
+        """Takes in `on_appended` a listener for the code and duration in ms of each block."""
+        self._store = store
+        self._sends = sends
+        self._pulls = pulls
+        self._filters = filters
+        self._offsets = offsets
+        self._offset_queries = offset_queries
+        self._recall = recall
+        self._appends_in_flight_max = appends_in_flight_max
+        self._clock = clock
+        self._on_appended = on_appended
 
     async def append(
         self,
@@ -108,14 +80,14 @@ class BrokerServicer:
     ) -> None:
         """Appends each block as it comes; answers in order, as flushes complete."""
         scheduler.connection.set(context.peer())
-        now_ms, on_appended = self._to.clock.monotonic_ms, self._to.on_appended
+        now_ms, on_appended = self._clock.monotonic_ms, self._on_appended
 
         def answered(code: int, begin_ms: float) -> None:
             if on_appended is not None:
                 on_appended(code, now_ms() - begin_ms)
 
-        limit = self._to.appends_in_flight_max
-        answers = AppendAnswers(self._to.sends, context, limit, answered)
+        limit = self._appends_in_flight_max
+        answers = AppendAnswers(self._sends, context, limit, answered)
         async with TaskScope() as scope:
             scope.start(answers.run())
             async for request in requests:
@@ -129,10 +101,10 @@ class BrokerServicer:
         try:
             if isinstance(request, BrokerError):
                 return request
-            self._to.check_store(request.store_id)
+            self._store.check_id(request.store_id)
             if request.default_topic:
                 await self._create_topic(request)
-            return await self._to.sends.append(
+            return await self._sends.append(
                 request.topic,
                 request.queue_id,
                 request.records,
@@ -144,7 +116,7 @@ class BrokerServicer:
     async def _create_topic(self, request: broker_pb2.AppendRequest) -> None:
         """Creates the topic if it does not exist; if it cannot be saved, the send is refused."""
         with contextlib.suppress(OSError):
-            await self._to.sends.create_topic(
+            await self._sends.gate.create_topic(
                 request.topic, request.default_topic, request.default_topic_queue_nums
             )
 
@@ -158,62 +130,48 @@ class BrokerServicer:
         try:
             if isinstance(request, BrokerError):
                 raise request
-            self._to.check_store(request.store_id)
-            async for answer in self._to.consume.pull(_pull_request(request)):
+            self._store.check_id(request.store_id)
+            async for answer in self._pulls.pull(_pull_request(request)):
                 yield _pull_response(answer)
         except BrokerError as error:
             yield PullResponseParts(broker_pb2.PullResponse(status=status.failure(error)), [])
 
-    async def check_filter(
-        self, request: broker_pb2.CheckFilterRequest, _context: status.Context
-    ) -> broker_pb2.CheckFilterResponse:
+    async def check_filter(self, request: broker_pb2.CheckFilterRequest) -> None:
         """Compiles a filter without reading messages."""
-        try:
-            self._to.filters.filter_of(FilterText(request.expression_type, request.expression))
-        except BrokerError as error:
-            return broker_pb2.CheckFilterResponse(status=status.failure(error))
-        return broker_pb2.CheckFilterResponse(status=status.success())
+        self._filters.filter_of(FilterText(request.expression_type, request.expression))
 
-    async def query_offsets(
-        self, request: broker_pb2.QueryOffsetsRequest, _context: status.Context
-    ) -> broker_pb2.QueryOffsetsResponse | OffsetsAnswer:
+    async def query_offsets(self, request: broker_pb2.QueryOffsetsRequest) -> OffsetsAnswer:
         """Returns each topic with its own status, so a missing topic hides no other."""
-        try:
-            known = await known_offsets(request)
-            self._to.check_store(request.store_id)
-            query = self._to.offset_queries.query(
-                list(request.topics),
-                request.topic_pattern,
-                known,
-                request.wait_ms_max,
-                request.recovery_id,
-            )
-        except BrokerError as error:
-            return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
+        known = await known_offsets(request)
+        self._store.check_id(request.store_id)
+        query = self._offset_queries.query(
+            list(request.topics),
+            request.topic_pattern,
+            known,
+            request.wait_ms_max,
+            request.recovery_id,
+        )
         group = request.consumer_group
         # The request is large, and the query may be held.
         del request
-        topics = await self._to.offset_queries.topics_when_new(query)
+        topics = await self._offset_queries.topics_when_new(query)
         response = OffsetsAnswer(
             broker_pb2.QueryOffsetsResponse(
                 status=status.success(),
-                store_id=self._to.store_id(),
-                recovery_id=self._to.offset_queries.recovery_id,
+                store_id=self._store.store_id,
+                recovery_id=self._offset_queries.recovery_id,
             )
         )
-        topics_a_turn = TOPICS_A_TURN if query.log_end is None else 1
+        topics_a_slot = TOPICS_A_SLOT if query.log_end is None else 1
         for number, topic in enumerate(topics, 1):
             part = broker_pb2.QueryOffsetsResponse()
             answer = part.topics.add(topic=topic)
             await self._add_offsets(answer, group, query.log_end, known.hidden.get(topic, ()))
-            try:
-                response.add(part)
-            except BrokerError as error:
-                return broker_pb2.QueryOffsetsResponse(status=status.failure(error))
-            if number % topics_a_turn == 0:
+            response.add(part)
+            if number % topics_a_slot == 0:
                 await take_slot("offsets")
         if group:
-            exists = self._to.offsets.group_exists(group)
+            exists = self._offsets.group_exists(group)
             response.add(broker_pb2.QueryOffsetsResponse(consumer_group_exists=exists))
         return response
 
@@ -224,56 +182,34 @@ class BrokerServicer:
         log_end: int | None,
         hidden: Sequence[int],
     ) -> None:
-        offsets, topic = self._to.offsets, answer.topic
+        offsets, topic = self._offsets, answer.topic
         try:
             answer.topic_epoch = offsets.epoch_of(topic)
             async for queues in offsets.query(topic, group, log_end):
-                answer.queues.extend(map(queue_offsets, queues))
+                answer.queues.extend(queues)
             async for queues in offsets.query_hidden(topic, hidden, group, log_end):
-                answer.hidden_queues.extend(map(queue_offsets, queues))
+                answer.hidden_queues.extend(queues)
             answer.status.CopyFrom(status.success())
         except BrokerError as error:
             answer.status.CopyFrom(status.failure(error))
 
     async def search_offsets(
-        self, request: broker_pb2.SearchOffsetsRequest, _context: status.Context
+        self, request: broker_pb2.SearchOffsetsRequest
     ) -> broker_pb2.SearchOffsetsResponse:
         """Returns offsets by time for the first queues, or an error."""
-        try:
-            self._to.check_store(request.store_id)
-            times = [
-                QueueTime(QueueKey(entry.topic, entry.queue_id), entry.timestamp_ms)
-                for entry in request.queues
-            ]
-            found = await self._to.offsets.search(times)
-        except BrokerError as error:
-            return broker_pb2.SearchOffsetsResponse(status=status.failure(error))
-        return broker_pb2.SearchOffsetsResponse(
-            status=status.success(),
-            offsets=[
-                broker_pb2.FoundOffset(
-                    found=each.found,
-                    offset=each.offset,
-                    store_timestamp_ms=each.store_timestamp_ms,
-                )
-                for each in found
-            ],
-        )
+        self._store.check_id(request.store_id)
+        return await self._offsets.search(request)
 
     async def query_consumer_offsets(
-        self, request: broker_pb2.QueryConsumerOffsetsRequest, _context: status.Context
+        self, request: broker_pb2.QueryConsumerOffsetsRequest
     ) -> broker_pb2.QueryConsumerOffsetsResponse:
         """Returns each queue with its own status, so a queue without offset hides no other."""
         group = request.consumer_group
-        try:
-            queues = [QueueKey(entry.topic, entry.queue_id) for entry in request.queues]
-            found = await self._to.offsets.consumer_offsets(
-                group, queues, set_zero_if_not_found=request.set_zero_if_not_found
-            )
-        except BrokerError as error:
-            return broker_pb2.QueryConsumerOffsetsResponse(status=status.failure(error))
+        queues = [QueueKey(entry.topic, entry.queue_id) for entry in request.queues]
+        found = await self._offsets.consumer_offsets(
+            group, queues, set_zero_if_not_found=request.set_zero_if_not_found
+        )
         return broker_pb2.QueryConsumerOffsetsResponse(
-            status=status.success(),
             offsets=[
                 broker_pb2.ConsumerOffset(status=status.success(), offset=offset)
                 if offset is not None
@@ -284,36 +220,31 @@ class BrokerServicer:
             ],
         )
 
-    async def commit_offsets(
-        self, request: broker_pb2.CommitOffsetsRequest, _context: status.Context
-    ) -> broker_pb2.CommitOffsetsResponse:
+    async def commit_offsets(self, request: broker_pb2.CommitOffsetsRequest) -> None:
         """Commits all offsets or none."""
-        try:
-            self._to.check_store(request.store_id)
-            wanted = [
-                CommittedOffset(
-                    QueueKey(entry.topic, entry.queue_id), entry.offset, entry.topic_epoch
-                )
-                for entry in request.offsets
-            ]
-            await self._to.offsets.commit(request.consumer_group, wanted)
-        except BrokerError as error:
-            return broker_pb2.CommitOffsetsResponse(status=status.failure(error))
-        return broker_pb2.CommitOffsetsResponse(status=status.success())
+        self._store.check_id(request.store_id)
+        wanted = [
+            CommittedOffset(QueueKey(entry.topic, entry.queue_id), entry.offset, entry.topic_epoch)
+            for entry in request.offsets
+        ]
+        await self._offsets.commit(request.consumer_group, wanted)
 
     async def recall_message(
-        self, request: broker_pb2.RecallMessageRequest, _context: status.Context
+        self, request: broker_pb2.RecallMessageRequest
     ) -> broker_pb2.RecallMessageResponse:
         """Cancels a message that waits for its delivery time."""
-        try:
-            msg_id = await self._to.recall.recall(request.topic, request.recall_handle)
-        except BrokerError as error:
-            return broker_pb2.RecallMessageResponse(status=status.failure(error))
-        return broker_pb2.RecallMessageResponse(status=status.success(), msg_id=msg_id)
+        msg_id = await self._recall.recall(request.topic, request.recall_handle)
+        return broker_pb2.RecallMessageResponse(msg_id=msg_id)
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self, bytes_max: int) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """Returns the handlers by method name; Pull has a serializer of its own."""
-        bytes_max = self._to.request_bytes_max
+        methods: dict[str, Callable[..., Any]] = {
+            "CheckFilter": self.check_filter,
+            "RecallMessage": self.recall_message,
+            "SearchOffsets": self.search_offsets,
+            "QueryConsumerOffsets": self.query_consumer_offsets,
+            "CommitOffsets": self.commit_offsets,
+        }
         return {
             "Append": grpc.stream_stream_rpc_method_handler(
                 self.append,
@@ -325,27 +256,8 @@ class BrokerServicer:
                 request_deserializer=decoder(broker_pb2.PullRequest, bytes_max),
                 response_serializer=serialize,
             ),
-            **self._batches.handlers(),
-            **self._small_handlers(),
-            **self._ranges.handlers(),
-        }
-
-    def _small_handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
-        methods: dict[str, Callable[..., Any]] = {
-            "CheckFilter": self.check_filter,
-            "RecallMessage": self.recall_message,
-            "SearchOffsets": self.search_offsets,
-            "QueryConsumerOffsets": self.query_consumer_offsets,
-            "CommitOffsets": self.commit_offsets,
-        }
-        return {
-            "QueryOffsets": bounded(
-                self.query_offsets,
-                broker_pb2.QueryOffsetsRequest,
-                broker_pb2.QueryOffsetsResponse,
-                OFFSET_QUERY_BYTES_MAX,
-            ),
-            **all_bounded(broker_pb2, methods, self._to.request_bytes_max),
+            **all_bounded(broker_pb2, {"QueryOffsets": self.query_offsets}, OFFSET_QUERY_BYTES_MAX),
+            **all_bounded(broker_pb2, methods, bytes_max),
         }
 
 

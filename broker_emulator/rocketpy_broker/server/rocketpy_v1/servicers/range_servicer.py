@@ -7,16 +7,15 @@ from typing import Any
 
 import grpc
 
-from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
 from rocketpy_broker.services.pull.key_lookup import KeyLookupService
 from rocketpy_broker.services.pull.range_limits import OffsetRange, RangeLimitService
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
-_PARTS_A_TURN = 1_000
+_PARTS_A_SLOT = 1_000
 
 
 class RangeServicer:
@@ -26,47 +25,31 @@ class RangeServicer:
     """
 
     def __init__(
-        self,
-        limits: RangeLimitService,
-        key_lookup: KeyLookupService,
-        check_store: Callable[[str], None],
-        request_bytes_max: int,
+        self, store: MessageStore, limits: RangeLimitService, key_lookup: KeyLookupService
     ) -> None:
+        self._store = store
         self._limits = limits
         self._key_lookup = key_lookup
-        self._check_store = check_store
-        self._request_bytes_max = request_bytes_max
 
-    async def find_keys(
-        self, request: broker_pb2.FindKeysRequest, _context: status.Context
-    ) -> broker_pb2.FindKeysResponse:
+    async def find_keys(self, request: broker_pb2.FindKeysRequest) -> broker_pb2.FindKeysResponse:
         """Returns the parts of ranges that hold all messages with the keys; they may be many."""
-        try:
-            self._check_store(request.store_id)
-            found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
-        except BrokerError as error:
-            return broker_pb2.FindKeysResponse(status=status.failure(error))
-        response = broker_pb2.FindKeysResponse(
-            status=status.success(), range_count=found.range_count
-        )
-        for first in range(0, len(found.parts), _PARTS_A_TURN):
-            for part in found.parts[first : first + _PARTS_A_TURN]:
+        self._store.check_id(request.store_id)
+        found = await self._key_lookup.find(_ranges(request.ranges), request.keys)
+        response = broker_pb2.FindKeysResponse(range_count=found.range_count)
+        for first in range(0, len(found.parts), _PARTS_A_SLOT):
+            for part in found.parts[first : first + _PARTS_A_SLOT]:
                 topic, queue_id = part.queue
                 response.ranges.add(topic=topic, queue_id=queue_id, begin=part.begin, end=part.end)
             await take_slot()
         return response
 
     async def measure_ranges(
-        self, request: broker_pb2.MeasureRangesRequest, _context: status.Context
+        self, request: broker_pb2.MeasureRangesRequest
     ) -> broker_pb2.MeasureRangesResponse:
         """Returns the bytes of ranges, up to a total maximum."""
-        try:
-            self._check_store(request.store_id)
-            measures = await self._limits.measure(_ranges(request.ranges), request.bytes_max)
-        except BrokerError as error:
-            return broker_pb2.MeasureRangesResponse(status=status.failure(error))
+        self._store.check_id(request.store_id)
+        measures = await self._limits.measure(_ranges(request.ranges), request.bytes_max)
         return broker_pb2.MeasureRangesResponse(
-            status=status.success(),
             ranges=[
                 broker_pb2.MeasuredRange(
                     end=measure.end,
@@ -82,29 +65,25 @@ class RangeServicer:
         )
 
     async def limit_ranges(
-        self, request: broker_pb2.LimitRangesRequest, _context: status.Context
+        self, request: broker_pb2.LimitRangesRequest
     ) -> broker_pb2.LimitRangesResponse:
         """Returns the ends of ranges, with a maximum of bytes for each."""
-        try:
-            self._check_store(request.store_id)
-            reached = await self._limits.limit(_ranges(request.ranges), request.bytes_max)
-        except BrokerError as error:
-            return broker_pb2.LimitRangesResponse(status=status.failure(error))
+        self._store.check_id(request.store_id)
+        reached = await self._limits.limit(_ranges(request.ranges), request.bytes_max)
         return broker_pb2.LimitRangesResponse(
-            status=status.success(),
             ends=[reach.end for reach in reached],
             bytes=[reach.bytes for reach in reached],
             goes_on=any(reach.goes_on for reach in reached),
         )
 
-    def handlers(self) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+    def handlers(self, bytes_max: int) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """Returns the handlers by method name."""
         methods: dict[str, Callable[..., Any]] = {
             "FindKeys": self.find_keys,
             "MeasureRanges": self.measure_ranges,
             "LimitRanges": self.limit_ranges,
         }
-        return all_bounded(broker_pb2, methods, self._request_bytes_max)
+        return all_bounded(broker_pb2, methods, bytes_max)
 
 
 def _ranges(wanted: Sequence[broker_pb2.OffsetRange]) -> list[OffsetRange]:

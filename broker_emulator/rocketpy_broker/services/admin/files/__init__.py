@@ -1,1 +1,1 @@
-"""Export and import of a store's messages as Arrow or Parquet files."""
+"""Export of a store's messages to Arrow or Parquet files."""

@@ -25,7 +25,8 @@ from rocketpy_broker.store.check.read_only import (
     StoreReadLock,
     StoreSizes,
     load_log,
-    queue_folders,
+    queue_folder,
+    queue_keys,
 )
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.log.commit_log import CommitLog
@@ -116,7 +117,7 @@ class StoreExport:
                 self._log.checksums.close()
             files = OpenFiles(read_only=True)
             for key in self._wanted():
-                folder = self._folder / "consumequeue" / key.topic / str(key.queue_id)
+                folder = queue_folder(self._folder, key)
                 file_bytes = self._sizes.queue_file_bytes
                 queue = ReadOnlyQueue.load(folder, file_bytes, self._log.begin, files)
                 stack.callback(queue.close)
@@ -126,11 +127,11 @@ class StoreExport:
 
     def _wanted(self) -> Iterator[QueueKey]:
         request = self._request
-        keys = [queue.key for queue in queue_folders(self._folder)]
+        keys = queue_keys(self._folder)
         known = sorted({key.topic for key in keys})
         for topic in request.topics:
             if topic not in known:
-                accepted = ", ".join(known) or "none, for the store has no messages"
+                accepted = ", ".join(known) or "none: the store has no messages"
                 raise ParameterIllegalError("topic", topic, accepted)
             ids = [key.queue_id for key in keys if key.topic == topic]
             if request.queue_id is not None and request.queue_id not in ids:

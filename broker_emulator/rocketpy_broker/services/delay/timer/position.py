@@ -18,7 +18,7 @@ from typing import Any
 
 from rocketpy_broker.services.config_files.json_fields import as_long
 from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpoint
-from rocketpy_broker.store.values import QueueRange
+from rocketpy_broker.store.values import QueueBounds
 
 DELIVERED_MS = "deliveredMs"
 PENDING_OFFSET = "pendingOffset"
@@ -74,7 +74,7 @@ def _checkpoint(row: object) -> TimerCheckpoint | None:
 
 
 def at_start(
-    saved: SavedTimer | None, found: TimerCheckpoint | None, bounds: QueueRange
+    saved: SavedTimer | None, found: TimerCheckpoint | None, bounds: QueueBounds
 ) -> TimerPosition:
     """Returns the position from which a timer queue of `bounds` continues.
 

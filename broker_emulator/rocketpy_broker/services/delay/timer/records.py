@@ -41,7 +41,7 @@ _NAMES = (REAL_TOPIC, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES)
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class TimerMark:
     """Record number `row`, which cancels the messages with `key` or replaces older copies."""
 
     row: int
@@ -56,7 +56,7 @@ class TimerRecords:
 
     due_ms: NDArray[np.int64]
     is_message: NDArray[np.bool_]
-    marks: list[Mark]
+    marks: list[TimerMark]
 
 
 def cancel_key(topic: str, unique_key: str) -> str:
@@ -89,7 +89,7 @@ def _marks(
     properties: BlockProperties,
     out_ms: NDArray[np.int64],
     cancels: pa.StringArray,
-) -> list[Mark]:
+) -> list[TimerMark]:
     """Returns marks for the records that cancel or were rolled; most blocks have none.
 
     A copy that a stop of this broker made names its original. That is more exact than a key, which
@@ -105,11 +105,13 @@ def _marks(
     for row in rows:
         topic, key, cancelled = (one[row].as_py() for one in (topics, keys, cancels))
         if cancelled is not None:
-            marks.append(Mark(row, int(out_ms[row]), cancelled, is_cancel=True))
+            marks.append(TimerMark(row, int(out_ms[row]), cancelled, is_cancel=True))
         elif origins[row] >= 0:
-            marks.append(Mark(row, int(out_ms[row]), _place_key(origins[row]), is_cancel=False))
+            marks.append(
+                TimerMark(row, int(out_ms[row]), _place_key(origins[row]), is_cancel=False)
+            )
         elif topic is not None and key is not None:
-            marks.append(Mark(row, int(out_ms[row]), cancel_key(topic, key), is_cancel=False))
+            marks.append(TimerMark(row, int(out_ms[row]), cancel_key(topic, key), is_cancel=False))
     return marks
 
 

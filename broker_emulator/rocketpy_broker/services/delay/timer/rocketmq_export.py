@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from rocketpy_broker.errors import StoreError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.config_files.saver import save_now
-from rocketpy_broker.services.delay.levels import TURN_BYTES, TURN_UNITS
+from rocketpy_broker.services.delay.levels import SLOT_BYTES, SLOT_UNITS
 from rocketpy_broker.services.delay.progress import DeliveryProgress
+from rocketpy_broker.services.delay.release import copy_with_origins
 from rocketpy_broker.services.delay.timer.position import TimerPosition
 from rocketpy_broker.services.delay.timer.records import TIMER_ROLL_TIMES, fitting, void_rows
 from rocketpy_broker.services.delay.timer.service import TimerDelivery
 from rocketpy_broker.services.flush.group_commit import flush_now
-from rocketpy_broker.store.append.batch_marks import origin_fields
 from rocketpy_broker.store.append.blocks import parts_within, tags_and_keys
 from rocketpy_broker.store.files.timer_checkpoint import (
     TIMER_QUEUE,
@@ -43,12 +43,10 @@ from rocketpy_proto.record import (
     RecordBlock,
     properties_strings,
     property_column,
-    rewritten,
     with_property,
 )
 from rocketpy_proto.record.block.masks import null_unless
 from rocketpy_proto.record.properties import REAL_TOPIC
-from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
 logger = logging.getLogger(__name__)
 # Limits of what a stop rolls: about a second's work.
@@ -95,8 +93,8 @@ class RocketmqExport:
         for due in self._timer.pending.marked_slots():
             begin = 0
             while begin < len(due.offsets):
-                wanted = due.offsets[begin : begin + TURN_UNITS]
-                found = self._store.scattered.read(TIMER_QUEUE, wanted, TURN_BYTES)
+                wanted = due.offsets[begin : begin + SLOT_UNITS]
+                found = self._store.random_reader.read(TIMER_QUEUE, wanted, SLOT_BYTES)
                 offsets = found.block.header["queue_offset"].astype(np.int64)
                 void.append(offsets[void_rows(found.block, due)])
                 begin += found.count
@@ -118,9 +116,9 @@ class RocketmqExport:
             return offset
         offset = int(pending[rolled_count])
         logger.warning(
-            "%d pending timer messages could not all be appended again: from offset %d of the "
-            "timer queue on, RocketMQ would deliver %d messages again that have been delivered; "
-            "this broker will not",
+            "not all of %d pending timer messages could be appended again. From offset %d of the "
+            "timer queue on, RocketMQ would deliver %d delivered messages again; this broker "
+            "will not",
             front_count - rolled_count,
             offset,
             queue_end - offset - (len(pending) - rolled_count),
@@ -131,8 +129,8 @@ class RocketmqExport:
         """Appends these messages again, within the limits; returns how many were handled."""
         count, left_bytes = 0, ROLL_BYTES_MAX
         while count < min(len(offsets), ROLL_COUNT_MAX) and left_bytes > 0:
-            wanted = offsets[count : count + TURN_UNITS]
-            found = self._store.scattered.read(TIMER_QUEUE, wanted, TURN_BYTES)
+            wanted = offsets[count : count + SLOT_UNITS]
+            found = self._store.random_reader.read(TIMER_QUEUE, wanted, SLOT_BYTES)
             block = found.block.filter(~self._is_deleted(found.block))
             try:
                 if len(block):
@@ -160,17 +158,7 @@ class RocketmqExport:
     def _append(self, waiting: RecordBlock) -> None:
         if self._store.is_busy:
             flush_now(self._store)
-        origins = waiting.header["physical_offset"].astype(np.int64)
-        rolled = rewritten(
-            waiting,
-            TIMER_QUEUE.topic,
-            _rolled_strings(waiting),
-            {
-                "prepared_transaction_offset": origin_fields(origins),
-                # Otherwise the field would be read as one that a commit writes.
-                "sys_flag": waiting.header["sys_flag"] & ~TRANSACTION_MASK,
-            },
-        )
+        rolled = copy_with_origins(waiting, TIMER_QUEUE.topic, _rolled_strings(waiting))
         for block in parts_within(rolled, self._store.config):
             found = tags_and_keys(TIMER_QUEUE, block, self._store.config)
             self._store.append(TIMER_QUEUE, block, AppendHints(found, KEEP_NUMBERS, PutCause.OWN))

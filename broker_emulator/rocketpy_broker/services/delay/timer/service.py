@@ -16,11 +16,10 @@ import logging
 
 import numpy as np
 
-from rocketpy_broker.errors import StoreError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.delay.backoff import Backoff
-from rocketpy_broker.services.delay.levels import SLEEP_MS_MAX, TURN_BYTES, TURN_UNITS
+from rocketpy_broker.services.delay.delivery_loop import DeliveryLoop
+from rocketpy_broker.services.delay.levels import SLOT_BYTES, SLOT_UNITS
 from rocketpy_broker.services.delay.pending_messages import (
     BUCKET_BITS,
     SECOND_MS,
@@ -45,11 +44,10 @@ logger = logging.getLogger(__name__)
 # The timer's track of progress; delay levels start with 1.
 TIMER_TRACK = 0
 # A read ends earlier at the end of a queue file.
-READ_UNITS = TURN_UNITS
+READ_UNITS = SLOT_UNITS
 READ_BYTES = 1 << 20
 # Slots of pending messages read in one scheduler slot, at some 40 microseconds each.
-TURN_SLOTS = 64
-IDLE_MS = 60_000
+SLOT_ENTRIES = 64
 
 
 class TimerDelivery:
@@ -70,10 +68,9 @@ class TimerDelivery:
         self._store = store
         self._deliveries = release
         self._progress = progress
-        self._held = held
         self._clock = clock
         self._delay_ms_max = delay_ms_max
-        self._pausing = Backoff("timer messages", clock)
+        self._loop = DeliveryLoop("timer messages", TIMER_QUEUE, held, clock, is_always_woken=True)
         self.pending = PendingMessages(delay_ms_max)
         self._start = TimerPosition(0, 0, 0)
         self._marked: TimerPosition | None = None
@@ -105,19 +102,13 @@ class TimerDelivery:
 
     async def run(self) -> None:
         """Delivers messages when they are due, until the broker stops."""
-        is_stopping = False
-        while not is_stopping:
-            try:
-                wait_ms = await self._step()
-                self._pausing.succeeded()
-            except StoreError as error:
-                wait_ms = self._pausing.refused(error)
-            if wait_ms > 0:
-                deadline_ms = self._held.deadline_ms(wait_ms)
-                is_stopping = not await self._held.wait([TIMER_QUEUE], deadline_ms)
+        await self._loop.run(self._step)
 
-    async def _step(self) -> int:
-        """Reads new records, releases some due messages, and returns the time to wait."""
+    async def _step(self) -> int | None:
+        """Reads new records, releases some due messages, and returns the time to wait.
+
+        Returns None if no message waits.
+        """
         while self.read():
             await take_slot()
         now_ms = self._clock.now_ms()
@@ -125,22 +116,21 @@ class TimerDelivery:
         if len(due.offsets) == 0:
             self._mark()
             first_ms = self.pending.first_ms(now_ms)
-            # A wall clock that is set forward is noticed within a second.
-            return IDLE_MS if first_ms is None else min(max(first_ms - now_ms, 1), SLEEP_MS_MAX)
+            return None if first_ms is None else max(first_ms - now_ms, 1)
         await self._release(due, now_ms)
         self._mark()
         return 0
 
     async def _take_due(self, now_ms: int) -> Due:
-        """Returns up to TURN_UNITS due messages, of several slots if none of them is void."""
-        taken = self.pending.due(now_ms, TURN_UNITS)
+        """Returns up to SLOT_UNITS due messages, of several slots if none of them is void."""
+        taken = self.pending.due(now_ms, SLOT_UNITS)
         if len(taken.offsets) == 0:
             return taken
         self.pending.done(taken)
-        parts, room = [taken], TURN_UNITS - len(taken.offsets)
+        parts, room = [taken], SLOT_UNITS - len(taken.offsets)
         try:
             while room > 0 and not taken.tombstones:
-                if len(parts) % TURN_SLOTS == 0:
+                if len(parts) % SLOT_ENTRIES == 0:
                     await take_slot()
                 more = self.pending.due(now_ms, room)
                 if len(more.offsets) == 0 or more.tombstones:
@@ -156,7 +146,7 @@ class TimerDelivery:
         return Due(offsets, np.concatenate([part.due_ms for part in parts]), taken.tombstones)
 
     async def _release(self, due: Due, now_ms: int) -> None:
-        found = self._store.scattered.read(TIMER_QUEUE, due.offsets, TURN_BYTES)
+        found = self._store.random_reader.read(TIMER_QUEUE, due.offsets, SLOT_BYTES)
         if found.count < len(due.offsets):
             self.pending.add(due.due_ms[found.count :], due.offsets[found.count :])
         lost_count = found.count - len(found.block)

@@ -15,7 +15,13 @@ from typing import TypeVar
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
 from rocketpy_broker.runtime.shares import Shares
-from rocketpy_broker.services.groups.clients.members import GroupKey, MemberTable, Role
+from rocketpy_broker.services.groups.clients.members import (
+    OWN_VERSION,
+    ClientVersion,
+    GroupKey,
+    MemberTable,
+    Role,
+)
 from rocketpy_broker.services.groups.clients.subscriptions import (
     Subscription,
     check_subscriptions,
@@ -51,7 +57,10 @@ class ConsumeFromWhere(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerData:
-    """A consumer group as described by one of its clients."""
+    """A consumer group as described by one of its clients.
+
+    `fingerprint` identifies the subscriptions of a RocketMQ client that sends it, else it is 0.
+    """
 
     group: str
     consume_type: ConsumeType
@@ -59,6 +68,7 @@ class ConsumerData:
     consume_from_where: ConsumeFromWhere
     subscriptions: Sequence[Subscription]
     unit_mode: bool = False
+    fingerprint: int = 0
 
     @property
     def key(self) -> GroupKey:
@@ -130,7 +140,7 @@ class ConsumerGroups:
         found = self._groups.get(group)
         return found is not None and topic in found.subscriptions
 
-    def check_room(self, wanted: Sequence[ConsumerData], address: str) -> None:
+    def check_space(self, wanted: Sequence[ConsumerData], address: str) -> None:
         """Raises ClientsFullError if the connection may not register these groups."""
         bytes_max, total, mine = self._limits.subscription_bytes_max, self._shares.total, 0
         for data in wanted:
@@ -140,7 +150,7 @@ class ConsumerGroups:
             before = 0 if known is None else known.subscription_bytes
             total += size - before
             mine += size - (before if known is not None and known.address == address else 0)
-        if mine > 0 and not self._shares.has_room(address, mine):
+        if mine > 0 and not self._shares.has_space(address, mine):
             name = f"the bytes of the subscriptions of the connection {address}"
             raise ClientsFullError(name, self._shares.connection_max, "subscribe to fewer topics")
         if total > bytes_max:
@@ -148,12 +158,18 @@ class ConsumerGroups:
                 "the bytes of all subscriptions", bytes_max, "subscribe to fewer topics"
             )
 
-    def register(self, data: ConsumerData, client_id: str, address: str) -> bool:
+    def register(
+        self,
+        data: ConsumerData,
+        client_id: str,
+        address: str,
+        version: ClientVersion = OWN_VERSION,
+    ) -> bool:
         """Registers a client in its group; returns True if the members need a notice.
 
-        The caller has called both `check_room`.
+        The caller has called both `check_space`.
         """
-        is_new = self._members.register(data.key, client_id, address)
+        is_new = self._members.register(data.key, client_id, address, version)
         group = self._groups.get(data.group)
         if group is None:
             group = self._groups[data.group] = ConsumerGroup(data, {})

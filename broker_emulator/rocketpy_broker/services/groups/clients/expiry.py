@@ -17,7 +17,7 @@ from rocketpy_broker.services.groups.locks import QueueLocks
 
 logger = logging.getLogger(__name__)
 INTERVAL_MS = 10_000
-ENTRIES_A_TURN = 500
+ENTRIES_A_SLOT = 500
 
 
 class ClientExpiry:
@@ -40,11 +40,11 @@ class ClientExpiry:
     async def clean(self) -> None:
         """Removes the registrations and locks that have expired by now."""
         count = 0
-        while expired := self._members.take_expired(ENTRIES_A_TURN):
+        while expired := self._members.take_expired(ENTRIES_A_SLOT):
             self._clients.expired(expired)
             count += len(expired)
             await take_slot()
         if count:
             logger.info("%d registrations of silent clients have expired", count)
-        while self._locks.drop_expired(ENTRIES_A_TURN):
+        while self._locks.drop_expired(ENTRIES_A_SLOT):
             await take_slot()

@@ -19,10 +19,12 @@ from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import Shares
+from rocketpy_proto.model.codes import Language
+from rocketpy_proto.remoting import PROTOCOL_VERSION
 
 # A client without a heartbeat for longer has expired.
 EXPIRY_MS = 120_000
-_TRY_LATER = "let clients that are not needed unregister, or try again when they are gone"
+_TRY_LATER = "unregister clients that are not needed, or try again later"
 
 
 class Role(Enum):
@@ -46,6 +48,17 @@ class Registration(NamedTuple):
     client_id: str
 
 
+class ClientVersion(NamedTuple):
+    """The language of a client, and the version of its library in RocketMQ's numbers."""
+
+    language: Language = Language.PYTHON
+    number: int = PROTOCOL_VERSION
+
+
+# The version of clients that do not send one: clients of our own protocol.
+OWN_VERSION = ClientVersion()
+
+
 @dataclass(slots=True)
 class Member:
     """A client of one group; `last_update_ms` is since 1970, `seen_ms` is monotonic."""
@@ -54,6 +67,7 @@ class Member:
     address: str
     last_update_ms: int
     seen_ms: float
+    version: ClientVersion = OWN_VERSION
 
 
 def check_client_id(client_id: str, limits: ClientLimits) -> None:
@@ -106,7 +120,7 @@ class MemberTable:
         """Returns the groups of a client."""
         return list(self._groups_of.get(client_id, ()))
 
-    def check_room(self, client_id: str, groups: Sequence[GroupKey], address: str) -> None:
+    def check_space(self, client_id: str, groups: Sequence[GroupKey], address: str) -> None:
         """Raises ClientsFullError if the client could not join all of these groups."""
         limits, known = self._limits, self._groups_of.get(client_id, {})
         new = [group for group in groups if group not in known]
@@ -120,7 +134,7 @@ class MemberTable:
             raise ClientsFullError(
                 "the number of registrations", limits.registrations_max, _TRY_LATER
             )
-        if new and not self._shares.has_room(address, len(new)):
+        if new and not self._shares.has_space(address, len(new)):
             name = f"the number of registrations of the connection {address}"
             raise ClientsFullError(name, self._shares.connection_max, _TRY_LATER)
         for group in new:
@@ -128,10 +142,16 @@ class MemberTable:
                 name = f"the number of clients of {group.role.value} group {group.name!r}"
                 raise ClientsFullError(name, limits.members_per_group_max, _TRY_LATER)
 
-    def register(self, group: GroupKey, client_id: str, address: str) -> bool:
+    def register(
+        self,
+        group: GroupKey,
+        client_id: str,
+        address: str,
+        version: ClientVersion = OWN_VERSION,
+    ) -> bool:
         """Registers the client in the group; returns True if it is a new member.
 
-        The caller has called `check_room`.
+        The caller has called `check_space`.
         """
         now_ms, seen_ms = self._clock.now_ms(), self._clock.monotonic_ms()
         registration = Registration(group, client_id)
@@ -139,10 +159,11 @@ class MemberTable:
         if member is not None:
             self._shares.change(member.address, -1)
             self._shares.change(address, 1)
-            member.address, member.last_update_ms, member.seen_ms = address, now_ms, seen_ms
+            member.address, member.version = address, version
+            member.last_update_ms, member.seen_ms = now_ms, seen_ms
             self._by_age.move_to_end(registration)
             return False
-        member = Member(client_id, address, now_ms, seen_ms)
+        member = Member(client_id, address, now_ms, seen_ms, version)
         self._by_age[registration] = member
         self._groups.setdefault(group, OrderedDict())[client_id] = member
         self._groups_of.setdefault(client_id, {})[group] = None

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rocketpy_broker.services.groups.clients.members import GroupKey, MemberTable, Role
+from rocketpy_broker.services.groups.clients.members import (
+    OWN_VERSION,
+    ClientVersion,
+    GroupKey,
+    MemberTable,
+    Role,
+)
 
 # Clients asked by one call; the next call continues after them.
 CLIENTS_ASKED_MAX = 1_000
@@ -25,9 +31,11 @@ class ProducerGroups:
     def __init__(self, members: MemberTable) -> None:
         self._members = members
 
-    def register(self, group: str, client_id: str, address: str) -> None:
-        """Registers the client in the group. The caller has called `check_room`."""
-        self._members.register(producers_of(group), client_id, address)
+    def register(
+        self, group: str, client_id: str, address: str, version: ClientVersion = OWN_VERSION
+    ) -> None:
+        """Registers the client in the group. The caller has called `check_space`."""
+        self._members.register(producers_of(group), client_id, address, version)
 
     def ask_one(self, group: str, ask: Callable[[str], bool]) -> bool:
         """Asks clients in turn until one accepts; returns False if none does.

@@ -14,11 +14,9 @@ from dataclasses import dataclass
 
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import BrokerError, NoConsumerError, ParameterIllegalError
-from rocketpy_broker.response_code import ResponseCode
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.services.groups.client_stream import (
-    CheckTransaction,
     ClientStream,
     ClientStreams,
 )
@@ -30,6 +28,8 @@ from rocketpy_broker.services.groups.clients.consumers import (
 )
 from rocketpy_broker.services.groups.clients.members import (
     EXPIRY_MS,
+    OWN_VERSION,
+    ClientVersion,
     GroupKey,
     Member,
     MemberTable,
@@ -41,6 +41,8 @@ from rocketpy_broker.services.groups.clients.producers import ProducerGroups, pr
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager, check_group
 from rocketpy_broker.services.groups.notifier import Notifier
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
+from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 
 class MembersOnlineError(BrokerError):
@@ -63,6 +65,7 @@ class Heartbeat:
     address: str
     producer_groups: Sequence[str]
     consumers: Sequence[ConsumerData]
+    version: ClientVersion = OWN_VERSION
 
     @property
     def groups(self) -> list[GroupKey]:
@@ -109,7 +112,7 @@ class ClientService:
         retry_topics: RetryTopics,
         members: MemberTable,
         streams: ClientStreams,
-        announcer: Notifier,
+        notifier: Notifier,
         limits: ClientLimits,
         clock: Clock,
     ) -> None:
@@ -117,7 +120,7 @@ class ClientService:
         self._retry_topics = retry_topics
         self._members = members
         self._streams = streams
-        self._announcer = announcer
+        self._notifier = notifier
         self._limits = limits
         self._clock = clock
         # Called after each registration with its role and its duration in ms.
@@ -136,18 +139,22 @@ class ClientService:
         registered then, but groups and their retry topics may have been created.
         """
         heartbeat.check(self._limits)
-        self._check_room(heartbeat)
+        self._check_space(heartbeat)
         await self._create_groups(heartbeat.consumers)
         # Other tasks ran during the await.
-        self._check_room(heartbeat)
+        self._check_space(heartbeat)
         for data in heartbeat.consumers:
             with self._timing(Role.CONSUMER):
-                is_changed = self.consumers.register(data, heartbeat.client_id, heartbeat.address)
-                if is_changed and self._is_told(data.group):
-                    self._announce(data.group)
+                is_changed = self.consumers.register(
+                    data, heartbeat.client_id, heartbeat.address, heartbeat.version
+                )
+                if is_changed and self._is_notified(data.group):
+                    self._announce(data.group, heartbeat.client_id)
         for group in heartbeat.producer_groups:
             with self._timing(Role.PRODUCER):
-                self.producers.register(group, heartbeat.client_id, heartbeat.address)
+                self.producers.register(
+                    group, heartbeat.client_id, heartbeat.address, heartbeat.version
+                )
 
     @contextmanager
     def _timing(self, role: Role) -> Iterator[None]:
@@ -155,9 +162,9 @@ class ClientService:
         yield
         self.registered(role, self._clock.monotonic_ms() - begin_ms)
 
-    def _check_room(self, heartbeat: Heartbeat) -> None:
-        self._members.check_room(heartbeat.client_id, heartbeat.groups, heartbeat.address)
-        self.consumers.check_room(heartbeat.consumers, heartbeat.address)
+    def _check_space(self, heartbeat: Heartbeat) -> None:
+        self._members.check_space(heartbeat.client_id, heartbeat.groups, heartbeat.address)
+        self.consumers.check_space(heartbeat.consumers, heartbeat.address)
 
     async def _create_groups(self, consumers: Sequence[ConsumerData]) -> None:
         for data in consumers:
@@ -175,16 +182,16 @@ class ClientService:
             await self._configs.save_new()
         await self._retry_topics.ensure(wanted)
 
-    def _is_told(self, group: str) -> bool:
+    def _is_notified(self, group: str) -> bool:
         """True if members of the group are notified of changes."""
         if group not in self._configs:
             return True
         return self._configs.get(group).notify_consumer_ids_changed_enable
 
-    def _announce(self, name: str) -> None:
+    def _announce(self, name: str, first: str = "") -> None:
         group = self.consumers.get(name)
         if group is not None and not group.is_broadcasting:
-            self._announcer.changed(name)
+            self._notifier.changed(name, first)
 
     def unregister(self, client_id: str, producer_group: str, consumer_group: str) -> None:
         """Removes the client from these groups; from all its groups if both names are empty.
@@ -201,9 +208,11 @@ class ClientService:
             groups.append(consumers_of(consumer_group))
         for group in groups or self._members.groups_of(client_id):
             if self._members.remove(group, client_id):
-                self._left(Registration(group, client_id), is_told=self._is_told(group.name))
+                self._left(
+                    Registration(group, client_id), is_notified=self._is_notified(group.name)
+                )
 
-    def _left(self, registration: Registration, *, is_told: bool) -> None:
+    def _left(self, registration: Registration, *, is_notified: bool) -> None:
         """Handles the exit of a client from a group: notifies the remaining members."""
         (role, name), client_id = registration
         if role is not Role.CONSUMER:
@@ -211,7 +220,7 @@ class ClientService:
         stream = self._streams.get(client_id)
         if stream is not None:
             stream.forget(name)
-        if self.consumers.left(name) is not None and is_told:
+        if self.consumers.left(name) is not None and is_notified:
             self._announce(name)
 
     # --- Clients that do not unregister ---
@@ -219,7 +228,7 @@ class ClientService:
     def expired(self, registrations: Iterable[Registration]) -> None:
         """Notifies the groups of expired clients; ends the streams of clients without a group."""
         for registration in registrations:
-            self._left(registration, is_told=True)
+            self._left(registration, is_notified=True)
             client_id = registration.client_id
             if not self._members.is_registered(client_id):
                 reason = f"client {client_id!r} sent no heartbeat for {EXPIRY_MS // 1000} seconds"
@@ -243,7 +252,7 @@ class ClientService:
             return
         for group in self._members.groups_of(stream.client_id):
             self._members.remove(group, stream.client_id)
-            self._left(Registration(group, stream.client_id), is_told=True)
+            self._left(Registration(group, stream.client_id), is_notified=True)
 
     # --- Queries ---
 
@@ -292,14 +301,14 @@ class ClientService:
         """Returns the settings and subscriptions of the group; None if it has no clients."""
         return self.consumers.get(group)
 
-    def notify_one_producer(self, notice: CheckTransaction) -> bool:
-        """Sends a notice to one client of its producer group, another each time.
+    def notify_one_producer(self, check: groups_pb2.CheckTransaction) -> bool:
+        """Sends a check to one client of its producer group, another each time.
 
         Returns False if no client has a stream, or all have too many waiting notices.
         """
 
         def is_taken(client_id: str) -> bool:
             stream = self._streams.get(client_id)
-            return stream is not None and stream.offer(notice)
+            return stream is not None and stream.offer(check)
 
-        return self.producers.ask_one(notice.group, is_taken)
+        return self.producers.ask_one(check.producer_group, is_taken)

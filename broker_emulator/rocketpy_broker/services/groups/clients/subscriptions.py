@@ -27,6 +27,15 @@ class Subscription:
     expression: str
     sub_version: int
 
+    @classmethod
+    def of(
+        cls, topic: str, expression_type: str, expression: str, sub_version: int
+    ) -> Subscription:
+        """Returns the subscription of a request; a request without a filter asks for all."""
+        kind = expression_type or TAG
+        is_all = kind == TAG and not expression
+        return cls(topic, kind, EVERYTHING if is_all else expression, sub_version)
+
     @property
     def bytes(self) -> int:
         """The memory of the subscription."""

@@ -1,44 +1,95 @@
-"""Construction of metric families, some series per scheduler slot.
+"""Names, labels and help texts of all metrics.
 
-A large family is yielded in parts, which are families of the same name. Thousands of samples at
-once would block the event loop twice: when they are created, and when they are freed.
+Source: docs/design/broker_behaviour.md section 9.6.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol, TypeAlias
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+)
 
-from rocketpy_broker.runtime.scheduler import take_slot
-
-# Series in one scheduler slot and in one part; takes about 1 ms.
-SERIES_A_TURN = 200
-Series: TypeAlias = tuple[Sequence[str], float]
+TOPIC = ("topic",)
+OUTCOME, TOPIC_OUTCOME = ("invocation_status",), ("invocation_status", "is_system")
+IN = ("topic", "message_type", "is_system")
+OUT = ("topic", "consumer_group", "is_system")
+LAG = ("consumer_group", "topic", "is_retry", "is_system")
+CONSUMERS = ("consumer_group", "consume_mode", "protocol_type", "is_system")
+RPC = ("protocol_type", "request_code", "response_code", "is_long_polling", "result")
+DISK = ("storage_type", "storage_medium")
+# A family's name, the values of its labels, and the value: a number, or buckets and a sum.
+Series: TypeAlias = tuple[Any, ...]
 
 
 class MetricSource(Protocol):
     """A source of some of a broker's metrics."""
 
-    def families(self) -> AsyncGenerator[Metric, None]:
-        """Yields present families or parts of them; takes scheduler slots in between."""
+    def series(self) -> AsyncIterator[Series | None]:
+        """Yields present series of FAMILIES; None is a place for a scheduler slot."""
 
 
-def gauge(
-    name: str, documentation: str, value: float, labels: dict[str, str] | None = None
-) -> Metric:
-    """Returns a gauge of one series."""
-    family = GaugeMetricFamily(name, documentation, labels=[*(labels or {})])
-    family.add_metric([*(labels or {}).values()], value)
-    return family
-
-
-def counter(name: str, documentation: str, value: float) -> Metric:
-    """Returns a counter of one series; `name` ends without `_total`."""
-    return CounterMetricFamily(name, documentation, value)
-
-
-async def turn() -> None:
-    """Takes a scheduler slot; so series of one page are read at different times."""
-    await take_slot("metrics")
+GAUGES: dict[str, tuple[Sequence[str], str]] = {
+    "rocketmq_broker_permission": ((), "4: read, 2: write, together 6."),
+    "rocketmq_topic_number": ((), "Topics, including the broker's own."),
+    "rocketmq_consumer_group_number": ((), "Consumer groups, including the broker's own."),
+    "rocketmq_producer_connections": (("protocol_type",), "Clients in producer groups."),
+    "rocketmq_consumer_connections": (CONSUMERS, "Clients in a consumer group."),
+    "rocketmq_consumer_lag_messages": (LAG, "Messages that the group has not committed."),
+    "rocketmq_consumer_inflight_messages": (LAG, "Messages that were pulled, but not committed."),
+    "rocketmq_consumer_ready_messages": (LAG, "Messages that were not pulled."),
+    "rocketmq_consumer_lag_latency_milliseconds": (LAG, "Age of the oldest one not committed."),
+    "rocketmq_consumer_queueing_latency_milliseconds": (LAG, "Age of the oldest one not pulled."),
+    "rocketmq_storage_size_bytes": (DISK, "Bytes in use of the store's file system."),
+    "rocketmq_storage_flush_behind_bytes": (DISK, "Bytes of the log that are not flushed."),
+    "rocketmq_storage_dispatch_behind_bytes": (DISK, "Bytes that no consume queue shows."),
+    "rocketmq_storage_message_reserve_time_milliseconds": (DISK, "Age of the oldest message."),
+    "rocketmq_timer_enqueue_lag": (DISK, "Messages with a delivery time that are unread."),
+    "rocketmq_half_messages": ((), "Half messages of open transactions."),
+    "rocketpy_delayed_messages": (("level",), "Messages that wait, by delay level; 0: for a time."),
+    "rocketpy_omitted_consumer_lags": ((), "Groups in topics without their lag."),
+    "rocketpy_held_calls": ((), "Calls that wait in the broker."),
+    "rocketpy_running_calls": ((), "Calls that the broker is running."),
+    "rocketpy_store_writable": ((), "1 while the store takes messages."),
+    "rocketpy_log_begin_offset": ((), "Start offset of the commit log."),
+    "rocketpy_log_end_offset": ((), "End offset of the commit log."),
+    "rocketpy_staged_bytes": ((), "Bytes of batches that are staged and not committed."),
+}
+COUNTERS: dict[str, tuple[Sequence[str], str]] = {
+    "rocketmq_messages_in": (IN, "Messages that clients have sent."),
+    "rocketmq_throughput_in": (IN, "Bytes of messages that clients have sent."),
+    "rocketmq_messages_out": (OUT, "Messages that consumer groups have pulled."),
+    "rocketmq_throughput_out": (OUT, "Bytes of messages that consumer groups have pulled."),
+    "rocketmq_send_to_dlq_messages": (OUT, "Messages that became dead letters."),
+    "rocketmq_commit_messages": (TOPIC, "Transactions that were committed."),
+    "rocketmq_rollback_messages": (TOPIC, "Transactions that were rolled back."),
+    "rocketmq_timer_dequeue": (TOPIC, "Delayed messages that were delivered."),
+    "rocketpy_put_failures": ((), "Blocks that were not stored."),
+    "rocketpy_corrupt_records": ((), "Damaged records that were found."),
+    "rocketpy_uncounted_events": ((), "Events that a fault left uncounted."),
+}
+HISTOGRAMS: dict[str, tuple[Sequence[str], str]] = {
+    "rocketmq_message_size": (IN, "Bytes of a stored message; the mean of a block."),
+    "rocketmq_finish_message_latency_milliseconds": (TOPIC, "Seconds to a commit, not ms."),
+    "rocketmq_delay_message_latency_seconds": (TOPIC, "Waiting times of delivered messages."),
+    "rocketmq_rpc_latency_milliseconds": (RPC, "Time from a request to its first answer."),
+    "rocketmq_topic_create_execution_time_milliseconds": (TOPIC_OUTCOME, "Times of changes."),
+    "rocketmq_consumer_group_create_execution_time_milliseconds": (OUTCOME, "Times of changes."),
+    "rocketpy_put_seconds": ((), "Durations of appends of a block, in whole milliseconds."),
+    "rocketpy_flush_seconds": ((), "Durations of flushes of the commit log."),
+    "rocketpy_event_loop_lag_seconds": ((), "Lateness of the event loop's callbacks."),
+}
+# prometheus_client's class, labels and help text by name.
+FAMILIES: dict[str, tuple[Callable[..., Any], Sequence[str], str]] = {
+    name: (make, *described)
+    for make, described_of in (
+        (GaugeMetricFamily, GAUGES),
+        (CounterMetricFamily, COUNTERS),
+        (HistogramMetricFamily, HISTOGRAMS),
+    )
+    for name, described in described_of.items()
+}

@@ -1,77 +1,67 @@
 """Metrics page of a broker, in Prometheus's text format.
 
-A snapshot is taken in several scheduler slots, and a thread renders it as text. Requests during a
-snapshot share its page. The page is kept for a second, or for nine times the duration of the
-snapshot if that is longer. A failed snapshot is not tried again sooner. So all requests together
-take at most a tenth of the broker's time. The page stays in pieces, since a copy of tens of
-megabytes takes long. State: the kept page, in memory only.
+A snapshot is taken and written in several scheduler slots, so its series are of different times.
+Requests during a snapshot share its page. The page is kept for a second, or for nine times the
+duration of the snapshot if that is longer. A failed snapshot is not tried again sooner. So all
+requests together take at most a tenth of the broker's time. The page stays in pieces, since a copy
+of tens of megabytes takes long. State: the kept page, in memory only.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from itertools import chain
 from types import TracebackType
-from typing import TypeVar
+from typing import Any
 
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import ProcessCollector, generate_latest
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.observability.metrics.families import MetricSource, gauge
-from rocketpy_broker.services.observability.metrics.labels import labelled
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.observability.metrics.families import (
+    FAMILIES,
+    MetricSource,
+    Series,
+)
 
 KEPT_MS_MIN = 1_000
 KEPT_TIMES = 9
-PIECE_BYTES = 65_536
-T = TypeVar("T")
+# A slot ends after this time, or with this number of samples; to write these takes 1.5 ms.
+SLOT_MS = 1.0
+SAMPLES_A_SLOT = 200
 
 
 class _Given(Collector):
-    """A collector of given families, with labels added to each sample."""
+    """A collector of given families."""
 
-    def __init__(self, families: Iterable[Metric], labels: dict[str, str]) -> None:
+    def __init__(self, *families: Metric) -> None:
         self._families = families
-        self._labels = labels
 
-    def collect(self) -> Iterator[Metric]:
-        """Yields all families."""
-        for family in self._families:
-            yield labelled(family, self._labels)
+    def collect(self) -> Iterable[Metric]:
+        """Returns the families."""
+        return self._families
 
 
 class MetricsService:
-    """The metrics of one broker."""
+    """The metrics of one broker; `node` are labels of each series."""
 
-    def __init__(
-        self,
-        events: CollectorRegistry,
-        sources: Sequence[MetricSource],
-        node_labels: dict[str, str],
-        clock: Clock,
-    ) -> None:
-        self._events = events
+    def __init__(self, sources: Sequence[MetricSource], node: dict[str, str], clock: Clock) -> None:
         self._sources = sources
-        self._node_labels = node_labels
+        self._node = node
         self._clock = clock
         self._process = ProcessCollector(registry=None)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="metrics")
-        self._gauges: list[tuple[str, str, Callable[[], float]]] = []
+        self._gauges: list[tuple[str, Callable[[], float]]] = []
         self._turn = asyncio.Lock()
         self._kept: Sequence[bytes] | Exception = ()
         self._trace: TracebackType | None = None
         self._kept_until_ms = float("-inf")
 
-    def watch(self, name: str, documentation: str, value: Callable[[], float]) -> None:
-        """Adds a gauge; each snapshot calls `value`."""
-        self._gauges.append((name, documentation, value))
-
-    def close(self) -> None:
-        """Waits for the rendering and ends the thread."""
-        self._thread.shutdown(wait=True)
+    def watch(self, name: str, value: Callable[[], float]) -> None:
+        """Adds a gauge of FAMILIES without labels; each snapshot calls `value`."""
+        self._gauges.append((name, value))
 
     async def text(self) -> Sequence[bytes]:
         """Returns a new or kept page in pieces. Raises the error of a source."""
@@ -79,7 +69,7 @@ class MetricsService:
             begin_ms = self._clock.monotonic_ms()
             if begin_ms >= self._kept_until_ms:
                 try:
-                    self._kept = await self._taken()
+                    self._kept = await self._snapshot()
                 except Exception as error:
                     self._kept, self._trace = error, error.__traceback__
                 end_ms = self._clock.monotonic_ms()
@@ -90,50 +80,49 @@ class MetricsService:
                 raise self._kept.with_traceback(self._trace)
             return self._kept
 
-    async def _taken(self) -> Sequence[bytes]:
+    async def _snapshot(self) -> Sequence[bytes]:
         """Returns the page of a new snapshot."""
-        watched = [gauge(name, text, value()) for name, text, value in self._gauges]
-        # Texts by family name; a family may have several parts.
-        texts = {"": [await self._written(watched)]}
+        texts: dict[str, list[bytes]] = {}
+        async for parts in self._parts():
+            for name, part in parts.items():
+                text, known = generate_latest(_Given(part)), texts.setdefault(name, [])
+                # Further parts of a family are without its HELP and TYPE lines.
+                known.append(text.split(b"\n", 2)[2] if known else text)
+        process = generate_latest(self._process)
+        return [*chain.from_iterable(texts.values()), process]
+
+    async def _parts(self) -> AsyncIterator[dict[str, Any]]:
+        """Yields parts of the families, as many as a scheduler slot has time for."""
+        parts, count = {name: _empty(name, self._node) for name in FAMILIES}, 0
+        begin_ms = self._clock.monotonic_ms()
+        async for series in self._series():
+            if series is not None:
+                name, labels, *value = series
+                part = parts.get(name) or parts.setdefault(name, _empty(name, self._node))
+                before = len(part.samples)
+                part.add_metric([*map(_shown, labels), *self._node.values()], *value)
+                count += len(part.samples) - before
+            if count >= SAMPLES_A_SLOT or self._clock.monotonic_ms() - begin_ms >= SLOT_MS:
+                yield parts
+                parts, count = {}, 0
+                await take_slot("metrics")
+                begin_ms = self._clock.monotonic_ms()
+        yield parts
+
+    async def _series(self) -> AsyncIterator[Series | None]:
+        for name, value in self._gauges:
+            yield name, (), value()
         for source in self._sources:
-            async with contextlib.aclosing(source.families()) as families:
-                async for family in families:
-                    text = await self._written([family])
-                    known = texts.setdefault(family.name, [])
-                    known.append(_without_head(text) if known else text)
-        texts[""] += [
-            await self._in_thread(lambda: _text(self._events.collect(), self._node_labels)),
-            await self._in_thread(lambda: _text(self._process.collect(), {})),
-        ]
-        return await self._in_thread(lambda: list(_pieces(texts)))
-
-    async def _written(self, families: Iterable[Metric]) -> bytes:
-        return await self._in_thread(lambda: _text(families, self._node_labels))
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            async for series in source.series():
+                yield series
 
 
-def _text(families: Iterable[Metric], labels: dict[str, str]) -> bytes:
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Given(families, labels))
-    return generate_latest(registry)
+def _empty(name: str, node: Iterable[str]) -> Any:
+    """Returns a family of prometheus_client without series."""
+    make, labels, documentation = FAMILIES[name]
+    return make(name, documentation, labels=[*labels, *node])
 
 
-def _pieces(texts: dict[str, list[bytes]]) -> Iterator[bytes]:
-    """Yields all parts in order, joined to pieces of about PIECE_BYTES for the socket."""
-    piece, size = [], 0
-    for name in list(texts):
-        # Removed from the dict, so that a large page is not in memory twice.
-        for part in texts.pop(name):
-            piece.append(part)
-            size += len(part)
-            if size >= PIECE_BYTES:
-                yield b"".join(piece)
-                piece, size = [], 0
-    yield b"".join(piece)
-
-
-def _without_head(text: bytes) -> bytes:
-    """Returns a further part of a family without its HELP and TYPE lines."""
-    return text.split(b"\n", 2)[2]
+def _shown(text: str) -> str:
+    """Returns text with invalid Unicode escaped; names from foreign files may hold it."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

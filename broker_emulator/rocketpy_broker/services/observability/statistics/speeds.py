@@ -8,7 +8,7 @@ Source: StoreStatsService, docs/design/broker_behaviour.md section 9.5.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from typing import Any
 
 from rocketpy_broker.store.statistics import StoreStatistics
 
@@ -17,51 +17,30 @@ SPANS = (1, 6, 60)
 MINUTE_SAMPLES = 6
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    time_ms: float
-    put: int
-    found: int
-    miss: int
-    transferred: int
-
-
-@dataclass(frozen=True, slots=True)
-class Speeds:
-    """Rates per second: messages put, gets with and without messages, messages got.
-
-    Each list has the rates over 10 s, 60 s and 600 s, as far as samples exist.
-    """
-
-    put: list[float]
-    found: list[float]
-    miss: list[float]
-    transferred: list[float]
-
-
 class StoreSpeeds:
     """Samples of one store's counters."""
 
     def __init__(self, counted: StoreStatistics, now_ms: float) -> None:
         self._counted = counted
-        self._samples = deque([self._sample(now_ms)], SPANS[-1] + 1)
+        # Times in ms and counters.
+        self._samples = deque([(now_ms, self._counts())], SPANS[-1] + 1)
         self._count = 0
         self._steps_before = list(counted.put_step_counts)
         self.minute_step_counts = [0] * len(counted.put_step_counts)
 
-    def _sample(self, now_ms: float) -> _Sample:
+    def _counts(self) -> dict[str, int]:
+        """Returns the counters by the field of their rates in GetStoreStatisticsResponse."""
         counted = self._counted
-        return _Sample(
-            now_ms,
-            counted.put_message_count,
-            counted.get_found_count,
-            counted.get_miss_count,
-            counted.get_message_count,
-        )
+        return {
+            "put_tps": counted.put_message_count,
+            "get_found_tps": counted.get_found_count,
+            "get_miss_tps": counted.get_miss_count,
+            "get_transferred_tps": counted.get_message_count,
+        }
 
     def sample(self, now_ms: float) -> None:
         """Takes a sample; every sixth one ends a minute of put latencies."""
-        self._samples.append(self._sample(now_ms))
+        self._samples.append((now_ms, self._counts()))
         self._count += 1
         if self._count % MINUTE_SAMPLES == 0:
             steps = list(self._counted.put_step_counts)
@@ -69,15 +48,11 @@ class StoreSpeeds:
             self.minute_step_counts = [now - then for now, then in before]
             self._steps_before = steps
 
-    def speeds(self) -> Speeds:
-        """Returns the rates between the last samples."""
-        last = self._samples[-1]
+    def rates(self) -> dict[str, Any]:
+        """Returns rates per second between the last samples: over each span that has passed."""
+        last_ms, last = self._samples[-1]
         firsts = [self._samples[-1 - span] for span in SPANS if len(self._samples) > span]
-        spans = [(first, (last.time_ms - first.time_ms) / 1000) for first in firsts]
-
-        return Speeds(
-            [(last.put - first.put) / seconds for first, seconds in spans],
-            [(last.found - first.found) / seconds for first, seconds in spans],
-            [(last.miss - first.miss) / seconds for first, seconds in spans],
-            [(last.transferred - first.transferred) / seconds for first, seconds in spans],
-        )
+        return {
+            name: [(now - first[name]) / ((last_ms - ms) / 1000) for ms, first in firsts]
+            for name, now in last.items()
+        }

@@ -36,7 +36,7 @@ class Candidates:
         """Returns the first `count` wanted units, or fewer."""
         return self.units[:count] if self.rows is None else self.units[self.rows[:count]]
 
-    def offset_behind(self, count: int) -> int:
+    def offset_after(self, count: int) -> int:
         """Returns the next offset after the first `count` wanted units; skips unwanted ones."""
         if self.rows is None:
             return self.offset + count

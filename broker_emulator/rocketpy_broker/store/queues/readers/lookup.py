@@ -97,7 +97,14 @@ class QueueLookup:
                 return StoredAt(begin + index, timestamp_ms)
         return None
 
-    def first_behind(self, key: QueueKey, physical_offset: int) -> int:
+    def stored_ms(self, key: QueueKey, offset: int) -> int | None:
+        """Returns the store time of the message at `offset`; None without a readable one."""
+        units = self.stretch(key, offset, offset + 1)
+        if units is None or units.begin != offset:
+            return None
+        return self._messages.store_timestamp_ms(int(units.physical_offsets[0]))
+
+    def first_after(self, key: QueueKey, physical_offset: int) -> int:
         """Returns the offset of the first message at or after `physical_offset`.
 
         Returns the queue's end if there is none. Takes reads of the order of log2(n) units.
@@ -106,18 +113,18 @@ class QueueLookup:
         if queue is None:
             return self._queues.range_of(key).max_offset
         # Blank units belong to no message.
-        return _first_real(queue, self._first_behind(queue, physical_offset), queue.max_offset)
+        return _first_real(queue, self._first_after(queue, physical_offset), queue.max_offset)
 
     def _rises(self, queue: ConsumeQueue) -> Iterator[int]:
         """Yields the start offsets of the ranges with ascending times, the last range first."""
         for physical_offset in reversed(self._times.falls):
-            offset = self._first_behind(queue, physical_offset)
+            offset = self._first_after(queue, physical_offset)
             if offset <= queue.min_offset:
                 break
             yield offset
         yield queue.min_offset
 
-    def _first_behind(self, queue: ConsumeQueue, physical_offset: int) -> int:
+    def _first_after(self, queue: ConsumeQueue, physical_offset: int) -> int:
         """Returns the first offset with a record at or after `physical_offset`."""
         low, high = queue.min_offset, queue.max_offset
         while low < high:

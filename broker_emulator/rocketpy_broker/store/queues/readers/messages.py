@@ -8,7 +8,7 @@ and 7.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ SECOND_MS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MessagePosition:
     """The queue and offset of a message in its topic."""
 
     queue_id: int
@@ -93,16 +93,38 @@ class MessageLookup:
         Times are store timestamps in ms, both included. At most 64, as in RocketMQ. Raises
         StoreReadError.
         """
-        return self._found(topic, key, lambda one: _has_key(one, key), begin_ms, end_ms, count_max)
+        return _oldest_first(self.walk_key(topic, key, begin_ms, end_ms, count_max))
 
     def by_tag(
         self, topic: str, tag: str, begin_ms: int, end_ms: int, count_max: int
     ) -> list[memoryview]:
-        """Returns the newest records of `topic` with the tag `tag` in TAGS; otherwise as `by_key`.
+        """Returns the newest records of `topic` with `tag` in TAGS; otherwise as `by_key`."""
+        return _oldest_first(self.walk_tag(topic, tag, begin_ms, end_ms, count_max))
 
-        A record that an older version stored has no entry for its tag, and is not found.
+    def walk_key(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        count_max: int,
+        *,
+        is_unique: bool = False,
+    ) -> Iterator[memoryview | None]:
+        """Yields the records that `by_key` returns, newest first.
+
+        Yields None for a candidate that is no such record, and for a step within the index. A
+        caller may let other tasks run between two items. With `is_unique` the key is a UNIQ_KEY.
+        Raises StoreReadError.
         """
-        return self._found(
+        is_wanted = _has_unique_key if is_unique else _has_key
+        return self._walk(topic, key, lambda one: is_wanted(one, key), begin_ms, end_ms, count_max)
+
+    def walk_tag(
+        self, topic: str, tag: str, begin_ms: int, end_ms: int, count_max: int
+    ) -> Iterator[memoryview | None]:
+        """Yields records with `tag` in TAGS; otherwise as `walk_key`."""
+        return self._walk(
             topic,
             tag_key(tag),
             lambda record: record.properties.get(TAGS) == tag,
@@ -111,7 +133,7 @@ class MessageLookup:
             count_max,
         )
 
-    def _found(
+    def _walk(
         self,
         topic: str,
         index_key: str,
@@ -119,16 +141,20 @@ class MessageLookup:
         begin_ms: int,
         end_ms: int,
         count_max: int,
-    ) -> list[memoryview]:
-        found = []
-        count_max = min(count_max, QUERY_COUNT_MAX)
-        try:
-            # The index has a committed message twice: its prepared record is skipped here.
-            offsets = self._index.query(topic, index_key, begin_ms, end_ms, 2 * count_max)
-        except OSError as error:
-            raise StoreReadError("the index", error) from error
-        # A deleted topic has no messages, even if it was recreated.
-        for offset in offsets[offsets >= self._deleted_below(topic)].tolist():
+    ) -> Iterator[memoryview | None]:
+        count_left = min(count_max, QUERY_COUNT_MAX)
+        if count_left <= 0:
+            return
+        # Some entries are of other keys with the same hash, or of prepared records.
+        candidates_left = 2 * count_left
+        for offset in self._offsets(topic, index_key, begin_ms, end_ms):
+            if offset is None:
+                yield None
+                continue
+            # A deleted topic has no messages, even if it was recreated.
+            if offset < self._deleted_below(topic) or 0 in {count_left, candidates_left}:
+                return
+            candidates_left -= 1
             decoded = self._decoded(offset)
             # The index holds keys of the same hash together; it has times in seconds, or none.
             if (
@@ -137,8 +163,19 @@ class MessageLookup:
                 and is_wanted(decoded.record)
                 and begin_ms - SECOND_MS < decoded.record.store_timestamp_ms < end_ms + SECOND_MS
             ):
-                found.append(self._log.files.view(offset, decoded.size))
-        return found[-count_max:]
+                count_left -= 1
+                yield self._log.files.view(offset, decoded.size)
+            else:
+                yield None
+
+    def _offsets(
+        self, topic: str, index_key: str, begin_ms: int, end_ms: int
+    ) -> Iterator[int | None]:
+        """Yields the offsets that the index finds, and None. Raises StoreReadError."""
+        try:
+            yield from self._index.walk(topic, index_key, begin_ms, end_ms)
+        except OSError as error:
+            raise StoreReadError("the index", error) from error
 
     def offsets_by_key(self, topic: str, key: str, count_max: int) -> list[int] | None:
         """Returns the physical offsets of all messages that may have `key` in KEYS or as UNIQ_KEY.
@@ -148,7 +185,7 @@ class MessageLookup:
         offsets = self._index.query_all(topic, key, count_max)
         return None if offsets is None else offsets[offsets >= self._log.begin].tolist()
 
-    def places(self, topic: str, physical_offsets: Iterable[int]) -> list[Place] | None:
+    def places(self, topic: str, physical_offsets: Iterable[int]) -> list[MessagePosition] | None:
         """Returns queue and offset of the messages of `topic`; None if a record is damaged.
 
         Takes about a tenth of a millisecond for each.
@@ -160,10 +197,18 @@ class MessageLookup:
                 return None
             record = decoded.record
             if has_queue_offset(record.sys_flag) and record.topic == topic:
-                places.append(Place(record.queue_id, record.queue_offset))
+                places.append(MessagePosition(record.queue_id, record.queue_offset))
         return places
+
+
+def _oldest_first(walk: Iterator[memoryview | None]) -> list[memoryview]:
+    return [each for each in walk if each is not None][::-1]
+
+
+def _has_unique_key(record: Record, key: str) -> bool:
+    return record.properties.get(UNIQ_KEY) == key
 
 
 def _has_key(record: Record, key: str) -> bool:
     keys = record.properties.get(KEYS, "").split(KEY_SEPARATOR)
-    return key in keys or record.properties.get(UNIQ_KEY) == key
+    return key in keys or _has_unique_key(record, key)

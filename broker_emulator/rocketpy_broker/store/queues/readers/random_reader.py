@@ -30,7 +30,7 @@ UNIT_GAP_MAX = 4_096
 
 
 @dataclass(frozen=True, slots=True)
-class Scattered:
+class RandomRead:
     """The existing records of the first `count` requested offsets."""
 
     count: int
@@ -47,14 +47,14 @@ class RandomReader:
         self._queues = queues
         self._on_damage = on_damage
 
-    def read(self, key: QueueKey, offsets: NDArray[np.int64], bytes_max: int) -> Scattered:
+    def read(self, key: QueueKey, offsets: NDArray[np.int64], bytes_max: int) -> RandomRead:
         """Returns the existing records of the first `offsets` that fit `bytes_max`, in that order.
 
         Covers at least one offset.
         """
         queue = self._queues.get(key)
         if queue is None or len(offsets) == 0:
-            return Scattered(len(offsets), RecordBlock.parse(b""))
+            return RandomRead(len(offsets), RecordBlock.parse(b""))
         units = _units(queue, offsets)
         sizes = units["size"].astype(np.int64)
         sizes[(sizes == BLANK_SIZE) | (sizes < 0)] = 0
@@ -68,7 +68,7 @@ class RandomReader:
         block = RecordBlock.parse(octets, sizes[rows].astype(np.int32))
         is_right = block.header["queue_offset"].astype(np.int64) == offsets[rows]
         is_right &= has_queue_offset(block.header["sys_flag"]) & ~fillers_among(block.header)
-        return Scattered(count, block.filter(is_right))
+        return RandomRead(count, block.filter(is_right))
 
     def _gathered(
         self, starts: NDArray[np.int64], sizes: NDArray[np.int64]

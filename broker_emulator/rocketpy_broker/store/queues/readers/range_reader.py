@@ -36,7 +36,7 @@ from rocketpy_broker.store.values import (
     Damage,
     GetMessageResult,
     GetMessageStatus,
-    QueueRange,
+    QueueBounds,
     ReadLimits,
 )
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, has_queue_offset
@@ -79,7 +79,7 @@ class Reader:
         May end early: at the end of a queue file or log segment, or before a damaged record. With a
         tag filter it also ends after SCAN_UNITS_MAX units. `next_offset` is the next read's start.
         """
-        bounds = QueueRange(queue.min_offset, queue.max_offset)
+        bounds = QueueBounds(queue.min_offset, queue.max_offset)
         missed = _outside(bounds, offset)
         if missed is not None:
             return missed
@@ -98,11 +98,11 @@ class Reader:
             return result
         matching = matching_units(queue, offset, offset_end, limits.tags_codes)
         if len(matching) == 0:
-            return self._unmatched(bounds, matching, matching.offset_behind(0))
+            return self._unmatched(bounds, matching, matching.offset_after(0))
         return self._read(bounds, matching, limits)
 
     def _read(
-        self, bounds: QueueRange, candidates: Candidates, limits: ReadLimits
+        self, bounds: QueueBounds, candidates: Candidates, limits: ReadLimits
     ) -> GetMessageResult:
         """Returns the records of the first candidates, at least of one."""
         physical_offset, first_size, _ = candidates.first(1).item(0)
@@ -120,11 +120,11 @@ class Reader:
             if len(units) == 0:
                 return _gone(bounds, candidates)
             offsets, sizes = offsets[: len(units)], sizes[: len(units)]
-        next_offset = candidates.offset_behind(len(units))
+        next_offset = candidates.offset_after(len(units))
         if limits.matches is not None:
             count_max = limits.cold_matches_max if is_cold else limits.matches_max
             found = _first_true(_matching(segment, units, limits.matches), max(count_max, 1))
-            next_offset = candidates.offset_behind(len(found))
+            next_offset = candidates.offset_after(len(found))
             offsets, sizes = offsets[: len(found)][found], sizes[: len(found)][found]
             if len(sizes) == 0:
                 return self._unmatched(bounds, candidates, next_offset)
@@ -153,7 +153,7 @@ class Reader:
         return self.log.end - int(physical_offset)
 
     def _unmatched(
-        self, bounds: QueueRange, candidates: Candidates, next_offset: int
+        self, bounds: QueueBounds, candidates: Candidates, next_offset: int
     ) -> GetMessageResult:
         """Returns the result of a read that matched nothing before `next_offset`."""
         result = _unmatched(bounds, next_offset)
@@ -217,7 +217,7 @@ class Reader:
             length = int(sizes[0]) if len(sizes) else 0
             reason = "the record differs from its checksum"
             if length and not here[0]:
-                reason = "no record begins where its unit says"
+                reason = "no record starts at the offset of its unit"
             self.on_damage(Damage(segment.path, int(offsets[0]), length, reason))
         return units[: min(good, _leading(shown))]
 
@@ -305,7 +305,7 @@ def _first_true(found: NDArray[np.bool_], count_max: int) -> NDArray[np.bool_]:
     return found if len(places) <= count_max else found[: int(places[count_max])]
 
 
-def _outside(bounds: QueueRange, offset: int) -> GetMessageResult | None:
+def _outside(bounds: QueueBounds, offset: int) -> GetMessageResult | None:
     low, high = bounds.min_offset, bounds.max_offset
     if high == 0:
         return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
@@ -318,24 +318,24 @@ def _outside(bounds: QueueRange, offset: int) -> GetMessageResult | None:
     return None
 
 
-def _removed(bounds: QueueRange, next_offset: int) -> GetMessageResult:
+def _removed(bounds: QueueBounds, next_offset: int) -> GetMessageResult:
     return GetMessageResult(
         GetMessageStatus.MESSAGE_WAS_REMOVING, next_offset, bounds.min_offset, bounds.max_offset
     )
 
 
-def _unmatched(bounds: QueueRange, next_offset: int) -> GetMessageResult:
+def _unmatched(bounds: QueueBounds, next_offset: int) -> GetMessageResult:
     return GetMessageResult(
         GetMessageStatus.NO_MATCHED_MESSAGE, next_offset, bounds.min_offset, bounds.max_offset
     )
 
 
-def _gone(bounds: QueueRange, candidates: Candidates) -> GetMessageResult:
+def _gone(bounds: QueueBounds, candidates: Candidates) -> GetMessageResult:
     """Returns the result for a first candidate with a lost record.
 
     The loss is reported only to a read from the record's own offset.
     """
-    first = candidates.offset_behind(0)
+    first = candidates.offset_after(0)
     if first > candidates.offset:
         return _unmatched(bounds, first)
     return _removed(bounds, first + 1)

@@ -137,8 +137,8 @@ class _Stream(Generic[RequestT, AnswerT]):
             answer = self._answers.get(timeout=timeout_ms / 1000)
         except queue.Empty as error:
             raise ConnectionFailedError(
-                f"{self._client.endpoint} has not acknowledged a block within {timeout_ms} ms; see "
-                "whether the broker still runs, or set option sendTimeoutMs higher"
+                f"{self._client.endpoint} has not acknowledged a block within {timeout_ms} ms; "
+                "check that the broker runs, or set option sendTimeout higher"
             ) from error
         if answer is None:
             raise ConnectionFailedError(f"{self._client.endpoint} ended the stream of blocks")

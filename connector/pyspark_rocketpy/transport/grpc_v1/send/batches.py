@@ -61,21 +61,21 @@ def joined(parts: Sequence[bytes], batch_id: int) -> broker_pb2.CommitBatchReque
     Raises CommitError if they do not agree, or are of another batch than `batch_id`.
     """
     if not parts:
-        raise CommitError("no task has told what it wrote; run the batch again")
+        raise CommitError("no task has reported what it wrote; run the batch again")
     whole = broker_pb2.CommitBatchRequest()
     whole.job.CopyFrom(_job_of_part(parts[0]))
     for data in parts:
         part = broker_pb2.CommitBatchRequest.FromString(data)
         if part.job.store_id != whole.job.store_id:
             raise CommitError(
-                f"the tasks of one batch have staged at two brokers, with stores "
-                f"{whole.job.store_id} and {part.job.store_id}; nothing shows: let option "
-                "endpoints be addresses of one broker, and run the batch again"
+                "the tasks of one batch have staged at two brokers, with stores "
+                f"{whole.job.store_id} and {part.job.store_id}; nothing is visible: set option "
+                "endpoints to addresses of one broker, and run the batch again"
             )
         if part.job != whole.job:
             raise CommitError(
-                f"tasks of different jobs meet in one commit: {_told(whole.job)} and "
-                f"{_told(part.job)}; run the batch again"
+                f"one commit has tasks of different jobs: {_described(whole.job)} and "
+                f"{_described(part.job)}; run the batch again"
             )
         # Repeated fields are concatenated.
         whole.tasks.MergeFrom(part.tasks)
@@ -91,7 +91,7 @@ def _job_of_part(part: bytes) -> broker_pb2.BatchJob:
     return broker_pb2.CommitBatchRequest.FromString(part).job
 
 
-def _told(job: broker_pb2.BatchJob) -> str:
+def _described(job: broker_pb2.BatchJob) -> str:
     return f"batch {job.batch_id} of writer {job.writer_id}, job {job.job_token}"
 
 
@@ -101,7 +101,7 @@ class BatchCommitter:
 
     client: ClientConfig
     policy: RetryPolicy
-    patience: CommitTimeouts
+    timeouts: CommitTimeouts
 
     def commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
         """Shows the batch, and waits until it shows; see SinkTransport.commit_batch.
@@ -113,13 +113,13 @@ class BatchCommitter:
         except ConnectionFailedError as error:
             way_on = _LOOK_FIRST if request.job.is_single else "run the batch again"
             raise ConnectionFailedError(
-                f"{error}; the batch may be committed all the same: {way_on}",
+                f"{error}; the batch may have been committed: {way_on}",
                 is_lasting=error.is_lasting,
             ) from error
 
     def _commit(self, request: broker_pb2.CommitBatchRequest) -> CommittedBatch:
         response = self._begin(request)
-        watch = _Watch(request, self.patience.standstill_ms_max, self.policy.backoff_ms)
+        watch = _Watch(request, self.timeouts.standstill_ms_max, self.policy.backoff_ms)
         while response.outcome not in _ENDS:
             watch.look(response)
             # The previous batch may not be stored yet. A broker that was restarted with ASYNC_FLUSH
@@ -139,7 +139,7 @@ class BatchCommitter:
         Not retried: a failed query waits for it, and the broker removes the blocks in time.
         """
         request = broker_pb2.AbortBatchRequest(job=job)
-        timeout_ms = self.patience.call_ms_max
+        timeout_ms = self.timeouts.call_ms_max
         once = RetryPolicy(0, self.policy.backoff_ms)
         retried(self.client, once, lambda client: client.abort_batch(request, timeout_ms))
 
@@ -150,28 +150,30 @@ class BatchCommitter:
             size, size_max = request.ByteSize(), client.limits.request_bytes_max
             if size > size_max:
                 raise CommitError(
-                    f"the {len(request.tasks.task)} tasks of the batch take {size} bytes to name, "
-                    f"the broker takes {size_max}; write with fewer tasks, as by coalesce"
+                    f"the list of the batch's {len(request.tasks.task)} tasks has {size} bytes, "
+                    f"limit {size_max}; write with fewer tasks, for example with coalesce"
                 )
-            return client.commit_batch(request, self.patience.call_ms_max)
+            return client.commit_batch(request, self.timeouts.call_ms_max)
 
         return retried(self.client, self.policy, call)
 
     def _query(self, job: broker_pb2.BatchJob) -> broker_pb2.BatchResponse:
         request = broker_pb2.QueryBatchRequest(job=job, wait_ms_max=self._wait_ms_max)
-        timeout_ms = self.patience.call_ms_max
+        timeout_ms = self.timeouts.call_ms_max
         return retried(
             self.client, self.policy, lambda client: client.query_batch(request, timeout_ms)
         )
 
     @property
     def _wait_ms_max(self) -> int:
-        return min(self.patience.call_ms_max // 2, WAIT_MS_MAX)
+        return min(self.timeouts.call_ms_max // 2, WAIT_MS_MAX)
 
 
-_RUN_AGAIN = "run the batch again to wait for it, or set option commitTimeoutMs higher"
-_SAVED_AGAIN = "saved again its messages come twice; next time set option commitTimeoutMs higher"
-_LOOK_FIRST = "look at the topic before you save again, or its messages may come twice"
+_RUN_AGAIN = "run the batch again to wait for it, or set option commitTimeout higher"
+_SAVED_AGAIN = (
+    "if it is saved again, its messages are stored twice; next time set option commitTimeout higher"
+)
+_LOOK_FIRST = "check the topic before you save again, or the messages may be stored twice"
 _ENDS = (broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED, broker_pb2.INCOMPLETE)
 
 
@@ -184,7 +186,7 @@ class _Watch:
         self._job = request.job
         self._standstill_ms_max = standstill_ms_max
         self._backoff_ms = backoff_ms
-        self._moved_ms = self._told_ms = self._asked_ms = clock.monotonic_ms()
+        self._moved_ms = self._logged_ms = self._asked_ms = clock.monotonic_ms()
         # The furthest progress so far: a broker that goes back and forth makes none.
         self._furthest = -1, -1
         self._standing = 0
@@ -216,9 +218,9 @@ class _Watch:
             reason = f" ({response.hindrance})" if response.hindrance else ""
             way_on = _SAVED_AGAIN if self._job.is_single else _RUN_AGAIN
             raise CommitError(
-                f"{how_far}, and no more for {now_ms - self._moved_ms} ms{reason}; the batch is "
-                f"decided, and the broker stores the rest as soon as it can: {way_on}"
+                f"{how_far}, without progress for {now_ms - self._moved_ms} ms{reason}; the "
+                f"batch is decided, and the broker stores the rest as soon as it can: {way_on}"
             )
-        if now_ms - self._told_ms >= PROGRESS_MS:
-            self._told_ms = now_ms
+        if now_ms - self._logged_ms >= PROGRESS_MS:
+            self._logged_ms = now_ms
             logger.warning("%s", how_far)

@@ -128,8 +128,8 @@ class GrpcStagingWriter(_GrpcWriter):
         kept = self._answer
         if not kept.is_committed and _counts(kept) != _counts(sent):
             raise CommitError(
-                f"task {self._attempt.task} has sent {_told(sent)}, and the broker holds "
-                f"{_told(kept)}; run the task again"
+                f"task {self._attempt.task} has sent {_described(sent)}, but the broker has "
+                f"{_described(kept)}; run the task again"
             )
         return part_of(self._attempt, sent, self._job.store_id)
 
@@ -146,5 +146,5 @@ def _counts(of: StageBlocksResponse) -> list[int]:
     return [of.block_count, of.record_count, of.bytes]
 
 
-def _told(of: StageBlocksResponse) -> str:
+def _described(of: StageBlocksResponse) -> str:
     return f"{of.block_count} blocks of {of.record_count} messages, {of.bytes} bytes"

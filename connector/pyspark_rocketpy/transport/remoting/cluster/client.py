@@ -13,24 +13,14 @@ from typing import TypeVar
 
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.cluster.name_servers import NameServers
-from pyspark_rocketpy.transport.remoting.cluster.routes import Routes, TopicRoute, masters
+from pyspark_rocketpy.transport.remoting.cluster.routes import Routes, TopicRoute
 from pyspark_rocketpy.transport.remoting.net.calls import Call, Caller, ClusterConfig, Request
 from pyspark_rocketpy.transport.remoting.net.connections import SHARED, Connections
 from pyspark_rocketpy.transport.remoting.net.peers import NAME_SERVER_OPTION, Peer
-from rocketpy_proto.remoting import ResponseCode
+from pyspark_rocketpy.transport.remoting.net.responses import WRONG_ROUTE_CODES
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 
 T = TypeVar("T")
-
-# A broker answers with these codes if it does not have the queue, or no longer.
-_WRONG_ROUTE = frozenset(
-    {
-        ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.INVALID_PARAMETER,
-        ResponseCode.NOT_LEADER_FOR_QUEUE,
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-    }
-)
 
 
 class Cluster:
@@ -68,7 +58,12 @@ class Cluster:
 
         Raises ConnectionFailedError, BrokerError.
         """
-        return masters(self._name_servers.cluster_info().broker_addr_table)
+        brokers = self._name_servers.cluster_info().broker_addr_table
+        return {
+            name: Peer(broker.broker_addrs[MASTER_ID])
+            for name, broker in brokers.items()
+            if MASTER_ID in broker.broker_addrs
+        }
 
     def names(self) -> frozenset[str]:
         """Returns the names of clusters and brokers, each of which has a topic of its own name.
@@ -110,12 +105,12 @@ class Cluster:
             self._routes.doubt(topic)
             raise ConnectionFailedError(
                 f"no name server of option {NAME_SERVER_OPTION} knows an address of broker "
-                f"{broker_name} with id {broker_id}, which has queues of topic {topic}; see "
-                "whether it runs"
+                f"{broker_name} with id {broker_id}, which has queues of topic {topic}; check "
+                "that the broker runs"
             )
 
         def heard(error: ConnectionFailedError | BrokerError) -> None:
-            if isinstance(error, ConnectionFailedError) or error.response_code in _WRONG_ROUTE:
+            if isinstance(error, ConnectionFailedError) or error.response_code in WRONG_ROUTE_CODES:
                 self._routes.doubt(topic)
 
         try:

@@ -1,7 +1,7 @@
 """Fan-out of offset queries to all queues and all their brokers.
 
     look    for each broker its master, or else a slave: the ends of all queues, chunk by chunk
-    chunk   requests for queues of one topic at one broker, which leave in one write
+    chunk   requests for queues of one topic at one broker
 
 At most CHUNKS_MAX chunks are under way: the oldest is processed while the rest wait. A broker that
 does not answer is left out of the look. It is also left out of later looks for LEFT_MS if its
@@ -14,16 +14,18 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Generic, TypeVar
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.refusals import is_passing
 from pyspark_rocketpy.transport.remoting.net.calls import Call
+from pyspark_rocketpy.transport.remoting.net.responses import is_passing
 from rocketpy_proto.remoting import MessageQueue
+from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 
 T = TypeVar("T")
 # Queues of a chunk, and chunks under way: limits for what brokers hold for us, and we of them.
@@ -44,19 +46,33 @@ class BrokerAnswer(Generic[T]):
     broker_id: int
 
 
-Ask = Callable[[Sequence[MessageQueue], int], list[Call[T]]]
+# Sends the request for a queue to the broker with this id.
+Question = Callable[[Cluster, MessageQueue, int], Call[T]]
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunk(Generic[T]):
     queues: list[MessageQueue]
-    calls: list[Call[T]]
     broker_id: int
     since_ms: int
+    calls: list[Call[T]] = field(default_factory=list)
 
     @property
     def broker_name(self) -> str:
         return self.queues[0].broker_name
+
+    def ask(self, cluster: Cluster, question: Question[T]) -> None:
+        for queue in self.queues:
+            self.calls.append(question(cluster, queue, self.broker_id))
+
+    def answers(self) -> dict[MessageQueue, BrokerAnswer[T]]:
+        return {
+            queue: BrokerAnswer(call.answer(), self.broker_id)
+            for queue, call in zip(self.queues, self.calls, strict=True)
+        }
+
+
+_Seen = dict[str, dict[MessageQueue, BrokerAnswer[T]]]
 
 
 class FanOut:
@@ -65,30 +81,25 @@ class FanOut:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._left_until_ms: dict[tuple[str, int], int] = {}
-        # The reasons for brokers missing in the last look, by name.
+        # The first reason for each missing broker, by name; a caller that reads it clears it first.
         self.failures: dict[str, ConnectionFailedError | BrokerError] = {}
 
     def look(
-        self, queues: Sequence[MessageQueue], ask: Ask[T]
+        self, queues: Iterable[MessageQueue], question: Question[T]
     ) -> dict[MessageQueue, BrokerAnswer[T]]:
         """Returns the answers for each queue; a broker that does not answer is missing as a whole.
 
-        `ask` sends requests for queues of one topic at one broker id. Raises BrokerError for a
-        refusal that does not pass.
+        Raises BrokerError for a refusal that does not pass.
         """
-        self.failures = {}
         seen: dict[MessageQueue, BrokerAnswer[T]] = {}
         missing = _by_broker(queues)
         for number in range(_TRIES_MAX):
-            if not missing:
-                break
-            ids = {name: self._broker_id(missing[name][0], number) for name in missing}
-            asked = {name: missing[name] for name, found in ids.items() if found is not None}
+            ids = {name: self._broker_id(its[0], number) for name, its in missing.items()}
+            asked = {name: found for name, found in ids.items() if found is not None}
             if not asked:
                 break
-            found = self._look_once(asked, ids, ask)
-            seen |= found
-            missing = {name: its for name, its in missing.items() if its[0] not in found}
+            seen |= self._look_once({name: missing[name] for name in asked}, asked, question)
+            missing = {name: its for name, its in missing.items() if its[0] not in seen}
         return seen
 
     def broker_id(self, queue: MessageQueue) -> int | None:
@@ -108,63 +119,48 @@ class FanOut:
     def _look_once(
         self,
         queues: Mapping[str, list[MessageQueue]],
-        ids: Mapping[str, int | None],
-        ask: Ask[T],
+        ids: Mapping[str, int],
+        question: Question[T],
     ) -> dict[MessageQueue, BrokerAnswer[T]]:
         """Returns the answers of brokers that answered for all of their queues."""
-        seen: dict[str, dict[MessageQueue, BrokerAnswer[T]]] = {name: {} for name in queues}
+        seen: _Seen[T] = {name: {} for name in queues}
         under_way: deque[_Chunk[T]] = deque()
-        for chunk in _interleaved(queues):
-            name = chunk[0].broker_name
-            broker_id = ids[name]
-            assert broker_id is not None
-            if name in seen:
-                since_ms = clock.monotonic_ms()
-                try:
-                    calls = ask(chunk, broker_id)
-                except (ConnectionFailedError, BrokerError) as error:
-                    self._leave(seen, name, broker_id, since_ms, error)
-                else:
-                    under_way.append(_Chunk(chunk, calls, broker_id, since_ms))
+        for its in _interleaved(queues):
+            chunk: _Chunk[T] = _Chunk(its, ids[its[0].broker_name], clock.monotonic_ms())
+            self._unless_left(seen, chunk, partial(chunk.ask, self._cluster, question))
+            under_way.append(chunk)
             if len(under_way) >= CHUNKS_MAX:
                 self._hear(seen, under_way.popleft())
         while under_way:
             self._hear(seen, under_way.popleft())
         return {queue: each for found in seen.values() for queue, each in found.items()}
 
-    def _hear(self, seen: dict[str, dict[MessageQueue, BrokerAnswer[T]]], chunk: _Chunk[T]) -> None:
-        name = chunk.broker_name
+    def _hear(self, seen: _Seen[T], chunk: _Chunk[T]) -> None:
+        self._unless_left(seen, chunk, lambda: seen[chunk.broker_name].update(chunk.answers()))
+
+    def _unless_left(self, seen: _Seen[T], chunk: _Chunk[T], step: Callable[[], None]) -> None:
+        """Takes a step for a chunk; leaves its broker out of the look after an error.
+
+        Raises an error that does not pass.
+        """
+        name, broker_id = chunk.broker_name, chunk.broker_id
+        try:
+            if name in seen:
+                step()
+        except (ConnectionFailedError, BrokerError) as error:
+            if not is_passing(error, is_slave=broker_id != MASTER_ID):
+                raise
+            self.failures.setdefault(name, error)
+            del seen[name]
+            now_ms = clock.monotonic_ms()
+            if now_ms - chunk.since_ms >= SLOW_MS:
+                self._left_until_ms[name, broker_id] = now_ms + LEFT_MS
         if name not in seen:
             for call in chunk.calls:
                 call.leave()
-            return
-        try:
-            for queue, call in zip(chunk.queues, chunk.calls, strict=True):
-                seen[name][queue] = BrokerAnswer(call.answer(), chunk.broker_id)
-        except (ConnectionFailedError, BrokerError) as error:
-            self._leave(seen, name, chunk.broker_id, chunk.since_ms, error)
-            for call in chunk.calls:
-                call.leave()
-
-    def _leave(
-        self,
-        seen: dict[str, dict[MessageQueue, BrokerAnswer[T]]],
-        name: str,
-        broker_id: int,
-        since_ms: int,
-        error: ConnectionFailedError | BrokerError,
-    ) -> None:
-        """Leaves a broker out of the look. Raises an error that does not pass."""
-        if not is_passing(error, is_slave=broker_id != 0) or getattr(error, "is_lasting", False):
-            raise error
-        self.failures.setdefault(name, error)
-        seen.pop(name, None)
-        now_ms = clock.monotonic_ms()
-        if now_ms - since_ms >= SLOW_MS:
-            self._left_until_ms[name, broker_id] = now_ms + LEFT_MS
 
 
-def _by_broker(queues: Sequence[MessageQueue]) -> dict[str, list[MessageQueue]]:
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
     found: dict[str, list[MessageQueue]] = defaultdict(list)
     for queue in queues:
         found[queue.broker_name].append(queue)

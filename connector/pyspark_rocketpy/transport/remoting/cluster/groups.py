@@ -11,6 +11,7 @@ from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import SQL92
 from pyspark_rocketpy.transport.remoting.net.calls import Call, Request
 from pyspark_rocketpy.transport.remoting.net.peers import Peer
+from pyspark_rocketpy.transport.remoting.net.responses import nothing
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode, encode_body
 from rocketpy_proto.remoting.bodies.clients import (
     CheckClientRequestBody,
@@ -35,10 +36,10 @@ def make_group(cluster: Cluster, topic: str, broker_name: str, group: str) -> No
     joining = HeartbeatData(
         client_id, consumers=(ConsumerData(group, ConsumeType.CONSUME_ACTIVELY),)
     )
-    heartbeat = Request(RequestCode.HEART_BEAT, _heard, body=encode_body(joining))
+    heartbeat = Request(RequestCode.HEART_BEAT, nothing, body=encode_body(joining))
     leaving = Request(
         RequestCode.UNREGISTER_CLIENT,
-        _heard,
+        nothing,
         UnregisterClientRequest(client_id, consumer_group=group),
     )
     try:
@@ -64,14 +65,10 @@ def check_expression(cluster: Cluster, peer: Peer, group: str, expression: str) 
     return cluster.ask(peer, request)
 
 
-def _heard(_peer: Peer, _answer: RemotingCommand) -> None:
-    """Reads nothing: 4.9 answers without fields."""
-
-
 def _fault(_peer: Peer, answer: RemotingCommand) -> str | None:
     if answer.code == ResponseCode.SUCCESS:
         return None
     # The parser's message follows its Java exception name, and a list of all known tokens follows
     # it.
-    told = (answer.remark or "it cannot be parsed").partition("\n")[0]
-    return told.rpartition("Exception: ")[2]
+    reason = (answer.remark or "it cannot be parsed").partition("\n")[0]
+    return reason.rpartition("Exception: ")[2]

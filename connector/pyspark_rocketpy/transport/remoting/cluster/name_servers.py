@@ -90,8 +90,9 @@ class NameServers:
             except BrokerError as error:
                 if error.response_code not in _ASK_NEXT:
                     raise
-                is_starting = error.response_code == ResponseCode.SYSTEM_ERROR
-                failures.append(_busy(error) if is_starting else error)
+                if error.response_code == ResponseCode.SYSTEM_ERROR:
+                    error = BrokerBusyError(str(error), response_code=error.response_code)
+                failures.append(error)
             else:
                 self._current = number
                 return answer
@@ -109,10 +110,6 @@ def _route(topic: str) -> Request[TopicRouteData]:
         GetRouteInfoRequest(topic, is_standard_json_only=True),
         body_bytes_max=JSON_BODY_BYTES_MAX,
     )
-
-
-def _busy(error: BrokerError) -> BrokerBusyError:
-    return BrokerBusyError(str(error), response_code=error.response_code)
 
 
 def _read_route(peer: Peer, answer: RemotingCommand) -> TopicRouteData:

@@ -17,7 +17,7 @@ import msgspec
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import RECORDS_BYTES_MAX, Call, Request
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
-from pyspark_rocketpy.transport.remoting.net.responses import header_of
+from pyspark_rocketpy.transport.remoting.net.responses import header_of, nothing
 from rocketpy_proto.remoting import (
     EXCHANGES,
     Header,
@@ -151,27 +151,27 @@ def update_consumer_offset(
     header = UpdateConsumerOffsetRequest(
         group, queue.topic, queue.queue_id, offset, queue.broker_name
     )
-    request = Request(RequestCode.UPDATE_CONSUMER_OFFSET, _nothing, header)
+    request = Request(RequestCode.UPDATE_CONSUMER_OFFSET, nothing, header)
     return cluster.ask_owner(queue.topic, queue.broker_name, request)
 
 
-def pull(cluster: Cluster, wanted: Pull, patience: Timeouts) -> Call[PullResult]:
+def pull(cluster: Cluster, wanted: Pull, timeouts: Timeouts) -> Call[PullResult]:
     """Pulls records of a queue without joining the group; no offset is committed.
 
-    `patience` covers the broker's work; the time for which it may hold the pull is added.
+    `timeouts` covers the broker's work; the time for which it may hold the pull is added.
     """
-    return pull_all(cluster, [wanted], patience)[0]
+    return pull_all(cluster, [wanted], timeouts)[0]
 
 
 def pull_all(
-    cluster: Cluster, wanted: Sequence[Pull], patience: Timeouts
+    cluster: Cluster, wanted: Sequence[Pull], timeouts: Timeouts
 ) -> list[Call[PullResult]]:
     """Sends pulls of one queue to one broker, in one write.
 
     They differ by offset and count alone, so the rest is encoded once.
     """
     first = wanted[0]
-    model = _pull_request(first, patience)
+    model = _pull_request(first, timeouts)
     fields = EXCHANGES[model.code].request.encode(model.header)
     requests = [
         Request(
@@ -179,7 +179,7 @@ def pull_all(
             partial(_pulled, each),
             body_bytes_max=model.body_bytes_max,
             accepted=model.accepted,
-            patience=model.patience,
+            timeouts=model.timeouts,
             ext_fields={**fields, "queueOffset": str(each.offset), "maxMsgNums": str(each.count)},
         )
         for each in wanted
@@ -189,7 +189,7 @@ def pull_all(
     )
 
 
-def _pull_request(wanted: Pull, patience: Timeouts) -> Request[PullResult]:
+def _pull_request(wanted: Pull, timeouts: Timeouts) -> Request[PullResult]:
     queue = wanted.queue
     held_ms = wanted.suspend_ms + HELD_LONGER_MS_MAX if wanted.suspend_ms else 0
     header = PullMessageRequest(
@@ -210,7 +210,7 @@ def _pull_request(wanted: Pull, patience: Timeouts) -> Request[PullResult]:
         header,
         body_bytes_max=RECORDS_BYTES_MAX,
         accepted=_PULL_CODES,
-        patience=Timeouts(patience.ms + held_ms, patience.option) if held_ms else patience,
+        timeouts=Timeouts(timeouts.ms + held_ms, timeouts.option) if held_ms else timeouts,
     )
 
 
@@ -231,10 +231,6 @@ def _committed(peer: Peer, answer: RemotingCommand) -> int | None:
     offset = _offset(RequestCode.QUERY_CONSUMER_OFFSET, peer, answer)
     # An offset committed as -1 also reads as nothing.
     return offset if offset >= 0 else None
-
-
-def _nothing(_peer: Peer, _answer: RemotingCommand) -> None:
-    """Reads nothing: the response code is the whole answer."""
 
 
 def _pulled(wanted: Pull, peer: Peer, answer: RemotingCommand) -> PullResult:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
 from pyspark_rocketpy.transport.remoting.net.peers import NAME_SERVER_OPTION, Peer
-from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData
+from rocketpy_proto.remoting.bodies.routes import QueueData, TopicRouteData
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 from rocketpy_proto.remoting.headers.topics import PERM_READ, PERM_WRITE
 
@@ -132,8 +132,8 @@ class TopicRoute:
 
     def _senseless(self, what: str) -> BrokerError:
         return BrokerError(
-            f"a name server of option {NAME_SERVER_OPTION} says that topic {self.topic} has {what}"
-            "; see which name server that is, and have its brokers registered again"
+            f"a name server of option {NAME_SERVER_OPTION} reports that topic {self.topic} has "
+            f"{what}; find this name server, and register its brokers there again"
         )
 
 
@@ -214,12 +214,3 @@ class Routes:
         kept = self._kept.pop(topic, None)
         if kept is not None:
             self._entry_count -= kept.route.entry_count
-
-
-def masters(brokers: dict[str, BrokerData]) -> dict[str, Peer]:
-    """Returns the masters among the brokers of a cluster, by name."""
-    return {
-        name: Peer(broker.broker_addrs[MASTER_ID])
-        for name, broker in brokers.items()
-        if MASTER_ID in broker.broker_addrs
-    }

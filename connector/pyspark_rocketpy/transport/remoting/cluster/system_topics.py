@@ -1,7 +1,8 @@
 """RocketMQ's own topics, which a pattern never matches.
 
-These are the topics of brokers themselves, and topics named after a group. Option withRetries adds
-a `%RETRY%` topic. Dead letters (`%DLQ%`) are read by the topic's own name in option topic.
+These are the topics of brokers themselves, and topics named after a group. Option
+includeRetryTopic adds a `%RETRY%` topic. Dead letters (`%DLQ%`) are read by the
+topic's own name in option topic.
 
 Source: TopicValidator of RocketMQ 5.3.3, docs/design/cluster.md section 3.3.
 """

@@ -6,7 +6,7 @@ process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -60,7 +60,7 @@ class Request(msgspec.Struct, Generic[T], frozen=True):
     body_bytes_max: int = NO_BODY_BYTES_MAX
     accepted: frozenset[ResponseCode] = _SUCCESS
     # Timeouts in place of the cluster's.
-    patience: Timeouts | None = None
+    timeouts: Timeouts | None = None
     # The header, if the caller has encoded it already.
     ext_fields: Mapping[str, str] | None = None
 
@@ -107,6 +107,21 @@ class Call(msgspec.Struct, Generic[T], frozen=True):
             raise
 
 
+def outcomes(
+    sends: Iterable[Callable[[], Call[T]]],
+) -> list[T | ConnectionFailedError | BrokerError]:
+    """Sends all requests, then waits for all answers; an error takes the place of an answer."""
+    calls = [_outcome(send) for send in sends]
+    return [_outcome(call.answer) if isinstance(call, Call) else call for call in calls]
+
+
+def _outcome(get: Callable[[], T]) -> T | ConnectionFailedError | BrokerError:
+    try:
+        return get()
+    except (ConnectionFailedError, BrokerError) as error:
+        return error
+
+
 class Caller:
     """A sender of requests to any peer, with one configuration."""
 
@@ -114,18 +129,13 @@ class Caller:
         self._config = config
         self._connections = connections
 
-    def ask(
-        self,
-        peer: Peer,
-        request: Request[T],
-        on_failure: Callable[[ConnectionFailedError | BrokerError], None] = _ignore,
-    ) -> Call[T]:
+    def ask(self, peer: Peer, request: Request[T]) -> Call[T]:
         """Sends a request; opens a connection if there is none.
 
         Raises ConnectionFailedError, OptionError. Raises UnencodableRemotingError for values that
         no request can hold.
         """
-        return self.ask_all(peer, [request], on_failure)[0]
+        return self.ask_all(peer, [request])[0]
 
     def ask_all(
         self,
@@ -155,4 +165,4 @@ class Caller:
         command = RemotingCommand(request.code, opaque=0, ext_fields=fields, body=request.body)
         if config.access is not None:
             command = config.access.sign(command)
-        return OutgoingRequest(command, request.patience or config.request, request.body_bytes_max)
+        return OutgoingRequest(command, request.timeouts or config.request, request.body_bytes_max)

@@ -49,16 +49,16 @@ class OutgoingRequest(msgspec.Struct, frozen=True):
     """A request, and the limits of its answer; the connection assigns `opaque`."""
 
     request: RemotingCommand
-    patience: Timeouts
+    timeouts: Timeouts
     body_bytes_max: int
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Returns the fields without the request, which may hold secrets."""
-        return [("patience", self.patience)]
+        return [("timeouts", self.timeouts)]
 
     def __repr__(self) -> str:
         """Returns the same fields as text."""
-        return f"Question({self.patience})"
+        return f"OutgoingRequest({self.timeouts})"
 
 
 class Pending(msgspec.Struct, eq=False):
@@ -73,7 +73,7 @@ class Pending(msgspec.Struct, eq=False):
     # Set once, by the connection.
     outcome: RemotingCommand | ConnectionFailedError | None = None
     # Created for a caller that waits for several requests.
-    told: futures.Future[None] | None = None
+    acknowledged: futures.Future[None] | None = None
 
     @property
     def future(self) -> futures.Future[None]:
@@ -91,14 +91,14 @@ class Pending(msgspec.Struct, eq=False):
             self.connection.wait_for(self)
         if isinstance(self.outcome, RemotingCommand):
             return self.outcome
-        assert self.outcome is not None, "who has waited is told something"
+        assert self.outcome is not None, "a request that is over has an outcome"
         raise self.outcome
 
     def end(self, outcome: RemotingCommand | ConnectionFailedError) -> None:
         """Sets the outcome; for the connection, under its lock."""
         self.outcome = outcome
-        if self.told is not None:
-            self.told.set_result(None)
+        if self.acknowledged is not None:
+            self.acknowledged.set_result(None)
 
     def leave(self) -> None:
         """Discards the answer: the connection skips it when it comes."""
@@ -136,9 +136,9 @@ class Connection:
         self._reader.start()
 
     @classmethod
-    def open(cls, peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Connection:
+    def open(cls, peer: Peer, timeouts: Timeouts, tls: TlsConfig | None) -> Connection:
         """Returns a new connection. Raises ConnectionFailedError, OptionError."""
-        return cls(peer, connect(peer, patience, tls))
+        return cls(peer, connect(peer, timeouts, tls))
 
     @property
     def is_open(self) -> bool:
@@ -159,11 +159,11 @@ class Connection:
     @property
     def _doubt(self) -> str:
         """Possible causes, for an error text, while the peer has not sent anything yet."""
-        return "" if self._receipts else "; it may be no RocketMQ server, or want TLS (option tls)"
-
-    def ask(self, question: OutgoingRequest) -> Pending:
-        """Sends a request. See `ask_all`."""
-        return self.ask_all([question])[0]
+        return (
+            ""
+            if self._receipts
+            else "; it may not be a RocketMQ server, or may require TLS (option tls)"
+        )
 
     def ask_all(self, questions: Sequence[OutgoingRequest]) -> list[Pending]:
         """Sends requests in one write; `Pending.answer` raises failures of the write.
@@ -177,7 +177,7 @@ class Connection:
         now_ms = clock.monotonic_ms()
         with self._lock:
             asked = [
-                Pending(self, question, opaque, now_ms + question.patience.ms, self._receipts)
+                Pending(self, question, opaque, now_ms + question.timeouts.ms, self._receipts)
                 for question, opaque in zip(questions, opaques, strict=True)
             ]
             self._used_ms = now_ms
@@ -202,11 +202,11 @@ class Connection:
     def future_of(self, pending: Pending) -> futures.Future[None]:
         """Returns a future that is done when the request is over."""
         with self._lock:
-            if pending.told is None:
-                pending.told = futures.Future()
+            if pending.acknowledged is None:
+                pending.acknowledged = futures.Future()
                 if pending.is_over:
-                    pending.told.set_result(None)
-            return pending.told
+                    pending.acknowledged.set_result(None)
+            return pending.acknowledged
 
     def _give_up(self, pending: Pending) -> None:
         """Ends the wait for an answer.
@@ -214,9 +214,9 @@ class Connection:
         Fails the connection if the peer has sent nothing since the request. Otherwise other
         requests continue.
         """
-        patience = pending.question.patience
+        timeouts = pending.question.timeouts
         problem = (
-            f"has not answered within {patience.ms} ms; set option {patience.option} higher if it "
+            f"has not answered within {timeouts.ms} ms; set option {timeouts.option} higher if it "
             f"is only slow{self._doubt}"
         )
         with self._lock:
@@ -230,7 +230,7 @@ class Connection:
     def leave(self, pending: Pending) -> None:
         """Discards an answer without doubting the peer, which may still be in time."""
         with self._lock:
-            self._abandon(pending, "was left: its answer is not wanted any more")
+            self._abandon(pending, "was left: its answer is no longer needed")
 
     def _abandon(self, pending: Pending, problem: str) -> bool:
         """Discards the later answer of a request; True if a caller waited for it until now.
@@ -247,7 +247,7 @@ class Connection:
 
     def close(self) -> None:
         """Ends the connection; waiting requests fail."""
-        self._fail("was left: its connection was closed here")
+        self._fail("was left: the client closed its connection")
         self._reader.join()
 
     def abandon(self) -> None:
@@ -256,8 +256,8 @@ class Connection:
 
     def _withdraw(self, pending: Pending) -> None:
         """Fails a request of which nothing was sent."""
-        patience = pending.question.patience
-        problem = f"was taking other requests for {patience.ms} ms (option {patience.option})"
+        timeouts = pending.question.timeouts
+        problem = f"accepted only other requests for {timeouts.ms} ms (option {timeouts.option})"
         with self._lock:
             if self._waiting.pop(pending.opaque, None) is not None:
                 pending.end(self.peer.failed(problem))
@@ -271,7 +271,7 @@ class Connection:
             if self._failure is None:
                 self._stream.send(frames, deadline_ms)
         except TimeoutError:
-            self._fail("takes no more requests")
+            self._fail("accepts no more requests")
         except OSError as error:
             self._fail(f"broke the connection ({error})")
         except BaseException:
@@ -299,15 +299,15 @@ class Connection:
                 finally:
                     self._take(commands)
         except RemotingFormatError as error:
-            self._fail(f"does not answer as RocketMQ does ({error})", is_lasting=True)
+            self._fail(f"does not answer in RocketMQ's protocol ({error})", is_lasting=True)
         except OSError as error:
             self._fail(f"broke the connection ({error})")
         else:
-            where = " inside of an answer" if decoder.has_begun else ""
+            where = " within an answer" if decoder.begun_bytes else ""
             self._fail(f"closed the connection{where}{self._doubt}")
         finally:
             # No waiter is left, and no thread writes after the descriptor is reused.
-            self._fail("is not listened to any more")
+            self._fail("is no longer read")
             with self._writing:
                 self._stream.close()
 
@@ -335,7 +335,7 @@ class Connection:
             self._abandoned.remove(answer.opaque)
         else:
             raise RemotingFormatError(
-                "answer", f"the opaque {answer.opaque} is of no request, or came twice"
+                "answer", f"the opaque {answer.opaque} belongs to no request, or was answered twice"
             )
 
     def _outcome(
@@ -344,7 +344,7 @@ class Connection:
         size, size_max = len(answer.body), pending.question.body_bytes_max
         if size <= size_max:
             return answer
-        problem = f"answers with {size} bytes, at most {size_max} are accepted"
+        problem = f"answers with {size} bytes, limit {size_max}"
         return self.peer.failed(problem, is_lasting=True)
 
     def _refuse(self, request: RemotingCommand) -> None:

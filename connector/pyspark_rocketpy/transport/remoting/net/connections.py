@@ -39,7 +39,7 @@ class Connections:
         self._lock = threading.Lock()
         self._places: dict[_Key, _Place] = {}
 
-    def get(self, peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Connection:
+    def get(self, peer: Peer, timeouts: Timeouts, tls: TlsConfig | None) -> Connection:
         """Returns an open connection. Raises ConnectionFailedError, OptionError.
 
         Only callers of the same address wait while one is being opened.
@@ -48,17 +48,17 @@ class Connections:
             place = self._place(peer, tls)
             with place.lock:
                 if not place.is_gone:
-                    return self._opened(place, peer, patience, tls)
+                    return self._opened(place, peer, timeouts, tls)
 
     def _opened(
-        self, place: _Place, peer: Peer, patience: Timeouts, tls: TlsConfig | None
+        self, place: _Place, peer: Peer, timeouts: Timeouts, tls: TlsConfig | None
     ) -> Connection:
         found = place.connection
         if found is not None and (not found.is_open or found.idle_ms >= IDLE_MS_MAX):
             found.close()
             found = place.connection = None
         if found is None:
-            found = place.connection = Connection.open(peer, patience, tls)
+            found = place.connection = Connection.open(peer, timeouts, tls)
         return found
 
     def _place(self, peer: Peer, tls: TlsConfig | None) -> _Place:
@@ -87,8 +87,8 @@ class Connections:
                 finally:
                     place.lock.release()
         raise peer.failed(
-            f"would be one more connection than {self._connections_max}, and answers are waited "
-            "for at all of these"
+            f"needs one more connection, limit {self._connections_max}, and all connections wait "
+            "for answers"
         )
 
     def close(self) -> None:

@@ -48,10 +48,10 @@ class Peer:
     def failed(self, problem: str, *, is_lasting: bool = False) -> ConnectionFailedError:
         """Returns the declared error for a problem, with advice."""
         advice = (
-            f"check option {NAME_SERVER_OPTION} and that the name server runs"
+            f"check option {NAME_SERVER_OPTION}, and that the name server runs"
             if self.is_name_server
-            else f"a name server of option {NAME_SERVER_OPTION} gave this address: see whether the "
-            "broker runs and can be reached from here"
+            else f"a name server of option {NAME_SERVER_OPTION} gave this address: check that "
+            "the broker runs, and that this machine can reach it"
         )
         return ConnectionFailedError(f"{self} {problem}; {advice}", is_lasting=is_lasting)
 

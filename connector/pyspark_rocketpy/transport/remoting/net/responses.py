@@ -1,6 +1,8 @@
-"""Answers as values: the error for each response code, headers and bodies.
+"""Answers as values: the error for each response code and its meaning, headers and bodies.
 
 Any answer of a server gives a value or a declared error that names the server.
+
+Source: docs/design/remoting.md section 2.5, docs/design/cluster.md sections 2.4 and 2.5.
 """
 
 from __future__ import annotations
@@ -39,6 +41,20 @@ BUSY_CODES = frozenset(
         ResponseCode.GO_AWAY,
     }
 )
+# A broker answers with these codes if it does not have the queue, or no longer.
+WRONG_ROUTE_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.INVALID_PARAMETER,
+        ResponseCode.NOT_LEADER_FOR_QUEUE,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+    }
+)
+# 4.9 answers with a system error.
+_QUEUE_CODES = frozenset({ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR})
+_QUEUE_REMARK = "queueId["
+# A slave answers so for its topics and groups for a moment, once a minute.
+_PASSING_AT_SLAVES = frozenset({ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
 # Remarks of system errors by which brokers of 4.x and 5.x report that they are busy.
 _BUSY_REMARKS = ("system busy", "flow control", "[TIMEOUT_CLEAN_QUEUE]", "[PCBUSY_CLEAN_QUEUE]")
 _NAMES = {code.value: code.name for code in ResponseCode}
@@ -49,11 +65,11 @@ _ACL_1_REMARK = "AclException"
 
 def refusal(peer: Peer, answer: RemotingCommand) -> BrokerError:
     """Returns the error for an answer that is no success."""
-    remark = (answer.remark or "says no more").strip()[:_REMARK_CHARACTERS_MAX]
+    remark = (answer.remark or "gives no reason").strip()[:_REMARK_CHARACTERS_MAX]
     name = _NAMES.get(answer.code, "unknown")
     text = f"{peer}: {remark} (response code {answer.code}, {name})"
     if answer.code == ResponseCode.NO_PERMISSION or _ACL_1_REMARK in remark:
-        text += "; see options accessKey and secretKey, and what this user may do"
+        text += "; check options accessKey and secretKey, and the permissions of this user"
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
         return TopicNotExistError(text, response_code=answer.code)
     kind = BrokerBusyError if _is_busy(answer.code, remark) else BrokerError
@@ -62,8 +78,50 @@ def refusal(peer: Peer, answer: RemotingCommand) -> BrokerError:
 
 def _is_busy(code: int, remark: str) -> bool:
     """True if the same request may succeed later."""
-    is_told = code == ResponseCode.SYSTEM_ERROR and any(told in remark for told in _BUSY_REMARKS)
-    return is_told or code in BUSY_CODES
+    is_busy = code == ResponseCode.SYSTEM_ERROR and any(text in remark for text in _BUSY_REMARKS)
+    return is_busy or code in BUSY_CODES
+
+
+def is_passing(error: ConnectionFailedError | BrokerError, *, is_slave: bool = False) -> bool:
+    """True if the request may be repeated.
+
+    An unknown topic may pass, too: its only broker may be away. Name servers and slaves forget
+    topics for moments.
+    """
+    if isinstance(error, ConnectionFailedError):
+        return not error.is_lasting
+    if isinstance(error, BrokerBusyError | TopicNotExistError):
+        return True
+    return is_slave and error.response_code in _PASSING_AT_SLAVES
+
+
+def is_hidden_queue(error: ConnectionFailedError | BrokerError) -> bool:
+    """True if a broker answers that its topic has fewer queues for reading."""
+    is_code = isinstance(error, BrokerError) and error.response_code in _QUEUE_CODES
+    return is_code and _QUEUE_REMARK in str(error)
+
+
+def with_advice(
+    error: ConnectionFailedError | BrokerError, *, is_sql: bool
+) -> ConnectionFailedError | BrokerError:
+    """Returns the error, with advice if there is any."""
+    if is_sql and isinstance(error, BrokerError) and "SQL92" in str(error):
+        return BrokerError(
+            f"{error}; option filter needs enablePropertyFilter=true in the configuration of "
+            "every broker that is read; otherwise filter by tags, or in Spark",
+            response_code=error.response_code,
+        )
+    return error
+
+
+def is_refused(error: ConnectionFailedError | BrokerError) -> bool:
+    """True if a broker has answered that it did not store the messages.
+
+    A system error may occur after the store.
+    """
+    if isinstance(error, ConnectionFailedError):
+        return False
+    return error.response_code != ResponseCode.SYSTEM_ERROR
 
 
 def header_of(
@@ -91,6 +149,10 @@ def json_reader(kind: type[BodyT]) -> Callable[[Peer, RemotingCommand], BodyT]:
     return lambda peer, answer: body_of(peer, answer, kind)
 
 
+def nothing(_peer: Peer, _answer: RemotingCommand) -> None:
+    """Reads nothing: the response code is the whole answer."""
+
+
 def _misread(peer: Peer, error: RemotingFormatError) -> ConnectionFailedError:
-    problem = f"does not answer as RocketMQ does ({str(error)[:_REMARK_CHARACTERS_MAX]})"
+    problem = f"does not answer in RocketMQ's protocol ({str(error)[:_REMARK_CHARACTERS_MAX]})"
     return peer.failed(problem, is_lasting=True)

@@ -57,41 +57,38 @@ class TlsConfig:
         return context
 
 
-def connect(peer: Peer, patience: Timeouts, tls: TlsConfig | None) -> Stream:
+def connect(peer: Peer, timeouts: Timeouts, tls: TlsConfig | None) -> Stream:
     """Returns a connected stream. Raises ConnectionFailedError, OptionError."""
     context = None if tls is None else tls.context()
-    timeout = patience.ms / 1000
+    timeout = timeouts.ms / 1000
     try:
         plain = socket.create_connection((peer.host, peer.port), timeout)
     except TimeoutError as error:
         raise peer.failed(
-            f"has not accepted a connection within {patience.ms} ms (option {patience.option})"
+            f"has not accepted a connection within {timeouts.ms} ms (option {timeouts.option})"
         ) from error
     # An invalid host name raises ValueError.
     except (OSError, ValueError) as error:
         raise peer.failed(f"cannot be reached ({_reason(error)})") from error
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected = plain if context is None else _secured(plain, peer, context)
+        if context is None:
+            return Stream(plain)
+        return Stream(context.wrap_socket(plain, server_hostname=peer.host))
     except (OSError, ValueError) as error:
         plain.close()
         raise _handshake_failed(peer, error) from error
-    return Stream(connected)
-
-
-def _secured(plain: socket.socket, peer: Peer, context: ssl.SSLContext) -> socket.socket:
-    return context.wrap_socket(plain, server_hostname=peer.host)
 
 
 def _handshake_failed(peer: Peer, error: Exception) -> ConnectionFailedError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return peer.failed(
-            f"has a certificate that is not accepted ({error.verify_message}); see option "
+            f"has a certificate that is not accepted ({error.verify_message}); check option "
             "tlsCaFile, or set option tlsVerify to false",
             is_lasting=True,
         )
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-        problem = f"speaks no TLS that suits ({_reason(error)}); see option tls"
+        problem = f"speaks no compatible TLS ({_reason(error)}); see option tls"
         return peer.failed(problem, is_lasting=True)
     return peer.failed(f"ended the TLS handshake ({_reason(error)}); see option tls")
 

@@ -48,9 +48,9 @@ class _Held:
 class HeldPulls:
     """Held pulls of one query, by queue."""
 
-    def __init__(self, cluster: Cluster, patience: Timeouts) -> None:
+    def __init__(self, cluster: Cluster, timeouts: Timeouts) -> None:
         self._cluster = cluster
-        self._patience = patience
+        self._timeouts = timeouts
         self._held: dict[MessageQueue, _Held] = {}
         # Queues with a broker that holds no pull at this offset, and until when that counts.
         self._unheld: dict[MessageQueue, tuple[int, int]] = {}
@@ -83,7 +83,7 @@ class HeldPulls:
             return False
         wanted = Pull(group, queue, offset, count=1, suspend_ms=HOLD_MS)
         try:
-            call = pull(self._cluster, wanted, self._patience)
+            call = pull(self._cluster, wanted, self._timeouts)
         except (ConnectionFailedError, BrokerError):
             self._unheld[queue] = offset, now_ms + HOLD_MS
             return False

@@ -36,8 +36,8 @@ from pyspark_rocketpy.offsets import (
     QueueRange,
 )
 from pyspark_rocketpy.transport.remoting.cluster.bounds import (
-    ask_each,
     has_news,
+    hidden_bounds,
     joined_bounds,
     no_broker_error,
 )
@@ -55,12 +55,11 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     update_consumer_offset,
 )
 from pyspark_rocketpy.transport.remoting.cluster.system_topics import is_system_topic
-from pyspark_rocketpy.transport.remoting.net.calls import Call
+from pyspark_rocketpy.transport.remoting.net.calls import outcomes
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.pull.held_pulls import HeldPulls
-from pyspark_rocketpy.transport.remoting.pull.hidden_queues import hidden_bounds
 from pyspark_rocketpy.transport.remoting.pull.sampler import Sampler
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS, retried
+from pyspark_rocketpy.transport.retries import PASSING_ERRORS, Retries, retried
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
 
@@ -77,14 +76,14 @@ class RemotingOffsetQueries:
     """OffsetQueries of a cluster."""
 
     def __init__(
-        self, cluster: Cluster, retries: RetryPolicy, group: str, patience: Timeouts
+        self, cluster: Cluster, retries: RetryPolicy, group: str, timeouts: Timeouts
     ) -> None:
         self._cluster = cluster
         self._retries = retries
         self._answered = False
         self._fan_out = FanOut(cluster)
-        self._held = HeldPulls(cluster, patience)
-        self._sampler = Sampler(cluster, self._fan_out, group, patience)
+        self._held = HeldPulls(cluster, timeouts)
+        self._sampler = Sampler(cluster, self._fan_out, group, timeouts)
         self._group = group
         self._topics: tuple[str, ...] | None = None
         # Minimum offsets by queue, and until when they count.
@@ -137,7 +136,7 @@ class RemotingOffsetQueries:
                 (MessageQueue(queue.broker_name, queue.queue_id, topic), each.max_offset)
                 for topic, queues in found.items()
                 for queue, each in queues.items()
-                if not each.is_behind
+                if not each.is_lagging
             ]
             look_ms = max(LOOK_MS_MIN, LOOK_MS_A_QUEUE * len(ends))
             self._held.wait(self._group, ends, min(left_ms, look_ms))
@@ -145,14 +144,13 @@ class RemotingOffsetQueries:
     def _look(self, subscription: Subscription) -> Bounds:
         queues = self._queues(subscription)
         everything = [queue for its in queues.values() for queue in its]
-        ends = self._fan_out.look(everything, partial(ask_each, self._cluster, max_offset))
-        if everything and not ends and not self._answered:
-            raise next(iter(self._fan_out.failures.values()), no_broker_error(subscription))
         failures = self._fan_out.failures
+        failures.clear()
+        ends = self._fan_out.look(everything, max_offset)
+        if everything and not ends and not self._answered:
+            raise next(iter(failures.values()), no_broker_error(subscription))
         begins = self._min_offsets(list(ends))
-        failures = {**self._fan_out.failures, **failures}
         committed = self._committed(subscription, list(ends))
-        failures = {**self._fan_out.failures, **failures}
         there = ends.keys() & begins.keys() & committed.keys()
         bounds: Bounds = {topic: {} for topic in queues} | joined_bounds(ends, begins, committed)
         missing = next((queue for queue in everything if queue not in there), None)
@@ -211,7 +209,7 @@ class RemotingOffsetQueries:
         if now_ms >= self._mins_until_ms:
             self._mins, self._mins_until_ms = {}, now_ms + MIN_OFFSET_MS_MAX
         new = [queue for queue in queues if queue not in self._mins]
-        self._mins |= self._fan_out.look(new, partial(ask_each, self._cluster, min_offset))
+        self._mins |= self._fan_out.look(new, min_offset)
         return self._mins
 
     def _committed(
@@ -223,8 +221,8 @@ class RemotingOffsetQueries:
         """
         if not subscription.wants_committed:
             return dict.fromkeys(queues, -1)
-        ask = partial(_ask_committed, self._cluster, subscription.consumer_group)
-        seen = self._fan_out.look(queues, ask)
+        group = subscription.consumer_group
+        seen = self._fan_out.look(queues, lambda *at: consumer_offset(at[0], group, at[1]))
         return {queue: each.value or -1 for queue, each in seen.items()}
 
     # Single questions.
@@ -249,28 +247,27 @@ class RemotingOffsetQueries:
         return self._retried(lambda: self._fault(expression))
 
     def _fault(self, expression: str) -> str | None:
-        refusals: list[BrokerError] = []
-        failures: list[ConnectionFailedError] = []
         masters = sorted(self._cluster.masters().items())
-        for _, peer in masters:
-            try:
-                fault = check_expression(self._cluster, peer, self._group, expression).answer()
-            except ConnectionFailedError as error:
-                failures.append(error)
-            except BrokerError as error:
-                is_busy = isinstance(error, BrokerBusyError)
-                if is_busy or error.response_code != ResponseCode.SYSTEM_ERROR:
-                    raise
-                refusals.append(error)
-            else:
-                if fault is not None:
-                    return fault
-        if refusals and len(refusals) + len(failures) == len(masters):
+        check = partial(check_expression, self._cluster)
+        found = outcomes(partial(check, peer, self._group, expression) for _, peer in masters)
+        refusals: list[BrokerError] = []
+        for each in found:
+            if isinstance(each, str):
+                return each
+            if isinstance(each, BrokerError):
+                is_busy = isinstance(each, BrokerBusyError)
+                if is_busy or each.response_code != ResponseCode.SYSTEM_ERROR:
+                    raise each
+                refusals.append(each)
+        failures = [each for each in found if isinstance(each, ConnectionFailedError)]
+        if len(refusals) + len(failures) < len(found):
+            return None
+        if refusals:
             raise OptionError(
-                f"option filter is an SQL92 expression, which brokers refuse ({refusals[0]}); set "
-                "enablePropertyFilter=true in their configuration, or filter by option tags"
+                f"option filter is an SQL92 expression, which brokers refuse ({refusals[0]}); "
+                "set enablePropertyFilter=true in their configuration, or filter by tags"
             )
-        if failures and len(failures) == len(masters):
+        if failures:
             raise failures[0]
         return None
 
@@ -293,8 +290,8 @@ class RemotingOffsetQueries:
         for topic, queues in positions.items():
             by_broker: dict[str, list[_Progress]] = {}
             for queue, offset in queues.items():
-                told = MessageQueue(queue.broker_name, queue.queue_id, topic), offset
-                by_broker.setdefault(queue.broker_name, []).append(told)
+                position = MessageQueue(queue.broker_name, queue.queue_id, topic), offset
+                by_broker.setdefault(queue.broker_name, []).append(position)
             for broker_name, (first, *rest) in sorted(by_broker.items()):
                 try:
                     made = partial(self._make_group, group, topic, broker_name)
@@ -315,40 +312,20 @@ class RemotingOffsetQueries:
 
         Repeats commits that a busy broker refused.
         """
-        failures, left = list[ConnectionFailedError | BrokerError](), list(progress)
-
-        def tell() -> None:
-            nonlocal left
-            failed = self._tell_once(group, left)
-            busy = [pair for pair in failed if isinstance(pair[1], BrokerBusyError)]
-            failures.extend(pair[1] for pair in failed if pair not in busy)
-            left = [each for each, _ in busy]
-            if busy:
-                raise busy[0][1]
-
-        try:
-            retried(self._retries, tell, (BrokerBusyError,))
-        except BrokerBusyError as error:
-            failures.append(error)
+        failures = list[ConnectionFailedError | BrokerError]()
+        left, retries = list(progress), Retries(self._retries)
+        while left:
+            tell = partial(update_consumer_offset, self._cluster, group)
+            found = outcomes(partial(tell, *each) for each in left)
+            failures += [each for each in found if each and not isinstance(each, BrokerBusyError)]
+            busy = [each for each in found if isinstance(each, BrokerBusyError)]
+            left = [at for at, each in zip(left, found, strict=True) if each in busy]
+            try:
+                if busy:
+                    retries.pause(busy[0])
+            except BrokerBusyError as error:
+                return [*failures, error]
         return failures
-
-    def _tell_once(
-        self, group: str, progress: Iterable[_Progress]
-    ) -> list[tuple[_Progress, ConnectionFailedError | BrokerError]]:
-        """Commits all progress at once; returns the failed commits and their errors."""
-        failed: list[tuple[_Progress, ConnectionFailedError | BrokerError]] = []
-        calls: list[tuple[_Progress, Call[None]]] = []
-        for each in progress:
-            try:
-                calls.append((each, update_consumer_offset(self._cluster, group, *each)))
-            except (ConnectionFailedError, BrokerError) as error:
-                failed.append((each, error))
-        for each, call in calls:
-            try:
-                call.answer()
-            except (ConnectionFailedError, BrokerError) as error:
-                failed.append((each, error))
-        return failed
 
     def _make_group(self, group: str, topic: str, broker_name: str) -> bool:
         """Creates the group at a broker, and its retry topic, by which tools find it.
@@ -376,9 +353,3 @@ class RemotingOffsetQueries:
         answer = retried(self._retries, ask, passing)
         self._answered = True
         return answer
-
-
-def _ask_committed(
-    cluster: Cluster, group: str, queues: Sequence[MessageQueue], _broker_id: int
-) -> list[Call[int | None]]:
-    return [consumer_offset(cluster, group, queue) for queue in queues]

@@ -7,7 +7,8 @@ requested offset: an offset that the master lacks is a loss.
 
 The master is asked first. A slave of the route is asked if the master is away or does not answer.
 The master's turn comes again after the slaves. A slave that lacks an offset may lag, and is waited
-for. Passing errors are waited out for up to `brokerAbsenceTimeout`. A killed task leaves no state.
+for. Passing errors are waited out for up to `brokerUnavailableTimeout`. A killed task leaves no
+state.
 
 Source: docs/design/remoting.md sections 2.5 and 6.7, docs/design/cluster.md sections 2.2 to 2.5.
 """
@@ -31,22 +32,23 @@ from pyspark_rocketpy.errors import (
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.rebatching import RecordChunk, lost_end
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.outage import Outage
+from pyspark_rocketpy.transport.remoting.cluster.congestion_window import PullWindow
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     ALL,
     PULLED_MESSAGES_MAX,
+    SQL92,
+    TAG,
     Pull,
     PullResult,
     PullStatus,
     pull_all,
 )
-from pyspark_rocketpy.transport.remoting.cluster.refusals import (
+from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
+from pyspark_rocketpy.transport.remoting.net.responses import (
     is_hidden_queue,
     is_passing,
     with_advice,
 )
-from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
-from pyspark_rocketpy.transport.remoting.pull.congestion_window import CongestionWindow
 from pyspark_rocketpy.transport.remoting.pull.pipeline import (
     FILTERED_LANE_COUNT,
     NOTHING,
@@ -55,7 +57,7 @@ from pyspark_rocketpy.transport.remoting.pull.pipeline import (
     PullPipeline,
 )
 from pyspark_rocketpy.transport.remoting.pull.response_assembler import ResponseAssembler
-from pyspark_rocketpy.transport.remoting.pull.subscriptions import expression_of
+from pyspark_rocketpy.transport.retries import Outage
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
@@ -63,6 +65,7 @@ from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 logger = logging.getLogger(__name__)
 # More than brokers give: the first answer shows the limit of this one.
 _FIRST_COUNT = 1_024
+_OR = "||"
 # The log files with these messages are gone, though the queue still has them.
 _BEING_REMOVED = "MESSAGE_WAS_REMOVING"
 
@@ -73,8 +76,8 @@ class PullLimits:
 
     pulls_max: int
     bytes_max: int
-    patience: Timeouts
-    absence_ms_max: int
+    timeouts: Timeouts
+    outage_ms_max: int
     backoff_ms: int
 
 
@@ -89,9 +92,9 @@ class RangePuller:
         self._options = options
         self._range = part
         self._queue = MessageQueue(part.broker_name, part.queue_id, part.topic)
-        self._type, self._expression = expression_of(options)
+        self._type, self._expression = _expression_of(options)
         self._is_filtered = self._expression != ALL
-        self._joiner = ResponseAssembler(
+        self._assembler = ResponseAssembler(
             part,
             is_filtered=self._is_filtered,
             fails_on_loss=options.fail_on_data_loss,
@@ -100,8 +103,8 @@ class RangePuller:
         # Start of the next pipeline; the first one finds out the length of pipelines.
         self._lanes_end = part.begin
         self._is_first = True
-        self._window = CongestionWindow(limits.pulls_max, limits.bytes_max)
-        self._absence = Outage(limits.absence_ms_max, limits.backoff_ms)
+        self._window = PullWindow(limits.pulls_max, bytes_max=limits.bytes_max)
+        self._outage = Outage(limits.outage_ms_max, limits.backoff_ms, self._place)
         # Index of the next broker id among the route's, master first.
         self._turn = 0
         self._broker_id = MASTER_ID
@@ -112,16 +115,16 @@ class RangePuller:
         Raises DataLossError, ConnectionFailedError, BrokerError.
         """
         try:
-            while self._joiner.offset < self._range.end:
+            while self._assembler.offset < self._range.end:
                 try:
                     self._ask()
                     answers = self._next_answers()
                 except (ConnectionFailedError, BrokerError) as error:
                     self._meet(error)
                     continue
-                self._absence.is_over()
+                self._outage.succeeded()
                 self._ask_ahead()
-                yield from self._joiner.pieces(answers)
+                yield from self._assembler.pieces(answers)
         finally:
             self._drop_lanes()
 
@@ -133,11 +136,11 @@ class RangePuller:
         idle = [
             lane
             for lane in itertools.islice(self._lanes, pulls_max)
-            if lane.asked is None and not lane.is_done and self._has_room(lane)
+            if lane.asked is None and not lane.is_done and self._has_space(lane)
         ]
         while len(self._lanes) < pulls_max and self._lanes_end < self._range.end:
             lane = self._new_lane()
-            if not self._has_room(lane):
+            if not self._has_space(lane):
                 break
             self._lanes.append(lane)
             self._lanes_end = lane.end
@@ -150,7 +153,7 @@ class RangePuller:
 
         A failure is handled when the answer is needed.
         """
-        if self._joiner.offset < self._range.end:
+        if self._assembler.offset < self._range.end:
             try:
                 self._ask()
             except (ConnectionFailedError, BrokerError) as error:
@@ -166,7 +169,7 @@ class RangePuller:
             count = self._window.count
         return PullPipeline(begin, min(begin + count, self._range.end))
 
-    def _has_room(self, lane: PullPipeline) -> bool:
+    def _has_space(self, lane: PullPipeline) -> bool:
         """True if more bytes may be kept for a pipeline; always for the head."""
         if not self._is_filtered or not self._lanes or lane is self._lanes[0]:
             return True
@@ -177,7 +180,7 @@ class RangePuller:
         broker_id = self._broker_id = self._next_broker_id()
         wanted = [self._pull_for(lane, broker_id) for lane in lanes]
         since_ms = clock.monotonic_ms()
-        calls = pull_all(self._cluster, wanted, self._limits.patience)
+        calls = pull_all(self._cluster, wanted, self._limits.timeouts)
         for lane, call in zip(lanes, calls, strict=True):
             lane.asked = Asked(call, since_ms, broker_id)
 
@@ -266,17 +269,17 @@ class RangePuller:
 
     def _take(self, lane: PullPipeline, result: PullResult) -> None:
         end = min(result.next_begin_offset, lane.end)
-        count = end - lane.position
-        if self._is_first and not self._is_filtered and lane.end < self._range.end:
-            self._window.first(count)
-        elif not self._is_filtered and end < lane.end:
-            self._window.short(count)
-        elif not self._is_filtered:
-            self._window.full()
-        if self._is_first:
-            self._is_first = False
-            if not self._is_filtered:
+        if not self._is_filtered:
+            count = end - lane.position
+            if self._is_first and lane.end < self._range.end:
+                self._window.first(count)
+            elif end < lane.end:
+                self._window.short(count)
+            else:
+                self._window.full()
+            if self._is_first:
                 lane.end = self._lanes_end = end
+        self._is_first = False
         is_found = result.status is PullStatus.FOUND
         lane.take(end, result.records if is_found else NOTHING)
 
@@ -305,15 +308,14 @@ class RangePuller:
             raise asked.call.peer.failed(
                 f"answers a pull from offset {offset} with {result.status.name}, though {has}"
             )
-        self._lose(head, lost, f"{has} ({result.remark or result.status.name})")
+        self._lose(offset, lost, f"{has} ({result.remark or result.status.name})")
 
-    def _lose(self, head: PullPipeline, end: int, reason: str) -> None:
-        """Marks offsets up to `end` as lost."""
-        self._lanes.popleft()
+    def _lose(self, offset: int, end: int, reason: str) -> None:
+        """Marks the offsets [offset, end) as lost."""
         self._drop_lanes()
-        head.end = end
-        head.take(end, NOTHING, reason)
-        self._lanes.append(head)
+        lane = PullPipeline(offset, end)
+        lane.take(end, NOTHING, reason)
+        self._lanes.append(lane)
         self._lanes_end = end
         self._is_first = False
 
@@ -323,8 +325,7 @@ class RangePuller:
         """Waits, and prepares the next try. Raises the error if no retry helps."""
         head = self._lanes[0] if self._lanes else None
         if is_hidden_queue(error):
-            place = self._range.rest(self._joiner.offset)
-            raise DataLossError(f"{place} are {OUT_OF_REACH} ({error})") from error
+            raise DataLossError(f"{self._place()} are {OUT_OF_REACH} ({error})") from error
         if not is_passing(error, is_slave=self._broker_id != MASTER_ID):
             raise with_advice(error, is_sql=self._options.expression is not None) from error
         if isinstance(error, BrokerBusyError) and self._broker_id == MASTER_ID:
@@ -334,9 +335,29 @@ class RangePuller:
         for lane in self._lanes:
             if lane.is_stuck or lane is head or isinstance(error, ConnectionFailedError):
                 lane.stop()
-        self._absence.pause(self._range.rest(self._joiner.offset), error)
+        self._outage.pause(error)
+
+    def _place(self) -> str:
+        return self._range.rest(self._assembler.offset)
 
     def _drop_lanes(self) -> None:
         for lane in self._lanes:
             lane.stop()
         self._lanes.clear()
+
+
+def _expression_of(options: PullOptions) -> tuple[str, str]:
+    """Returns the type of the subscription's expression, tags or SQL92, and its text.
+
+    Brokers know no quotes. An expression that cannot name all tags matches all messages: the task
+    compares tags anyway.
+    """
+    if options.expression is not None:
+        return SQL92, options.expression
+    if not options.tags or not all(map(_can_be_named, options.tags)):
+        return TAG, ALL
+    return TAG, f" {_OR} ".join(options.tags)
+
+
+def _can_be_named(tag: str) -> bool:
+    return bool(tag) and tag == tag.strip() and _OR not in tag and tag != ALL

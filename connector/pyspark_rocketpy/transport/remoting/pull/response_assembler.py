@@ -6,6 +6,7 @@ not fit. A gap is a loss, unless a filter may have made it. State is the start o
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import Iterator, Sequence
 
@@ -14,12 +15,9 @@ import numpy as np
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, loss_advice
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.rebatching import RecordChunk
-from pyspark_rocketpy.transport.remoting.cluster.records import (
-    Records,
-    StrangeRecordsError,
-    records_of,
-)
+from pyspark_rocketpy.transport.remoting.cluster.records import Records, records_of
 from pyspark_rocketpy.transport.remoting.pull.pipeline import NOTHING, Answer
+from rocketpy_proto.record import RecordError
 
 logger = logging.getLogger(__name__)
 
@@ -35,26 +33,21 @@ class ResponseAssembler:
 
     def pieces(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
         """Yields the chunks of answers, joined if they are exactly the requested offsets."""
-        joined: list[Answer] = []
-        for answer in answers:
-            if answer.loss is None:
-                joined.append(answer)
-                continue
-            yield from self._joined(joined)
-            joined = []
-            self._pass_over(answer.end, answer.loss)
-        yield from self._joined(joined)
+        for loss, group in itertools.groupby(answers, lambda answer: answer.loss):
+            its = list(group)
+            if loss is None:
+                yield from self._joined(its)
+            else:
+                self._pass_over(its[-1].end, loss)
 
     def _joined(self, answers: Sequence[Answer]) -> Iterator[RecordChunk]:
-        if not answers:
-            return
         begin, end = answers[0].begin, answers[-1].end
         bodies = [answer.records for answer in answers if len(answer.records)]
         if not bodies:
             yield self._piece(begin, end, None)
             return
         records = self._records(bodies)
-        if records is not None and self._are_all(records, begin, end):
+        if records is not None and records.is_in(begin, end, is_gapless=not self._is_filtered):
             yield self._piece(begin, end, records)
         elif records is None or len(answers) > 1:
             for answer in answers:
@@ -69,20 +62,14 @@ class ResponseAssembler:
         """
         try:
             return records_of(bodies, self._range.queue_id)
-        except StrangeRecordsError as error:
+        except RecordError as error:
             if len(bodies) > 1:
                 return None
             raise ConnectionFailedError(
                 f"broker {self._range.broker_name} answers a pull of "
-                f"{self._range.rest(self.offset)} with {error}; have its store checked",
+                f"{self._range.rest(self.offset)} with {error.reason}; check the broker's store",
                 is_lasting=True,
             ) from error
-
-    def _are_all(self, records: Records, begin: int, end: int) -> bool:
-        """True if no record must be cut off, and none is missing."""
-        if self._is_filtered:
-            return records.is_in(begin, end)
-        return records.is_just(begin, end)
 
     def _cut(self, begin: int, end: int, records: Records) -> Iterator[RecordChunk]:
         """Yields one answer's records of these offsets; a gap is a loss if there is no filter."""
@@ -92,10 +79,10 @@ class ResponseAssembler:
         for first, last in records.runs():
             low, high = int(records.offsets[first]), int(records.offsets[last - 1]) + 1
             if low > self.offset:
-                self._pass_over(low, f"the next that the broker has is {low}")
+                self._pass_over(low, f"the broker's next one is {low}")
             yield self._piece(low, high, records.part(first, last))
         if self.offset < end:
-            self._pass_over(end, f"the next that the broker has is {end}")
+            self._pass_over(end, f"the broker's next one is {end}")
 
     def _piece(self, begin: int, end: int, records: Records | None) -> RecordChunk:
         self.offset = end
@@ -112,5 +99,5 @@ class ResponseAssembler:
         text = f"{place}: {end - self.offset} messages are gone, {reason}"
         if self._fails_on_loss:
             raise DataLossError(f"{text}; {loss_advice()}")
-        logger.warning("%s; the query goes on without them", text)
+        logger.warning("%s; the query continues without them", text)
         self.offset = end

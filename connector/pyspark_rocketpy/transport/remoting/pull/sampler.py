@@ -10,9 +10,11 @@ Source: docs/design/storage.md section 2, docs/design/remoting.md section 2.6.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.byte_shares import Measured, shares
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
@@ -24,7 +26,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     pull,
     search_offset,
 )
-from pyspark_rocketpy.transport.remoting.net.calls import Call
+from pyspark_rocketpy.transport.remoting.net.calls import Call, outcomes
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.retries import PASSING_ERRORS
 from pyspark_rocketpy.transport.values import QueueTime
@@ -71,34 +73,26 @@ class _Look:
         return self.store_ms is not None and self.store_ms >= time_ms
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A pull of one record that is under way."""
+def _look(queue: MessageQueue, offset: int, call: Call[PullResult]) -> _Look:
+    """Returns the look of a pull's answer.
 
-    queue: MessageQueue
-    offset: int
-    call: Call[PullResult]
-
-    def answer(self) -> _Look:
-        """Returns the look of the answer.
-
-        Raises ConnectionFailedError, also for a record that was not requested, BrokerError.
-        """
-        result = self.call.answer()
-        if result.status is not PullStatus.FOUND:
-            return _Look(result.min_offset, result.max_offset, None)
-        first = _first(result.records)
-        if (
-            first is None
-            or (first.topic, first.queue_id) != (self.queue.topic.encode(), self.queue.queue_id)
-            or not self.offset <= first.queue_offset < result.next_begin_offset
-        ):
-            raise self.call.peer.failed(
-                f"answers a pull from offset {self.offset} of queue {self.queue.queue_id} of topic "
-                f"{self.queue.topic} with other records; have its store checked",
-                is_lasting=True,
-            )
-        return _Look(result.min_offset, result.max_offset, first.store_ms)
+    Raises ConnectionFailedError, also for a record that was not requested, BrokerError.
+    """
+    result = call.answer()
+    if result.status is not PullStatus.FOUND:
+        return _Look(result.min_offset, result.max_offset, None)
+    first = _first(result.records)
+    if (
+        first is None
+        or (first.topic, first.queue_id) != (queue.topic.encode(), queue.queue_id)
+        or not offset <= first.queue_offset < result.next_begin_offset
+    ):
+        raise call.peer.failed(
+            f"answers a pull from offset {offset} of queue {queue.queue_id} of "
+            f"topic {queue.topic} with other records; check the broker's store",
+            is_lasting=True,
+        )
+    return _Look(result.min_offset, result.max_offset, first.store_ms)
 
 
 def _first(records: memoryview) -> _Stored | None:
@@ -125,7 +119,7 @@ class Sampler:
     cluster: Cluster
     fan_out: FanOut
     group: str
-    patience: Timeouts
+    timeouts: Timeouts
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:
         """Implements OffsetQueries by an estimate: a few records at both ends of each range.
@@ -143,11 +137,13 @@ class Sampler:
 
     def _measured(self, ranges: Sequence[QueueRange]) -> list[Measured]:
         step = max(-(-len(ranges) // SAMPLES_MAX), 1)
-        calls = [
-            (self._pull(part, part.begin), self._pull(part, part.end - SAMPLED_MESSAGES))
+        asked = [
+            partial(self._pull_at, _queue_of(part), max(offset, part.begin), SAMPLED_MESSAGES)
             for part in ranges[::step]
+            for offset in (part.begin, part.end - SAMPLED_MESSAGES)
         ]
-        sampled = [(_records(begin), _records(end)) for begin, end in calls]
+        found_records = [_records(outcome) for outcome in outcomes(asked)]
+        sampled = list(zip(found_records[::2], found_records[1::2], strict=True))
         means = [_mean(records) for records in sampled]
         known = [mean for mean in means if mean is not None]
         usual = sum(known) / len(known) if known else _USUAL_BYTES
@@ -166,14 +162,6 @@ class Sampler:
             )
         return found
 
-    def _pull(self, part: QueueRange, offset: int) -> Call[PullResult] | None:
-        """Returns a pull; None if the broker is away: the task handles that, not the plan."""
-        queue = MessageQueue(part.broker_name, part.queue_id, part.topic)
-        try:
-            return self._pull_at(queue, max(offset, part.begin), SAMPLED_MESSAGES)
-        except PASSING_ERRORS:
-            return None
-
     def _pull_at(self, queue: MessageQueue, offset: int, count: int = 1) -> Call[PullResult]:
         broker_id = self.fan_out.broker_id(queue)
         wanted = Pull(
@@ -183,7 +171,7 @@ class Sampler:
             count,
             broker_id=MASTER_ID if broker_id is None else broker_id,
         )
-        return pull(self.cluster, wanted, self.patience)
+        return pull(self.cluster, wanted, self.timeouts)
 
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         """Implements OffsetQueries. Raises ConnectionFailedError, BrokerError."""
@@ -193,27 +181,27 @@ class Sampler:
         return found
 
     def _search(self, times: Sequence[QueueTime]) -> list[int | None]:
-        queues = [MessageQueue(time.broker_name, time.queue_id, time.topic) for time in times]
+        queues = [_queue_of(time) for time in times]
         searches = [
             search_offset(
                 self.cluster, queue, time.timestamp_ms, self.fan_out.broker_id(queue) or MASTER_ID
             )
             for queue, time in zip(queues, times, strict=True)
         ]
-        told = [search.answer() for search in searches]
+        offsets = [search.answer() for search in searches]
         # The record found, and the one before it.
         pulls = [
             (self._ask(queue, max(offset - 1, 0)), self._ask(queue, offset))
-            for queue, offset in zip(queues, told, strict=True)
+            for queue, offset in zip(queues, offsets, strict=True)
         ]
-        looked = [(before.answer(), there.answer()) for before, there in pulls]
+        looked = [(before(), there()) for before, there in pulls]
         return [
-            self._settled(queue, time.timestamp_ms, offset, *fan_out)
-            for queue, time, offset, fan_out in zip(queues, times, told, looked, strict=True)
+            self._settled(queue, time.timestamp_ms, offset, *around)
+            for queue, time, offset, around in zip(queues, times, offsets, looked, strict=True)
         ]
 
-    def _ask(self, queue: MessageQueue, offset: int) -> _Asked:
-        return _Asked(queue, offset, self._pull_at(queue, offset))
+    def _ask(self, queue: MessageQueue, offset: int) -> Callable[[], _Look]:
+        return partial(_look, queue, offset, self._pull_at(queue, offset))
 
     def _settled(
         self, queue: MessageQueue, time_ms: int, offset: int, before: _Look, there: _Look
@@ -230,22 +218,24 @@ class Sampler:
             return offset
         while low < high:
             middle = (low + high) // 2
-            if self._ask(queue, middle).answer().is_at_least(time_ms):
+            if self._ask(queue, middle)().is_at_least(time_ms):
                 high = middle
             else:
                 low = middle + 1
         return low if low < there.max_offset else None
 
 
-def _records(call: Call[PullResult] | None) -> memoryview:
-    """Returns the records of a pull; none if it failed."""
-    try:
-        result = None if call is None else call.answer()
-    except PASSING_ERRORS:
-        result = None
-    if result is None or result.status is not PullStatus.FOUND:
+def _queue_of(place: QueueRange | QueueTime) -> MessageQueue:
+    return MessageQueue(place.broker_name, place.queue_id, place.topic)
+
+
+def _records(outcome: PullResult | ConnectionFailedError | BrokerError) -> memoryview:
+    """Returns the records of a pull; none if the broker is away: the task handles that."""
+    if isinstance(outcome, PullResult):
+        return outcome.records if outcome.status is PullStatus.FOUND else memoryview(b"")
+    if isinstance(outcome, PASSING_ERRORS):
         return memoryview(b"")
-    return result.records
+    raise outcome
 
 
 def _mean(samples: tuple[memoryview, memoryview]) -> float | None:

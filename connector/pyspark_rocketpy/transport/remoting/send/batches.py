@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pyspark_rocketpy.transport.remoting.send.requests import BATCH_MESSAGES_MAX
+from pyspark_rocketpy.transport.remoting.send.requests import BATCH_MESSAGES_MAX, SendBatch
 from pyspark_rocketpy.transport.write_values import Block
 from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.record import RecordBlock
@@ -40,33 +40,17 @@ assert _HEAD.itemsize < HEADER_BYTES, "a head has room where its record's fixed 
 ADDED_BYTES_MAX = 256
 
 
-@dataclass(frozen=True, slots=True)
-class SendBatch:
-    """Messages of one queue that are all stored, or none.
-
-    `body` is a batch's body, or that of a single message, which has `properties`. One that
-    `is_delayed` waits at its broker, in no queue of its topic.
-    """
-
-    body: bytes | memoryview
-    count: int
-    properties: str | None = None
-    flag: int = 0
-    is_movable: bool = False
-    is_delayed: bool = False
-
-
-def first_unique_key(parcel: SendBatch) -> str:
+def first_unique_key(send_batch: SendBatch) -> str:
     """Returns the unique key of the first message; the sink gives each message one."""
-    if parcel.properties is not None:
-        return decode_properties(parcel.properties.encode())[UNIQ_KEY]
-    head = np.frombuffer(parcel.body, _HEAD, 1)[0]
+    if send_batch.properties is not None:
+        return decode_properties(send_batch.properties.encode())[UNIQ_KEY]
+    head = np.frombuffer(send_batch.body, _HEAD, 1)[0]
     end = int(head["size"])
     begin = _HEAD.itemsize + int(head["body_length"]) + PROPERTIES_LENGTH_BYTES
-    return decode_properties(bytes(memoryview(parcel.body)[begin:end]))[UNIQ_KEY]
+    return decode_properties(bytes(memoryview(send_batch.body)[begin:end]))[UNIQ_KEY]
 
 
-def parcels(block: Block) -> Iterator[tuple[int, SendBatch]]:
+def send_batches(block: Block) -> Iterator[tuple[int, SendBatch]]:
     """Yields the block's send batches in order, each with the number of its queue.
 
     The loop is over send batches; single messages cost some 10 microseconds each.
@@ -81,10 +65,10 @@ def parcels(block: Block) -> Iterator[tuple[int, SendBatch]]:
     for run in _runs(records.sizes, queue_ids, 1 if entries is None else BATCH_MESSAGES_MAX):
         count = run.stop - run.start
         if entries is None or count == 1:
-            parcel = _single(records, run.start, block)
+            send_batch = _single(records, run.start, block)
         else:
-            parcel = SendBatch(entries.of_run(run), count, is_movable=block.is_movable)
-        yield int(queue_ids[run.start]), parcel
+            send_batch = SendBatch(entries.of_run(run), count, is_movable=block.is_movable)
+        yield int(queue_ids[run.start]), send_batch
 
 
 @dataclass(frozen=True, slots=True)

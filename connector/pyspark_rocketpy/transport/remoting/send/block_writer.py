@@ -12,16 +12,15 @@ from collections.abc import Sequence
 
 from pyspark_rocketpy.errors import BrokerError
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.topics import broker_version
 from pyspark_rocketpy.transport.remoting.net.calls import Call
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
-from pyspark_rocketpy.transport.remoting.send.batches import SendBatch, parcels
+from pyspark_rocketpy.transport.remoting.send.batches import send_batches
 from pyspark_rocketpy.transport.remoting.send.pipeline import SendPipeline
 from pyspark_rocketpy.transport.remoting.send.requests import (
-    Message,
+    SendBatch,
     SendResult,
+    broker_version,
     send,
-    send_encoded_batch,
 )
 from pyspark_rocketpy.transport.remoting.send.visibility import Visibility
 from pyspark_rocketpy.transport.retries import retried
@@ -29,8 +28,6 @@ from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import DELAY_TIMED, Block, WriteQueues
 from rocketpy_proto.remoting import MessageQueue
 
-# The producer group of all sends. It has no transactions, so brokers never check any with it.
-PRODUCER_GROUP = "rocketpy-sink"
 # Brokers deliver at a time since 5.0.0; 4.x would store such a message without a delay.
 TIMER_VERSION_MIN = 413
 
@@ -38,14 +35,16 @@ TIMER_VERSION_MIN = 413
 class RemotingBlockWriter:
     """BlockWriter of a cluster."""
 
-    def __init__(self, cluster: Cluster, policy: RetryPolicy, patience: Timeouts) -> None:
+    def __init__(self, cluster: Cluster, policy: RetryPolicy, timeouts: Timeouts) -> None:
         self._cluster = cluster
         self._policy = policy
-        self._patience = patience
+        self._timeouts = timeouts
         self._queues: dict[str, WriteQueues] = {}
         self._timing: set[str] = set()
-        self._showing = Visibility(cluster)
-        self._lanes = SendPipeline(self._send, self._elsewhere, self._acknowledged, policy)
+        self._visibility = Visibility(cluster)
+        self._lanes = SendPipeline(
+            self._send, self._elsewhere, self._acknowledged, self._is_stored, policy
+        )
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
         """Implements BlockWriter."""
@@ -58,39 +57,39 @@ class RemotingBlockWriter:
         nums = retried(self._policy, lambda: self._cluster.route(topic).write_queue_nums())
         if not sum(nums.values()):
             raise BrokerError(
-                f"no broker takes messages of topic {topic} just now: of those that have it, none "
-                "has both a master that runs and queues with the permission to write (perm 2)"
+                f"no broker accepts messages of topic {topic} now: no broker that has the topic "
+                "has both a running master and queues with write permission (perm 2)"
             )
         return WriteQueues(dict(sorted(nums.items())))
 
     def send(self, block: Block) -> None:
         """Implements BlockWriter."""
         queues = self.write_queues([block.topic])[block.topic]
-        for number, parcel in parcels(block):
+        for number, send_batch in send_batches(block):
             broker_name, queue_id = queues.place(number)
             if block.delay == DELAY_TIMED:
                 self._check_timing(block.topic, broker_name)
-            self._lanes.put(MessageQueue(broker_name, queue_id, block.topic), parcel)
+            self._lanes.put(MessageQueue(broker_name, queue_id, block.topic), send_batch)
 
     def finish(self) -> bytes:
         """Implements BlockWriter. Readers see all sent messages then."""
         self._lanes.finish()
-        self._showing.wait()
+        self._visibility.wait()
         return b""
 
     def close(self) -> None:
         """Implements BlockWriter. The connection skips later answers."""
 
-    def _send(self, queue: MessageQueue, parcel: SendBatch) -> Call[SendResult]:
-        if parcel.properties is None:
-            body = parcel.body
-            return send_encoded_batch(self._cluster, PRODUCER_GROUP, queue, body, self._patience)
-        message = Message(parcel.body, parcel.properties, parcel.flag)
-        return send(self._cluster, PRODUCER_GROUP, queue, message, self._patience)
+    def _send(self, queue: MessageQueue, send_batch: SendBatch) -> Call[SendResult]:
+        return send(self._cluster, queue, send_batch, self._timeouts)
 
-    def _acknowledged(self, queue: MessageQueue, parcel: SendBatch, result: SendResult) -> None:
-        if not parcel.is_delayed:
-            self._showing.stored(queue, result, parcel.count)
+    def _acknowledged(self, queue: MessageQueue, send_batch: SendBatch, result: SendResult) -> None:
+        if not send_batch.is_delayed:
+            self._visibility.stored(queue, result, send_batch.count)
+
+    def _is_stored(self, _queue: MessageQueue, _send_batch: SendBatch, /) -> bool:
+        """True if a send batch without an answer must not be repeated; never at-least-once."""
+        return False
 
     def _elsewhere(self, queue: MessageQueue, away: frozenset[str]) -> MessageQueue | None:
         """Returns the same queue at the next broker that is not away, modulo its queue count."""
@@ -111,7 +110,7 @@ class RemotingBlockWriter:
         if version < TIMER_VERSION_MIN:
             raise BrokerError(
                 f"column deliverAt is set in rows for topic {topic}, but broker {broker_name} is "
-                "older than RocketMQ 5, which was the first to deliver at a time; use column "
+                "older than RocketMQ 5, the first version that delivers at a time; use column "
                 "delayLevel"
             )
         self._timing.add(broker_name)

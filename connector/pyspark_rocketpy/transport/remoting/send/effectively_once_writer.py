@@ -12,7 +12,7 @@ each other's sends. All state that survives a crash is in the cluster.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -20,17 +20,17 @@ from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ColumnError
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import max_offset
-from pyspark_rocketpy.transport.remoting.send.batches import SendBatch, first_unique_key
+from pyspark_rocketpy.transport.remoting.send.batches import first_unique_key
 from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
 from pyspark_rocketpy.transport.remoting.send.deduplication import StoredRows
-from pyspark_rocketpy.transport.remoting.send.markers import ControlQueue, Marker, Reach
+from pyspark_rocketpy.transport.remoting.send.markers import ClusterAccess, ControlQueue, Marker
+from pyspark_rocketpy.transport.remoting.send.requests import PRODUCER_GROUP, SendBatch, SendResult
 from pyspark_rocketpy.transport.retries import retried
 from pyspark_rocketpy.transport.write_values import SIZE_BYTES, Attempt, Block, WriteQueues
 from rocketpy_proto.model.unique_keys import task_digits
 from rocketpy_proto.remoting import MessageQueue
 
 SETTLE_MS = 1_000
-GROUP = "rocketpy-sink"
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -44,32 +44,14 @@ class Part(msgspec.Struct, frozen=True):
     begin: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Since:
-    """Start offsets of a look by queue: the queue's end when an attempt started."""
-
-    offsets: dict[MessageQueue, int]
-
-    @classmethod
-    def of(cls, markers: Iterable[Marker]) -> Since:
-        """Returns the earliest offsets of several markers."""
-        offsets: dict[MessageQueue, int] = {}
-        for marker in markers:
-            for name, ends in marker.offsets.items():
-                for queue_id, end in enumerate(ends):
-                    queue = MessageQueue(name, queue_id, marker.topic)
-                    offsets[queue] = min(end, offsets.get(queue, end))
-        return cls(offsets)
-
-
 class EffectivelyOnceWriter(RemotingBlockWriter):
     """BlockWriter of effectively-once delivery."""
 
     def __init__(
-        self, reach: Reach, control: ControlQueue, attempt: Attempt, floor: int | None
+        self, reach: ClusterAccess, control: ControlQueue, attempt: Attempt, floor: int | None
     ) -> None:
         """Sets the attempt; markers start at `floor`, or else at the writer's last note."""
-        super().__init__(reach.cluster, reach.policy, reach.patience)
+        super().__init__(reach.cluster, reach.policy, reach.timeouts)
         batch = attempt.job.batch
         self._reach = reach
         self._control = control
@@ -77,8 +59,8 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         self._digits = task_digits((batch.writer_id, batch.batch_id, attempt.task))
         self._stored = StoredRows(self._digits)
         self._part = Part(writer_name(batch.writer_id), 0)
+        # The offset after each queue's last acknowledged send batch, or else its first end.
         self._ends: dict[MessageQueue, int] = {}
-        self._lanes.look_before_repeating(self._is_stored)
 
     def write_queues(self, topics: Sequence[str]) -> dict[str, WriteQueues]:
         """Implements BlockWriter."""
@@ -92,8 +74,9 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         """Implements BlockWriter."""
         if block.delay:
             raise ColumnError(
-                "columns delayLevel and deliverAt are not for delivery effectively-once: what "
-                "waits at a broker cannot be looked for; set option delivery to at-least-once"
+                "columns delayLevel and deliverAt cannot be used with delivery effectively-once: "
+                "the task cannot find messages that wait at a broker; set option delivery to "
+                "at-least-once"
             )
         count = len(block.record_sizes) // SIZE_BYTES
         self._part = msgspec.structs.replace(self._part, rows=self._part.rows + count)
@@ -127,7 +110,7 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
         earlier = [one.marker for one in found if one.marker.topic == topic]
         if earlier:
             clock.sleep_ms(SETTLE_MS)
-            since = Since.of(earlier).offsets
+            since = _earliest(earlier)
             for queue, end in self._ends_of(list(since)).items():
                 self._read(queue, since[queue], end, self._stored)
 
@@ -142,22 +125,34 @@ class EffectivelyOnceWriter(RemotingBlockWriter):
 
     def _read(self, queue: MessageQueue, begin: int, end: int, into: StoredRows) -> None:
         part = QueueRange(queue.topic, queue.queue_id, begin, end, broker_name=queue.broker_name)
-        for block in self._reach.records(part, GROUP):
+        for block in self._reach.records(part, PRODUCER_GROUP):
             into.add(block, queue.topic)
 
-    def _is_stored(self, queue: MessageQueue, parcel: SendBatch) -> bool:
+    def _acknowledged(self, queue: MessageQueue, send_batch: SendBatch, result: SendResult) -> None:
+        super()._acknowledged(queue, send_batch, result)
+        self._ends[queue] = result.queue_offset + send_batch.count
+
+    def _is_stored(self, queue: MessageQueue, send_batch: SendBatch, /) -> bool:
         """True if a send batch without an answer was stored. Raises errors that do not pass."""
-        begin = self._lanes.end_of(queue)
-        if begin is None:
-            begin = self._ends[queue]
         end = max_offset(self._reach.cluster, queue).answer()
         clock.sleep_ms(SETTLE_MS)
         end = max(end, max_offset(self._reach.cluster, queue).answer())
         found = StoredRows(self._digits)
-        self._read(queue, begin, end, found)
-        return found.has(first_unique_key(parcel))
+        self._read(queue, self._ends[queue], end, found)
+        return found.has(first_unique_key(send_batch))
 
 
 def writer_name(writer_id: str) -> str:
     """Returns a writer's name in a form for group names."""
     return task_digits((writer_id, 0, 0))
+
+
+def _earliest(markers: Iterable[Marker]) -> dict[MessageQueue, int]:
+    """Returns the earliest end of each queue when one of several attempts started."""
+    offsets: dict[MessageQueue, int] = {}
+    for marker in markers:
+        for name, ends in marker.offsets.items():
+            for queue_id, end in enumerate(ends):
+                queue = MessageQueue(name, queue_id, marker.topic)
+                offsets[queue] = min(end, offsets.get(queue, end))
+    return offsets

@@ -31,7 +31,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
 )
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits, RangePuller
-from pyspark_rocketpy.transport.remoting.send.requests import Message, send
+from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, send
 from pyspark_rocketpy.transport.retries import retried
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.record import Record, RecordBlock, decode_record
@@ -40,7 +40,6 @@ from rocketpy_proto.remoting import MessageQueue, ResponseCode
 from rocketpy_proto.remoting.json_text import DECLARED_BY_PARSERS
 
 logger = logging.getLogger(__name__)
-PRODUCER_GROUP = "rocketpy-sink"
 FETCH_BYTES_MAX = 4 << 20
 
 
@@ -60,12 +59,12 @@ class FoundMarker:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class ClusterAccess:
     """A cluster, with retry policy, timeouts and pull limits."""
 
     cluster: Cluster
     policy: RetryPolicy
-    patience: Timeouts
+    timeouts: Timeouts
     limits: PullLimits
 
     def records(
@@ -91,7 +90,7 @@ class Reach:
 class ControlQueue:
     """Queue 0 of the control topic, which one broker has."""
 
-    def __init__(self, reach: Reach, topic: str, writer: str) -> None:
+    def __init__(self, reach: ClusterAccess, topic: str, writer: str) -> None:
         """Sets the queue; `writer` is the notes' owner, in a form for group names."""
         self._reach = reach
         self._topic = topic
@@ -102,9 +101,9 @@ class ControlQueue:
         names = [*self._reach.cluster.route(self._topic).read_queue_nums()]
         if len(names) != 1:
             raise BrokerError(
-                f"option controlTopic is {self._topic!r}, which lies at {len(names)} brokers "
-                f"({', '.join(names)}); a task must find what an earlier one has left: create it "
-                "at one broker alone"
+                f"option controlTopic is {self._topic!r}, which is at {len(names)} brokers "
+                f"({', '.join(names)}), limit 1; a task must find the markers of earlier tasks: "
+                "create the topic at one broker only"
             )
         return MessageQueue(names[0], 0, self._topic)
 
@@ -132,11 +131,11 @@ class ControlQueue:
     def leave(self, tag: str, marker: Marker) -> int:
         """Stores a marker; returns its offset."""
         properties = encode_properties({"TAGS": tag}).decode()
-        message = Message(msgspec.json.encode(marker), properties)
-        cluster, patience = self._reach.cluster, self._reach.patience
+        message = SendBatch(msgspec.json.encode(marker), 1, properties)
+        cluster, timeouts = self._reach.cluster, self._reach.timeouts
         sent = retried(
             self._reach.policy,
-            lambda: send(cluster, PRODUCER_GROUP, self.queue(), message, patience).answer(),
+            lambda: send(cluster, self.queue(), message, timeouts).answer(),
         )
         return sent.queue_offset
 
@@ -171,7 +170,11 @@ class ControlQueue:
                 if error.response_code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                     raise
                 # A pull creates the group.
-                pull(cluster, Pull(self._group, queue, begin), self._reach.patience).answer()
+                pull(cluster, Pull(self._group, queue, begin), self._reach.timeouts).answer()
                 update_consumer_offset(cluster, self._group, queue, begin).answer()
         except (ConnectionFailedError, BrokerError) as error:
-            logger.warning("the next batch looks further back in %s: %s", self._topic, error)
+            logger.warning(
+                "the start offset for the next batch was not stored, it searches more of %s: %s",
+                self._topic,
+                error,
+            )

@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark_rocketpy import clock
-from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
+from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError
+from pyspark_rocketpy.transport.remoting.cluster.congestion_window import CongestionWindow
 from pyspark_rocketpy.transport.remoting.net.calls import Call
-from pyspark_rocketpy.transport.remoting.send.batches import SendBatch
-from pyspark_rocketpy.transport.remoting.send.requests import SendResult
-from pyspark_rocketpy.transport.retries import PASSING_ERRORS, Retries
+from pyspark_rocketpy.transport.remoting.net.responses import is_passing, is_refused
+from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, SendResult
+from pyspark_rocketpy.transport.retries import Retries
 from pyspark_rocketpy.transport.values import RetryPolicy
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
 
@@ -33,9 +34,6 @@ logger = logging.getLogger(__name__)
 
 # Bytes that a task holds in all.
 WAITING_BYTES_MAX = 32 << 20
-# Send batches under way to one broker: at first, and at most. A refusal halves the window. A full
-# window of acknowledgements adds one.
-WINDOW_FIRST, WINDOW_MAX = 2.0, 32.0
 _CallFuture = futures.Future[Any]
 SendError = ConnectionFailedError | BrokerError
 
@@ -46,20 +44,10 @@ class _Lane:
 
     queue: MessageQueue
     retries: Retries
-    parcels: deque[SendBatch] = field(default_factory=deque)
+    send_batches: deque[SendBatch] = field(default_factory=deque)
     resume_ms: int = 0
     # True if the first send batch may be stored without an acknowledgement.
     is_in_doubt: bool = False
-    # The offset after the last acknowledged send batch.
-    end: int | None = None
-
-
-@dataclass(slots=True)
-class _Window:
-    """Congestion window of a broker: the limit and the number of send batches under way."""
-
-    size: float = WINDOW_FIRST
-    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,46 +66,36 @@ class SendPipeline:
         send: Callable[[MessageQueue, SendBatch], Call[SendResult]],
         elsewhere: Callable[[MessageQueue, frozenset[str]], MessageQueue | None],
         stored: Callable[[MessageQueue, SendBatch, SendResult], None],
+        is_stored: Callable[[MessageQueue, SendBatch], bool],
         policy: RetryPolicy,
     ) -> None:
         """Sets the callbacks; `stored` is called for each acknowledgement.
 
         `elsewhere` returns a queue at a broker outside of the given set; None if there is none.
+        A send batch without an answer is not sent again if it `is_stored`.
         """
         self._send = send
         self._elsewhere = elsewhere
         self._stored = stored
+        self._is_stored = is_stored
         self._policy = policy
         self._lanes: dict[MessageQueue, _Lane] = {}
         # Each lane with send batches is in one of these three: ready, flying or paused.
         self._ready: deque[_Lane] = deque()
-        self._windows: dict[str, _Window] = defaultdict(_Window)
+        self._windows: dict[str, CongestionWindow] = defaultdict(CongestionWindow)
         self._flying: dict[_CallFuture, _Flight] = {}
         self._paused: list[_Lane] = []
         self._waiting_bytes = 0
         # Brokers that did not answer, until they do.
         self._away: frozenset[str] = frozenset()
-        self._told: set[str] = set()
-        self._is_stored: Callable[[MessageQueue, SendBatch], bool] | None = None
+        self._warned: set[str] = set()
 
-    def look_before_repeating(self, is_stored: Callable[[MessageQueue, SendBatch], bool]) -> None:
-        """Sets the check of send batches without an answer.
-
-        A send batch that is stored is not sent again.
-        """
-        self._is_stored = is_stored
-
-    def end_of(self, queue: MessageQueue) -> int | None:
-        """Returns the offset after a queue's last acknowledged send batch, or None."""
-        lane = self._lanes.get(queue)
-        return None if lane is None else lane.end
-
-    def put(self, queue: MessageQueue, parcel: SendBatch) -> None:
+    def put(self, queue: MessageQueue, send_batch: SendBatch) -> None:
         """Queues a send batch; waits while too many bytes are queued. Raises as `finish`."""
-        if parcel.is_movable and queue.broker_name in self._away:
+        if send_batch.is_movable and queue.broker_name in self._away:
             queue = self._elsewhere(queue, self._away) or queue
-        self._queue_up(queue, parcel)
-        self._waiting_bytes += len(parcel.body)
+        self._queue_up(queue, send_batch)
+        self._waiting_bytes += len(send_batch.body)
         self._start_ready()
         while self._waiting_bytes > WAITING_BYTES_MAX:
             self._await_one()
@@ -127,13 +105,13 @@ class SendPipeline:
         while self._ready or self._flying or self._paused:
             self._await_one()
 
-    def _queue_up(self, queue: MessageQueue, parcel: SendBatch) -> None:
+    def _queue_up(self, queue: MessageQueue, send_batch: SendBatch) -> None:
         lane = self._lanes.get(queue)
         if lane is None:
-            lane = self._lanes[queue] = _Lane(queue, Retries(self._policy, lambda: None))
-        if not lane.parcels:
+            lane = self._lanes[queue] = _Lane(queue, Retries(self._policy))
+        if not lane.send_batches:
             self._ready.append(lane)
-        lane.parcels.append(parcel)
+        lane.send_batches.append(send_batch)
 
     def _start_ready(self) -> None:
         """Sends as much as the congestion windows allow.
@@ -148,10 +126,10 @@ class SendPipeline:
                 held.append(lane)
                 continue
             try:
-                if self._was_stored(lane):
+                if lane.is_in_doubt and self._is_stored(lane.queue, lane.send_batches[0]):
                     self._done(lane)
                     continue
-                call = self._send(lane.queue, lane.parcels[0])
+                call = self._send(lane.queue, lane.send_batches[0])
             except (ConnectionFailedError, BrokerError) as error:
                 self._failed(lane, error)
             else:
@@ -189,87 +167,63 @@ class SendPipeline:
         try:
             result = flight.call.answer()
         except (ConnectionFailedError, BrokerError) as error:
-            window.size = max(window.size / 2, 1.0)
-            flight.lane.is_in_doubt |= not _is_refused(error)
+            window.halve()
+            flight.lane.is_in_doubt |= not is_refused(error)
             self._failed(flight.lane, error)
         else:
             if window.in_flight + 1 >= window.size:
-                window.size = min(window.size + 1 / window.size, WINDOW_MAX)
+                window.grow()
             self._acknowledged(flight.lane, result)
 
     def _acknowledged(self, lane: _Lane, result: SendResult) -> None:
         lane.retries.succeeded()
         self._away -= {lane.queue.broker_name}
-        lane.end = result.queue_offset + lane.parcels[0].count
-        self._stored(lane.queue, lane.parcels[0], result)
+        self._stored(lane.queue, lane.send_batches[0], result)
         self._done(lane)
         if result.code is not ResponseCode.SUCCESS:
             self._tell(
                 result.code.name,
-                f"broker {lane.queue.broker_name} has stored messages of topic {lane.queue.topic}, "
-                f"but not yet as safely as its settings ask for: {result.code.name}; they are not "
-                "sent again",
+                f"broker {lane.queue.broker_name} has stored messages of topic "
+                f"{lane.queue.topic}, but not yet with the durability of its settings: "
+                f"{result.code.name}; they are not sent again",
             )
-
-    def _was_stored(self, lane: _Lane) -> bool:
-        if not lane.is_in_doubt or self._is_stored is None:
-            return False
-        return self._is_stored(lane.queue, lane.parcels[0])
 
     def _done(self, lane: _Lane) -> None:
         """Removes the first send batch, which is stored."""
         lane.is_in_doubt = False
-        self._waiting_bytes -= len(lane.parcels.popleft().body)
-        if lane.parcels:
+        self._waiting_bytes -= len(lane.send_batches.popleft().body)
+        if lane.send_batches:
             self._ready.append(lane)
 
     def _failed(self, lane: _Lane, error: SendError) -> None:
         """Pauses or moves a lane. Raises errors that do not pass, or did not in time."""
-        if not _is_passing(error):
+        if not is_passing(error):
             raise error
         moved_to = self._other_queue(lane, error)
         if moved_to is None:
             lane.resume_ms = clock.monotonic_ms() + lane.retries.wait_ms(error)
             self._paused.append(lane)
         else:
-            left, lane.parcels = lane.parcels, deque()
-            for parcel in left:
-                self._queue_up(moved_to, parcel)
+            left, lane.send_batches = lane.send_batches, deque()
+            for send_batch in left:
+                self._queue_up(moved_to, send_batch)
         self._tell(
             "again",
-            f"a send to broker {lane.queue.broker_name} is repeated, as others may be that follow; "
-            f"messages that it has stored nevertheless come twice: {error}",
+            f"a send to broker {lane.queue.broker_name} is repeated, and later sends may be "
+            "repeated; messages that the broker has stored nevertheless are stored twice: "
+            f"{error}",
         )
 
     def _other_queue(self, lane: _Lane, error: SendError) -> MessageQueue | None:
-        if not isinstance(error, ConnectionFailedError) or error.is_lasting:
+        if not isinstance(error, ConnectionFailedError):
             return None
         self._away |= {lane.queue.broker_name}
-        if not all(parcel.is_movable for parcel in lane.parcels):
+        if not all(send_batch.is_movable for send_batch in lane.send_batches):
             return None
         return self._elsewhere(lane.queue, self._away)
 
     def _tell(self, what: str, text: str) -> None:
         """Logs a warning once a task."""
-        if what not in self._told:
-            self._told.add(what)
+        if what not in self._warned:
+            self._warned.add(what)
             logger.warning("%s", text)
-
-
-def _is_refused(error: SendError) -> bool:
-    """True if a broker has answered that it did not store the messages.
-
-    A system error may occur after the store.
-    """
-    if isinstance(error, ConnectionFailedError):
-        return False
-    return error.response_code != ResponseCode.SYSTEM_ERROR
-
-
-def _is_passing(error: SendError) -> bool:
-    """True if the same request may succeed later.
-
-    An unknown topic may pass. It existed at the start of the task: name servers and slaves forget
-    topics for moments.
-    """
-    return isinstance(error, (*PASSING_ERRORS, TopicNotExistError))

@@ -8,7 +8,6 @@ Source: docs/design/remoting.md sections 2.4 and 3.2, docs/design/cluster.md sec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,17 +16,12 @@ from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import Call, Request
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.responses import header_of
-from rocketpy_proto.remoting import (
-    BatchMessage,
-    MessageQueue,
-    RemotingCommand,
-    RequestCode,
-    ResponseCode,
-    UnencodableRemotingError,
-    encode_batch,
-)
+from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode, ResponseCode
+from rocketpy_proto.remoting.headers.offsets import GetMaxOffsetRequest
 from rocketpy_proto.remoting.headers.sends import SendMessageRequest, SendMessageResponse
 
+# The producer group of all sends. It has no transactions, so brokers never check any with it.
+PRODUCER_GROUP = "rocketpy-sink"
 # The answer names an id for each message; see HEADER_BYTES_MAX of the connection.
 BATCH_MESSAGES_MAX = 10_000
 # The message is stored with all these codes. All but the first mean less safety than the broker's
@@ -43,13 +37,19 @@ _STORED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A message to store; `properties` is RocketMQ's text form, `sys_flag` includes compression."""
+class SendBatch:
+    """Messages of one queue that are all stored at consecutive offsets, or none.
+
+    `body` is a batch's body, or that of a single message, which has `properties` in RocketMQ's text
+    form. One that `is_delayed` waits at its broker, in no queue of its topic.
+    """
 
     body: bytes | memoryview
-    properties: str = ""
+    count: int
+    properties: str | None = None
     flag: int = 0
-    sys_flag: int = 0
+    is_movable: bool = False
+    is_delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,71 +66,24 @@ class SendResult:
 
 
 def send(
-    cluster: Cluster, group: str, queue: MessageQueue, message: Message, patience: Timeouts
+    cluster: Cluster, queue: MessageQueue, send_batch: SendBatch, timeouts: Timeouts
 ) -> Call[SendResult]:
-    """Sends one message to be stored."""
+    """Sends messages to be stored."""
+    is_batch = send_batch.properties is None
     header = SendMessageRequest(
-        group,
+        PRODUCER_GROUP,
         queue.topic,
         queue.queue_id,
         clock.now_ms(),
-        message.sys_flag,
-        message.flag,
-        properties=message.properties,
+        flag=send_batch.flag,
+        # A broker adds the properties of a batch to each message, in place of its own.
+        properties=send_batch.properties or "",
+        is_batch=is_batch,
         broker_name=queue.broker_name,
     )
-    code = RequestCode.SEND_MESSAGE_V2
-    return _send(cluster, queue, _request(code, header, message.body, patience))
-
-
-def send_batch(
-    cluster: Cluster,
-    group: str,
-    queue: MessageQueue,
-    messages: Sequence[BatchMessage],
-    patience: Timeouts,
-) -> Call[SendResult]:
-    """Sends messages to be stored at consecutive offsets, all or none.
-
-    At most BATCH_MESSAGES_MAX, none with an empty body; brokers take 4 MiB of them. Raises
-    UnencodableRemotingError.
-    """
-    if not 0 < len(messages) <= BATCH_MESSAGES_MAX:
-        raise UnencodableRemotingError(
-            "batch", f"it has {len(messages)} messages, 1 to {BATCH_MESSAGES_MAX} are sent"
-        )
-    return send_encoded_batch(cluster, group, queue, encode_batch(messages), patience)
-
-
-def send_encoded_batch(
-    cluster: Cluster,
-    group: str,
-    queue: MessageQueue,
-    body: bytes | memoryview,
-    patience: Timeouts,
-) -> Call[SendResult]:
-    """Sends messages as `send_batch` does, already encoded as a batch's body."""
-    header = SendMessageRequest(
-        group,
-        queue.topic,
-        queue.queue_id,
-        clock.now_ms(),
-        is_batch=True,
-        # The broker adds these to each message; a key of the batch replaces the message's.
-        properties="",
-        broker_name=queue.broker_name,
-    )
-    code = RequestCode.SEND_BATCH_MESSAGE
-    return _send(cluster, queue, _request(code, header, body, patience))
-
-
-def _request(
-    code: RequestCode, header: SendMessageRequest, body: bytes | memoryview, patience: Timeouts
-) -> Request[SendResult]:
-    return Request(code, partial(_sent, code), header, body, accepted=_STORED, patience=patience)
-
-
-def _send(cluster: Cluster, queue: MessageQueue, request: Request[SendResult]) -> Call[SendResult]:
+    code = RequestCode.SEND_BATCH_MESSAGE if is_batch else RequestCode.SEND_MESSAGE_V2
+    read = partial(_sent, code)
+    request = Request(code, read, header, send_batch.body, accepted=_STORED, timeouts=timeouts)
     return cluster.ask_owner(queue.topic, queue.broker_name, request)
 
 
@@ -142,3 +95,17 @@ def _sent(code: RequestCode, peer: Peer, answer: RemotingCommand) -> SendResult:
         header.queue_offset,
         tuple(header.msg_id.split(",")),
     )
+
+
+def broker_version(cluster: Cluster, topic: str, broker_name: str) -> Call[int]:
+    """Returns the number of a master's RocketMQ version, 413 for 5.0.0, which every answer has.
+
+    The request is for a queue's end: a client with permission to write a topic may make it.
+    """
+    header = GetMaxOffsetRequest(topic, 0, broker_name=broker_name)
+    request = Request(RequestCode.GET_MAX_OFFSET, _version, header)
+    return cluster.ask_owner(topic, broker_name, request)
+
+
+def _version(_peer: Peer, answer: RemotingCommand) -> int:
+    return answer.version

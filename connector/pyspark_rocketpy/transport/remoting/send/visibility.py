@@ -62,8 +62,8 @@ class Visibility:
         hidden = [last.queue for last in self._lasts.values() if not self._shows(last, until_ms)]
         if hidden:
             logger.warning(
-                "messages are stored, but readers do not see them yet: brokers have not "
-                "put them into their queues within %d s: %s",
+                "messages are stored, but not yet readable: brokers have not added them to their "
+                "queues within %d s: %s",
                 SHOW_MS_MAX // 1000,
                 ", ".join(f"{queue.broker_name}, topic {queue.topic}" for queue in hidden),
             )
@@ -76,7 +76,9 @@ class Visibility:
                 if max_offset(self._cluster, last.queue).answer() >= last.end:
                     return True
             except (ConnectionFailedError, BrokerError) as error:
-                logger.info("whether messages can be read already is not known: %s", error)
+                logger.info(
+                    "the broker did not answer whether the messages are readable: %s", error
+                )
                 return True
             if clock.monotonic_ms() >= until_ms:
                 return False

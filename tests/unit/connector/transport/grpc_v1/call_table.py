@@ -35,9 +35,9 @@ from pyspark_rocketpy.transport.write_values import (
     WriteQueues,
 )
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, common_pb2, retry_pb2
-from tests.blocks import bodies_of, wire_block
-from tests.queues import Q0
-from tests.scripted_answers import (
+from tests.support.blocks import bodies_of, wire_block
+from tests.support.queues import Q0
+from tests.support.scripted_answers import (
     METHODS,
     Right,
 )

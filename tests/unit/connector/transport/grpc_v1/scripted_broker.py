@@ -17,6 +17,7 @@ import grpc
 
 from pyspark_rocketpy.transport.grpc_v1.client import forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
+from rocketpy_broker.embedded.process import ReservedPort
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -24,7 +25,7 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2_grpc,
     common_pb2,
 )
-from tests.blocks import WireBlock, bodies_of, by_queue
+from tests.support.blocks import WireBlock, bodies_of, by_queue
 
 # Events of a block, or of a call about a batch.
 STORE, BUSY, FLUSH_TIMEOUT, REFUSE = "store", "busy", "flush timeout", "refuse"
@@ -76,7 +77,8 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
         self._segment_bytes = segment_bytes
         self._end = 1_000
         self._server: grpc.Server | None = None
-        self.port = 0
+        self._reserved_port = ReservedPort()
+        self.port = self._reserved_port.number
 
     def __enter__(self) -> ScriptedBroker:
         self.start()
@@ -90,14 +92,15 @@ class ScriptedBroker(admin_pb2_grpc.AdminServicer, broker_pb2_grpc.BrokerService
     ) -> None:
         self.stop()
         forget_client(self.config)
+        self._reserved_port.close()
 
     def start(self) -> None:
-        """Starts to serve, on the same port as before if there was one."""
+        """Starts to serve, on the same port each time."""
         # Silent streams occupy a thread each.
         self._server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0)])
         admin_pb2_grpc.add_AdminServicer_to_server(self, self._server)
         broker_pb2_grpc.add_BrokerServicer_to_server(self, self._server)
-        self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
+        assert self._server.add_insecure_port(f"127.0.0.1:{self.port}") == self.port
         self._server.start()
 
     def stop(self) -> None:

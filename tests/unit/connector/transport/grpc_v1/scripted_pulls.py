@@ -24,7 +24,7 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2_grpc,
     common_pb2,
 )
-from tests.blocks import wire_block
+from tests.support.blocks import wire_block
 
 STORE_HOST = Host.parse("127.0.0.1:10911")
 Answers = Callable[

@@ -28,7 +28,7 @@ from pyspark_rocketpy.errors import (
 from pyspark_rocketpy.transport.grpc_v1.client import client_for, forget_client
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.retries import BACKOFF_MS_MAX
-from tests.scripted_answers import (
+from tests.support.scripted_answers import (
     GARBAGE,
     METHODS,
     SILENCE,
@@ -217,7 +217,7 @@ def test_an_answer_that_cannot_be_meant_is_an_error_and_nothing_of_it_is_kept(
 def test_bounds_of_another_store_than_before_are_not_believed(server: AnsweringServer) -> None:
     queries = Subject(server.config, 2).queries
     queries.require_store("12")
-    with pytest.raises(OtherStoreError, match=f"store 12 is meant, and store {STORE_ID} has"):
+    with pytest.raises(OtherStoreError, match=f"store 12 was asked, but store {STORE_ID} has"):
         queries.bounds(SUBSCRIPTION)
 
 

@@ -17,7 +17,7 @@ from pyspark_rocketpy.transport.grpc_v1.send.appender import IN_FLIGHT_MAX, Appe
 from pyspark_rocketpy.transport.retries import BACKOFF_MS_MAX
 from pyspark_rocketpy.transport.values import RetryPolicy
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
+from tests.support.blocks import wire_block
 from tests.unit.connector.transport.grpc_v1.scripted_broker import (
     BUSY,
     FLUSH_TIMEOUT,
@@ -127,7 +127,7 @@ def test_what_no_retry_mends_fails_at_once(
 def test_a_broker_that_says_nothing_is_asked_again_and_then_named(waits_ms: list[int]) -> None:
     with (
         ScriptedBroker(SILENCE, SILENCE) as broker,
-        pytest.raises(ConnectionFailedError, match=r"within 50 ms.*sendTimeoutMs"),
+        pytest.raises(ConnectionFailedError, match=r"within 50 ms.*sendTimeout"),
     ):
         send_all(broker.config, NAMES[:1], times_max=1, send_timeout_ms=50)
     assert waits_ms == [100]

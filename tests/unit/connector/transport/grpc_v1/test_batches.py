@@ -65,8 +65,8 @@ def request(*parts: bytes, batch_id: int = 7) -> broker_pb2.CommitBatchRequest:
 def committer(
     broker: ScriptedBroker, times_max: int = 3, call_ms_max: int = 30_000
 ) -> BatchCommitter:
-    patience = CommitTimeouts(call_ms_max, STANDSTILL_MS_MAX)
-    return BatchCommitter(broker.config, RetryPolicy(times_max, 100), patience)
+    timeouts = CommitTimeouts(call_ms_max, STANDSTILL_MS_MAX)
+    return BatchCommitter(broker.config, RetryPolicy(times_max, 100), timeouts)
 
 
 def in_progress(count: int, hindrance: str = "", batch_id: int = 7) -> Response:
@@ -185,9 +185,9 @@ def test_s10_a_commit_that_stands_still_tells_how_far_it_came_and_why(
         with pytest.raises(CommitError) as caught:
             committer(broker).commit(request())
     text = str(caught.value)
-    assert "4 of 9 messages of batch 7 of writer writer are stored, and no more for" in text
+    assert "4 of 9 messages of batch 7 of writer writer are stored, without progress for" in text
     assert f"for {STANDSTILL_MS_MAX} ms (the disk is full)" in text
-    assert "run the batch again to wait for it, or set option commitTimeoutMs higher" in text
+    assert "run the batch again to wait for it, or set option commitTimeout higher" in text
 
 
 def test_s10_the_batch_before_it_is_waited_for_as_long_as_it_gets_on(elapsed_ms: list[int]) -> None:
@@ -218,7 +218,7 @@ def test_s10_answers_that_come_at_once_and_say_nothing_new_are_asked_for_in_larg
 ) -> None:
     monkeypatch.setattr(clock, "sleep_ms", elapsed_ms.append)
     with ScriptedBroker(states=states) as broker:
-        with pytest.raises(CommitError, match=r"and no more for 6\d{4} ms"):
+        with pytest.raises(CommitError, match=r"without progress for 6\d{4} ms"):
             committer(broker).commit(request())
         # 0.1 s, 0.2 s, ... 5 s: 18 waits in a minute, and the first answer.
         assert broker.calls <= 20
@@ -239,7 +239,9 @@ def test_s10_a_save_that_cannot_be_recognized_is_not_to_be_saved_again(
 ) -> None:
     with ScriptedBroker(states=[in_progress(4)] * 20) as broker:
         broker.pass_ms = elapsed_ms.append
-        with pytest.raises(CommitError, match="saved again its messages come twice") as caught:
+        with pytest.raises(
+            CommitError, match="if it is saved again, its messages are stored twice"
+        ) as caught:
             committer(broker).commit(request(part(SINGLE), batch_id=0))
     assert "run the batch again" not in str(caught.value)
 
@@ -317,13 +319,13 @@ def test_a_broker_that_is_gone_is_an_error_after_the_retries(waits_ms: list[int]
         committer(broker).commit(request())
         broker.stop()
         config = ClientConfig(broker.config.endpoints, 100)
-        patience = CommitTimeouts(1_000, STANDSTILL_MS_MAX)
-        gone = BatchCommitter(config, RetryPolicy(2, 100), patience)
+        timeouts = CommitTimeouts(1_000, STANDSTILL_MS_MAX)
+        gone = BatchCommitter(config, RetryPolicy(2, 100), timeouts)
         with pytest.raises(ConnectionFailedError, match=r"no broker answers.*run the batch again"):
             gone.commit(request())
         assert waits_ms == [100, 200]
         # The connector cannot know whether it was committed, and would not recognize it.
-        with pytest.raises(ConnectionFailedError, match="look at the topic before you save again"):
+        with pytest.raises(ConnectionFailedError, match="check the topic before you save again"):
             gone.commit(request(part(SINGLE), batch_id=0))
 
 

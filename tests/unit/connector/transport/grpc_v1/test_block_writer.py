@@ -16,8 +16,8 @@ from pyspark_rocketpy.transport.grpc_v1.send.block_writer import GrpcBlockWriter
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import Attempt, BatchJob, BatchName, Block
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.blocks import wire_block
-from tests.patience import PATIENCE_SECONDS
+from tests.support.blocks import wire_block
+from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.grpc_v1.scripted_broker import (
     BUSY,
     FLUSH_TIMEOUT,
@@ -92,7 +92,7 @@ def test_the_broker_hears_of_the_job_first_and_of_the_end_last() -> None:
 
 def test_the_broker_hears_of_a_job_before_its_task_has_rows() -> None:
     with ScriptedBroker() as broker, closing(staging(broker)):
-        assert broker.has_staged.wait(PATIENCE_SECONDS)
+        assert broker.has_staged.wait(WAIT_SECONDS_MAX)
         assert [request.records for request in broker.staging] == [b""]
 
 
@@ -157,7 +157,7 @@ def test_a_broker_that_holds_something_else_is_told_with_both_counts(
         stage_all(broker, bodies)
     sent, kept = 2 * len(bodies), 2 * len(bodies) - 1
     assert f"task 3 has sent {len(bodies)} blocks of {sent} messages" in str(caught.value)
-    assert f"the broker holds {len(bodies)} blocks of {kept} messages" in str(caught.value)
+    assert f"the broker has {len(bodies)} blocks of {kept} messages" in str(caught.value)
 
 
 def test_s7_a_batch_that_is_committed_gets_no_more_blocks() -> None:

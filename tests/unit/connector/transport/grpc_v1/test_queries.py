@@ -19,9 +19,9 @@ from pyspark_rocketpy.transport.values import RetryPolicy, Subscription
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
 from rocketpy_proto.proxies import EXCEPTION_VARIABLES
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.proxies import USER, recording_proxy
-from tests.queues import numbered
-from tests.scripted_answers import AnsweringServer, answering
+from tests.support.proxies import USER, recording_proxy
+from tests.support.queues import numbered
+from tests.support.scripted_answers import AnsweringServer, answering
 
 AWAY = grpc.StatusCode.UNAVAILABLE
 
@@ -99,7 +99,7 @@ def test_a_query_whose_answer_would_not_change_is_not_repeated(
     queries = queries_to(server, 16)
     ask(queries)
     server.faults["QueryOffsets"] = grpc.StatusCode.UNIMPLEMENTED
-    with pytest.raises(ConnectionFailedError, match="answers, but is no rocketpy broker"):
+    with pytest.raises(ConnectionFailedError, match="answers, but is not a rocketpy broker"):
         ask(queries)
     assert waits_ms == []
 

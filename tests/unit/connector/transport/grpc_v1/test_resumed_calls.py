@@ -20,7 +20,7 @@ from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.grpc_v1.client import BrokerClient
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.grpc_v1.queries import GrpcOffsetQueries
-from pyspark_rocketpy.transport.grpc_v1.resumed_calls import Progress, ask_for_all
+from pyspark_rocketpy.transport.grpc_v1.resumed_calls import CallProgress, ask_for_all
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy
 from rocketpy_proto.call_limits import KEYS_BYTES_MAX, KEYS_MAX
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -139,7 +139,7 @@ def test_k05_keys_beyond_what_a_broker_looks_up_are_not_sent(
     ("query", "away_from", "words"),
     [
         (lambda queries: queries.search(TIMES), 7, "3 of 7 queues were searched"),
-        (lambda queries: queries.find_keys(RANGES, ["k"]), 3, "1 of 7 ranges were looked through"),
+        (lambda queries: queries.find_keys(RANGES, ["k"]), 3, "1 of 7 ranges were searched"),
         # Calls 1, 3, 5 and 7 measure the first range.
         (lambda queries: queries.limit_bytes(RANGES, 2_800), 17, "2 of 7 ranges were measured"),
         (lambda queries: queries.limit_bytes(RANGES, 50), 23, "3 of 7 ranges were limited"),
@@ -153,16 +153,18 @@ def test_a_query_that_is_given_up_says_how_far_it_came(
 
 
 def test_a_broker_that_answers_nothing_is_an_error() -> None:
-    with pytest.raises(BrokerError, match="answers nothing; 0 of 1 things were done"):
-        ask_for_all(["a"], lambda _first, part: Progress(0, part[0]), "things were done")
+    with pytest.raises(
+        BrokerError, match="the broker's answer has no entries; 0 of 1 things were done"
+    ):
+        ask_for_all(["a"], lambda _first, part: CallProgress(0, part[0]), "things were done")
 
 
 def test_entries_that_are_begun_are_asked_for_again_but_for_what_is_done() -> None:
     asked: list[tuple[int, list[str]]] = []
 
-    def ask(first: int, part: Sequence[str]) -> Progress[str]:
+    def ask(first: int, part: Sequence[str]) -> CallProgress[str]:
         asked.append((first, list(part)))
-        return Progress(0, part[0][1:]) if len(part[0]) > 1 else Progress(1)
+        return CallProgress(0, part[0][1:]) if len(part[0]) > 1 else CallProgress(1)
 
     ask_for_all(["a", "bcd", "e"], ask, "words were read")
     assert asked == [
@@ -182,7 +184,7 @@ def test_keys_that_are_looked_for_in_no_range_or_in_too_many_are_an_error(count:
         ) -> broker_pb2.FindKeysResponse:
             return broker_pb2.FindKeysResponse(range_count=count)
 
-    with pytest.raises(BrokerError, match=f"it is about {count} of 7 entries"):
+    with pytest.raises(BrokerError, match=f"it has {count} of 7 entries"):
         queries_to(Counting()).find_keys(RANGES, ["k"])
 
 
@@ -194,7 +196,7 @@ def test_times_that_are_searched_in_no_queue_or_in_too_many_are_an_error(count: 
         ) -> broker_pb2.SearchOffsetsResponse:
             return broker_pb2.SearchOffsetsResponse(offsets=[broker_pb2.FoundOffset()] * count)
 
-    with pytest.raises(BrokerError, match=f"it is about {count} of 7 entries"):
+    with pytest.raises(BrokerError, match=f"it has {count} of 7 entries"):
         queries_to(Searching()).search(TIMES)
 
 
@@ -249,7 +251,9 @@ def test_ends_to_and_fro_or_outside_of_their_ranges_are_an_error(
     kind: type[WrongBroker], answers: tuple[int, ...], *, goes_on: bool
 ) -> None:
     queries = queries_to(kind(*answers, goes_on=goes_on))
-    with pytest.raises(BrokerError, match=r"cannot be used: |answers nothing; 0 of \d ranges"):
+    with pytest.raises(
+        BrokerError, match=r"cannot be used: |the broker's answer has no entries; 0 of \d ranges"
+    ):
         queries.limit_bytes(RANGES, 300)
 
 
@@ -261,7 +265,7 @@ def test_a_limit_that_is_missing_is_an_error() -> None:
             self._enter()
             return broker_pb2.LimitRangesResponse(bytes=[1] * 9)
 
-    with pytest.raises(BrokerError, match="LimitRanges cannot be used: it is about 0 of 7 entries"):
+    with pytest.raises(BrokerError, match="LimitRanges cannot be used: it has 0 of 7 entries"):
         queries_to(Short(1)).limit_bytes(RANGES, 300)
 
 
@@ -292,7 +296,7 @@ def test_keys_are_found_only_in_the_ranges_that_were_looked_through(
             ]
             return broker_pb2.FindKeysResponse(ranges=ranges, range_count=1)
 
-    with pytest.raises(BrokerError, match="was not asked for"):
+    with pytest.raises(BrokerError, match="was not requested"):
         queries_to(Finding()).find_keys(RANGES, ["k"])
 
 

@@ -11,7 +11,7 @@ from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits, RangePuller
 from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.remoting import RemotingCommand, ResponseCode
-from tests.blocks import bodies_of
+from tests.support.blocks import bodies_of
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge, route_with
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
@@ -21,7 +21,7 @@ from tests.unit.connector.transport.remoting.scripted_peer import (
 )
 
 BROKER = "broker-a"
-LIMITS = PullLimits(64, 32 << 20, PATIENT, absence_ms_max=60_000, backoff_ms=100)
+LIMITS = PullLimits(64, 32 << 20, PATIENT, outage_ms_max=60_000, backoff_ms=100)
 OPTIONS = PullOptions("group", 1 << 20, fail_on_data_loss=True)
 TOLERANT = replace(OPTIONS, fail_on_data_loss=False)
 

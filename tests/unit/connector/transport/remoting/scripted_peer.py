@@ -21,9 +21,9 @@ from rocketpy_proto.remoting import (
     encode_frame,
 )
 from rocketpy_proto.remoting.headers import EXCHANGES
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
-PATIENT = Timeouts(PATIENCE_SECONDS * 1000, "requestTimeoutMs")
+PATIENT = Timeouts(WAIT_SECONDS_MAX * 1000, "requestTimeoutMs")
 
 
 class Visit:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from pyspark_rocketpy.transport.remoting.send.batches import SendBatch
+from pyspark_rocketpy.transport.remoting.send.requests import SendBatch
 from pyspark_rocketpy.transport.write_values import Block
 from rocketpy_proto.record import BlockColumns, RecordBlock, encode_block
 from rocketpy_proto.record.rewrite import rewritten
@@ -44,8 +44,8 @@ def of_bodies(*bodies: bytes, queue_id: int = 0, is_movable: bool = False) -> Bl
     return stored(messages, queue_id=queue_id, is_movable=is_movable)
 
 
-def messages_of(parcel: SendBatch) -> list[BatchMessage]:
+def messages_of(send_batch: SendBatch) -> list[BatchMessage]:
     """Returns the messages that a send batch stores."""
-    if parcel.properties is None:
-        return decode_batch(parcel.body)
-    return [BatchMessage(parcel.body, parcel.properties.encode(), parcel.flag)]
+    if send_batch.properties is None:
+        return decode_batch(send_batch.body)
+    return [BatchMessage(send_batch.body, send_batch.properties.encode(), send_batch.flag)]

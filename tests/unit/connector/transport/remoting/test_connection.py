@@ -33,7 +33,7 @@ from rocketpy_proto.remoting import (
     Serialization,
     encode_frame,
 )
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.remoting.conftest import Peers
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
@@ -55,8 +55,9 @@ def connected(peer: ScriptedPeer, *, is_name_server: bool = True) -> Iterator[Co
         yield connection
 
 
-def ask(connection: Connection, body: bytes = b"", patience: Timeouts = PATIENT) -> Pending:
-    return connection.ask(OutgoingRequest(replace(REQUEST, body=body), patience, FRAME_BYTES_MAX))
+def ask(connection: Connection, body: bytes = b"", timeouts: Timeouts = PATIENT) -> Pending:
+    question = OutgoingRequest(replace(REQUEST, body=body), timeouts, FRAME_BYTES_MAX)
+    return connection.ask_all([question])[0]
 
 
 def failure_of(pending: Pending) -> ConnectionFailedError:
@@ -101,7 +102,8 @@ def test_a_recorded_exchange_is_had_again(peers: Peers, exchange: str) -> None:
         return replace(recorded, opaque=received.opaque)
 
     with connected(peers(answering(answer))) as connection:
-        found = connection.ask(OutgoingRequest(asked, PATIENT, FRAME_BYTES_MAX)).answer()
+        [sent] = connection.ask_all([OutgoingRequest(asked, PATIENT, FRAME_BYTES_MAX)])
+        found = sent.answer()
         assert found == replace(recorded, opaque=found.opaque)
 
 
@@ -156,16 +158,17 @@ def frame(command: RemotingCommand) -> bytes:
 ANSWER = REQUEST.answer(ResponseCode.SUCCESS, body=b"body")
 HTTP2_SETTINGS = b"\0\0\x12\x04\0\0\0\0\0\0\3\x7f\xff\xff\xff\0\4\0\x10\0\0"
 BAD_ANSWERS = {
-    b"": "closed the connection; it may be no RocketMQ server, or want TLS (option tls); ",
-    frame(ANSWER)[:-1]: "closed the connection inside of an answer;",
-    frame(replace(ANSWER, opaque=1)): "the opaque 1 is of no request",
-    frame(replace(ANSWER, opaque=-1)): "the opaque -1 is of no request",
+    b"": "closed the connection; it may not be a RocketMQ server, or may require TLS (option "
+    "tls); ",
+    frame(ANSWER)[:-1]: "closed the connection within an answer;",
+    frame(replace(ANSWER, opaque=1)): "the opaque 1 belongs to no request",
+    frame(replace(ANSWER, opaque=-1)): "the opaque -1 belongs to no request",
     struct.pack(">i", FRAME_BYTES_MAX): "16777220 bytes",
     struct.pack(">i", -1): "3 bytes",
     struct.pack(">iI", HEADER_BYTES_MAX + 9, HEADER_BYTES_MAX + 1)
-    + bytes(HEADER_BYTES_MAX + 5): "its header has 1048577 bytes, at most 1048576",
+    + bytes(HEADER_BYTES_MAX + 5): "its header has 1048577 bytes, limit 1048576",
     struct.pack(">iI", 6, 2) + b"{}": "JSON header: ",
-    struct.pack(">iI", 4, 9 << 24): "unknown form 9",
+    struct.pack(">iI", 4, 9 << 24): "unknown serialization type 9",
     b"HTTP/1.1 400 Bad Request\r\n\r\n": "speaks HTTP, not RocketMQ's",
     HTTP2_SETTINGS: "speaks HTTP/2, as gRPC does, not RocketMQ's remoting protocol; a broker of "
     "rocketpy is named by option endpoints",
@@ -201,7 +204,9 @@ def test_an_answer_that_comes_twice_ends_the_connection(peers: Peers) -> None:
 
     with connected(peers(script)) as connection:
         ask(connection).answer()
-        assert "the opaque 0 is of no request, or came twice" in str(failure_of(ask(connection)))
+        assert "the opaque 0 belongs to no request, or was answered twice" in str(
+            failure_of(ask(connection))
+        )
 
 
 def test_what_fails_fails_every_request_that_waits(peers: Peers) -> None:
@@ -219,9 +224,11 @@ def test_what_fails_fails_every_request_that_waits(peers: Peers) -> None:
 
 def test_an_answer_larger_than_what_was_asked_for_fails_alone(peers: Peers) -> None:
     with connected(peers(answering(echo))) as connection:
-        large = connection.ask(OutgoingRequest(replace(REQUEST, body=bytes(11)), PATIENT, 10))
+        [large] = connection.ask_all(
+            [OutgoingRequest(replace(REQUEST, body=bytes(11)), PATIENT, 10)]
+        )
         error = failure_of(large)
-        assert "answers with 11 bytes, at most 10 are accepted" in str(error)
+        assert "answers with 11 bytes, limit 10;" in str(error)
         assert error.is_lasting
         ask(connection).answer()
 
@@ -231,8 +238,8 @@ def test_closing_ends_what_waits(peers: Peers) -> None:
     pending = ask(connection)
     connection.close()
     connection.close()
-    assert "its connection was closed here" in str(failure_of(pending))
-    assert "its connection was closed here" in str(failure_of(ask(connection)))
+    assert "the client closed its connection" in str(failure_of(pending))
+    assert "the client closed its connection" in str(failure_of(ask(connection)))
     gc.collect()  # A socket that is left open would cause a warning.
 
 
@@ -269,8 +276,8 @@ def test_an_address_that_takes_no_connection_is_named(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(socket, "create_connection", refuse)
     with pytest.raises(ConnectionFailedError) as caught:
-        Connection.open(Peer("10.0.0.1:1"), Timeouts(100, "connectTimeoutMs"), None)
-    assert "has not accepted a connection within 100 ms (option connectTimeoutMs)" in str(
+        Connection.open(Peer("10.0.0.1:1"), Timeouts(100, "connectTimeout"), None)
+    assert "has not accepted a connection within 100 ms (option connectTimeout)" in str(
         caught.value
     )
 
@@ -283,7 +290,7 @@ def test_an_ipv6_address_stands_in_brackets() -> None:
 def test_nothing_of_a_request_shows(peers: Peers) -> None:
     secret = replace(REQUEST, ext_fields={"SecurityToken": "hidden"})
     with connected(peers(answering(echo))) as connection:
-        pending = connection.ask(OutgoingRequest(secret, PATIENT, 10))
+        [pending] = connection.ask_all([OutgoingRequest(secret, PATIENT, 10)])
         pending.answer()
         call = Call(connection.peer, Request(RequestCode.HEART_BEAT, _unread), pending)
         for shown in (pending, pending.question, call):
@@ -301,7 +308,7 @@ def test_what_is_left_is_not_waited_for_any_more(peers: Peers) -> None:
         left = ask(connection)
         left.leave()
         assert left.is_over
-        assert "its answer is not wanted any more" in str(failure_of(left))
+        assert "its answer is no longer needed" in str(failure_of(left))
         ask(connection).answer()
 
 
@@ -316,10 +323,10 @@ def test_several_are_waited_for_at_once(peers: Peers) -> None:
 
     with connected(peers(script)) as connection:
         first, second = ask(connection), ask(connection)
-        done = futures.wait([first.future, second.future], PATIENCE_SECONDS, "FIRST_COMPLETED")
+        done = futures.wait([first.future, second.future], WAIT_SECONDS_MAX, "FIRST_COMPLETED")
         assert done.done == {second.future}
         ask(connection).leave()
-        assert not futures.wait([first.future], PATIENCE_SECONDS).not_done
+        assert not futures.wait([first.future], WAIT_SECONDS_MAX).not_done
         # The future is also done after the wait.
         assert first.future.done()
 

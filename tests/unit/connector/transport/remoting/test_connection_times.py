@@ -9,7 +9,7 @@ import pytest
 
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.net.streams import Stream
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.remoting.conftest import Peers, Time
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
@@ -24,7 +24,7 @@ from tests.unit.connector.transport.remoting.test_connection import ask, connect
 def test_a_silent_peer_is_given_up_and_named(peers: Peers, time: Time) -> None:
     peer = peers(silent)
     with connected(peer) as connection:
-        pending, other = ask(connection, patience=Timeouts(3_000, "o")), ask(connection)
+        pending, other = ask(connection, timeouts=Timeouts(3_000, "o")), ask(connection)
         time.now_ms += 3_000
         error = failure_of(pending)
         assert f"name server {peer.address} has not answered within 3000 ms; set option o" in str(
@@ -43,13 +43,13 @@ def test_a_late_answer_harms_nobody(peers: Peers, time: Time) -> None:
         requests = visit.requests()
         slow = next(requests)
         visit.send(echo(next(requests)))
-        is_given_up.wait(PATIENCE_SECONDS)
+        is_given_up.wait(WAIT_SECONDS_MAX)
         visit.send(echo(slow))
         for quick in requests:
             visit.send(echo(quick))
 
     with connected(peers(script)) as connection:
-        slow = ask(connection, patience=Timeouts(3_000, "o"))
+        slow = ask(connection, timeouts=Timeouts(3_000, "o"))
         assert bytes(ask(connection, b"quick").answer().body) == b"quick"
         time.now_ms += 3_000
         failure_of(slow)
@@ -70,13 +70,13 @@ def test_a_peer_that_reads_nothing_is_given_up(peers: Peers) -> None:
     is_over = threading.Event()
 
     def script(_visit: Visit) -> None:
-        is_over.wait(PATIENCE_SECONDS)
+        is_over.wait(WAIT_SECONDS_MAX)
 
     with connected(peers(script)) as connection:
         pending = ask(connection, bytes(15 << 20), Timeouts(100, "o"))
         # The rest of the frame would be read as the next one.
-        assert "takes no more requests" in str(failure_of(pending))
-        assert "takes no more requests" in str(failure_of(ask(connection)))
+        assert "accepts no more requests" in str(failure_of(pending))
+        assert "accepts no more requests" in str(failure_of(ask(connection)))
         is_over.set()
 
 
@@ -84,15 +84,15 @@ def test_a_request_whose_turn_does_not_come_fails_alone(peers: Peers) -> None:
     may_read = threading.Event()
 
     def script(visit: Visit) -> None:
-        may_read.wait(PATIENCE_SECONDS)
+        may_read.wait(WAIT_SECONDS_MAX)
         answering(echo)(visit)
 
     with connected(peers(script)) as connection, ThreadPoolExecutor(1) as pool:
         large = pool.submit(ask, connection, bytes(15 << 20))
         while not connection._writing.locked():
             threading.Event().wait(0.001)
-        error = failure_of(ask(connection, patience=Timeouts(1, "o")))
-        assert "was taking other requests for 1 ms (option o)" in str(error)
+        error = failure_of(ask(connection, timeouts=Timeouts(1, "o")))
+        assert "accepted only other requests for 1 ms (option o)" in str(error)
         may_read.set()
         assert len(large.result().answer().body) == 15 << 20
 

@@ -15,7 +15,7 @@ from pyspark_rocketpy.transport.remoting.net.connection import Connection
 from pyspark_rocketpy.transport.remoting.net.connections import IDLE_MS_MAX, Connections
 from pyspark_rocketpy.transport.remoting.net.peers import Peer
 from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.remoting.conftest import Peers, Time
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
@@ -106,7 +106,7 @@ def test_the_one_used_least_lately_makes_room(peers: Peers, connections: Connect
 def test_one_that_is_waited_for_is_not_left(peers: Peers, connections: Connections) -> None:
     pendings = [ask(get(connections, peers(silent))) for _ in range(2)]
     third = peers(silent)
-    with pytest.raises(ConnectionFailedError, match="one more connection than 2") as caught:
+    with pytest.raises(ConnectionFailedError, match="one more connection, limit 2") as caught:
         get(connections, third)
     assert third.address in str(caught.value)
     assert not caught.value.is_lasting
@@ -119,7 +119,7 @@ def test_a_slow_address_holds_up_no_other(peers: Peers, connections: Connections
     is_over = threading.Event()
 
     def slow(_visit: Visit) -> None:
-        is_over.wait(PATIENCE_SECONDS)  # The server does not take part in the handshake.
+        is_over.wait(WAIT_SECONDS_MAX)  # The server does not take part in the handshake.
 
     with ThreadPoolExecutor(1) as pool:
         stuck = peers(slow)

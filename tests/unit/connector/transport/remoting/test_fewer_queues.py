@@ -173,8 +173,8 @@ def test_s5_messages_of_a_queue_that_is_back_before_the_route_says_so_are_no_los
     assert query.batch() == [f"{A}:0 0-1"]
     brokers.show(a=2, b=2, is_noticed=False)
     brokers.queues[A][1].end = 3
-    assert query.batch() == []
     assert query.batch() == [f"{A}:1 2-3"]
+    assert query.batch() == []
 
 
 def test_s5_hidden_queues_of_brokers_that_do_not_answer_are_missing(brokers: Brokers) -> None:

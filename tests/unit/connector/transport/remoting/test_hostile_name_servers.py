@@ -81,7 +81,7 @@ def test_queues_that_cannot_be_meant_are_declared(
     cluster = knowing(peers, clusters, body)
     tracemalloc.start()
     try:
-        with pytest.raises(BrokerError, match=f"option nameServer says that topic {TOPIC} has"):
+        with pytest.raises(BrokerError, match=f"option nameServer reports that topic {TOPIC} has"):
             ask(cluster)
         assert tracemalloc.get_traced_memory()[1] < 32 * MIB
     finally:
@@ -110,7 +110,7 @@ def test_queues_that_cannot_be_meant_are_declared(
 def test_a_text_that_is_no_route_is_declared(
     peers: Peers, clusters: Clusters, body: bytes, ask: Any
 ) -> None:
-    with pytest.raises(ConnectionFailedError, match="does not answer as RocketMQ does"):
+    with pytest.raises(ConnectionFailedError, match="does not answer in RocketMQ's protocol"):
         ask(knowing(peers, clusters, body))
 
 
@@ -144,8 +144,8 @@ def test_a_strange_broker_id_is_a_slave(peers: Peers, clusters: Clusters, broker
     address = peers(answering(ScriptedQueue(3).answer)).address
     brokers = [broker("a", address, broker_id)]
     cluster = knowing(peers, clusters, route(brokers, [queue("a")]))
-    assert all(each.is_behind for each in planned(cluster)[TOPIC].values())
-    with pytest.raises(BrokerError, match="no broker takes messages"):
+    assert all(each.is_lagging for each in planned(cluster)[TOPIC].values())
+    with pytest.raises(BrokerError, match="no broker accepts messages"):
         written(cluster)
 
 
@@ -205,5 +205,5 @@ def test_a_list_of_strange_topics_is_declared(peers: Peers, clusters: Clusters) 
     def answer(request: RemotingCommand) -> RemotingCommand:
         return success(request, body=b'{"topicList":["' + b"t" * MIB + b'","",null]}')
 
-    with pytest.raises(ConnectionFailedError, match="does not answer as RocketMQ does"):
+    with pytest.raises(ConnectionFailedError, match="does not answer in RocketMQ's protocol"):
         planned(clusters(peers(answering(answer))), Subscription((), ".*", "g"))

@@ -10,15 +10,14 @@ import pytest
 from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.offsets import BrokerQueue, QueueRange
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import consumer_offset
-from pyspark_rocketpy.transport.remoting.cluster.topics import broker_version
 from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
-from pyspark_rocketpy.transport.remoting.send.requests import Message, send
+from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, broker_version, send
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode
 from rocketpy_proto.remoting.bodies.routes import TopicRouteData
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
 from rocketpy_proto.remoting.headers.sends import SendMessageResponse
-from tests.patience import PATIENCE_SECONDS
+from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.remoting.pull_setup import BROKER, PullSetup, Waits
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC
 from tests.unit.connector.transport.remoting.scripted_peer import (
@@ -71,7 +70,7 @@ ASKED: dict[str, tuple[Callable[[PullSetup], object], object]] = {
     "pull": (lambda pulls: pulls.pulled(0, 50), list(range(50))),
     "send": (
         lambda pulls: (
-            send(pulls.cluster, GROUP, QUEUE, Message(b""), PATIENT).answer().queue_offset
+            send(pulls.cluster, QUEUE, SendBatch(b"", 1, ""), PATIENT).answer().queue_offset
         ),
         50,
     ),
@@ -85,7 +84,7 @@ ASKED: dict[str, tuple[Callable[[PullSetup], object], object]] = {
 def close(pulls: PullSetup, peer: ScriptedPeer) -> None:
     """Closes a broker; returns when the cluster's connections to it have noticed."""
     peer.close()
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + WAIT_SECONDS_MAX
     places = pulls.cluster._caller._connections._places
     while any(
         place.connection is not None and place.connection.is_open

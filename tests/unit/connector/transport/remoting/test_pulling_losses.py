@@ -133,12 +133,12 @@ def test_what_a_broker_does_not_allow_is_told_at_once(pulls: PullSetup, waits: W
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
-        (lambda body: body[:-1], "a record that does not end where it says"),
-        (lambda body: b"\0\0\0\x01" + body[4:], "a record that does not end where it says"),
-        (lambda body: body[:4] + b"\0\0\0\0" + body[8:], "something else than records"),
+        (lambda body: body[:-1], "a record that does not end at its stated size"),
+        (lambda body: b"\0\0\0\x01" + body[4:], "a record that does not end at its stated size"),
+        (lambda body: body[:4] + b"\0\0\0\0" + body[8:], "data other than records"),
         (lambda body: body[:15] + b"\x07" + body[16:], "records of another queue"),
-        (lambda body: body + body, "queue offsets that do not rise"),
-        (lambda body: b"x" * 1_000, "a record that does not end where it says"),
+        (lambda body: body + body, "queue offsets that do not increase"),
+        (lambda body: b"x" * 1_000, "a record that does not end at its stated size"),
     ],
 )
 def test_what_is_no_record_of_the_queue_is_declared(

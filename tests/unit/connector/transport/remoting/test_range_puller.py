@@ -131,7 +131,7 @@ def test_a_broken_connection_is_gone_on_from(pulls: PullSetup, waits: Waits) -> 
 def test_a_silent_broker_is_left_for_another_connection(pulls: PullSetup) -> None:
     queue = ScriptedQueue(100)
     pulls.route(id_0=first_then(1, silent, answering(queue.answer)))
-    impatient = replace(LIMITS, patience=Timeouts(50, "pullTimeoutMs"))
+    impatient = replace(LIMITS, timeouts=Timeouts(50, "pullTimeout"))
     assert pulls.pulled(0, 100, limits=impatient) == list(range(100))
 
 
@@ -155,7 +155,9 @@ def test_an_absent_broker_is_waited_for_as_long_as_the_option_says(
         pulls.route(id_0=leaving)
     else:
         pulls.route()
-    with pytest.raises(ConnectionFailedError, match=r"brokerAbsenceTimeout allows \(60000 ms\)"):
+    with pytest.raises(
+        ConnectionFailedError, match=r"limit 60000 ms \(option brokerUnavailableTimeout\)"
+    ):
         pulls.pulled(0, 10)
     assert sum(waits.ms) == 60_000
     assert waits.ms[:4] == [100, 200, 400, 800]
@@ -199,4 +201,4 @@ def test_a_slave_that_serves_nobody_is_told_of_in_the_end(pulls: PullSetup) -> N
     pulls.route(id_1=refusing)
     with pytest.raises(ConnectionFailedError, match="REJECTREQUEST") as caught:
         pulls.pulled(0, 10)
-    assert "brokerAbsenceTimeout" in str(caught.value)
+    assert "brokerUnavailableTimeout" in str(caught.value)

@@ -12,18 +12,19 @@ from hypothesis import strategies as st
 
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.records import StrangeRecordsError, records_of
+from pyspark_rocketpy.transport.remoting.cluster.records import records_of
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import Connections
 from pyspark_rocketpy.transport.remoting.pull.range_puller import PullLimits, RangePuller
 from pyspark_rocketpy.transport.values import PullOptions
+from rocketpy_proto.record import RecordError
 from rocketpy_proto.remoting import RemotingCommand
-from tests.blocks import bodies_of
+from tests.support.blocks import bodies_of
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge, route_with
 from tests.unit.connector.transport.remoting.scripted_peer import PATIENT, ScriptedPeer, answering
 from tests.unit.connector.transport.remoting.scripted_queue import ScriptedQueue, backwards
 
-LIMITS = PullLimits(64, 32 << 20, PATIENT, absence_ms_max=60_000, backoff_ms=1)
+LIMITS = PullLimits(64, 32 << 20, PATIENT, outage_ms_max=60_000, backoff_ms=1)
 
 
 def bodies(*parts: range) -> list[memoryview]:
@@ -33,8 +34,10 @@ def bodies(*parts: range) -> list[memoryview]:
 
 def test_records_of_several_answers_are_as_if_of_one() -> None:
     records = records_of(bodies(range(3, 9), range(9, 10), range(10, 40)), 0)
-    assert records.is_just(3, 40)
-    assert not records.is_just(3, 41)
+    assert records.is_in(3, 40, is_gapless=True)
+    assert not records.is_in(3, 41, is_gapless=True)
+    assert records.is_in(3, 41, is_gapless=False)
+    assert not records.is_in(4, 40, is_gapless=False)
     assert records.offsets.tolist() == list(range(3, 40))
     assert bodies_of(bytes(records.data), records.sizes) == [b"%d" % n for n in range(3, 40)]
     part = records.within(5, 7)
@@ -58,7 +61,7 @@ def test_no_bytes_are_taken_for_records_that_are_none(place: int, data: st.DataO
     spoiled[place % len(spoiled)] = data.draw(st.integers(0, 255))
     try:
         records = records_of([memoryview(bytes(spoiled))], 0)
-    except StrangeRecordsError:
+    except RecordError:
         return
     assert sum(records.sizes.tolist()) == len(body)
     assert sorted(set(records.offsets.tolist())) == records.offsets.tolist()
@@ -66,7 +69,7 @@ def test_no_bytes_are_taken_for_records_that_are_none(place: int, data: st.DataO
 
 @pytest.mark.parametrize("size", [0, 1, 4, 90])
 def test_what_is_too_short_for_a_record_is_none(size: int) -> None:
-    with pytest.raises(StrangeRecordsError):
+    with pytest.raises(RecordError):
         records_of([memoryview(b"\0" * size or b"\0")], 0)
 
 

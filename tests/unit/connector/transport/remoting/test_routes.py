@@ -124,7 +124,7 @@ def test_an_order_configuration_says_which_queues_are_written() -> None:
 
 @pytest.mark.parametrize("order", ["a", "a:", ":1", "a:x", "a:-1", "a:٣", ";a:1", "a:70000"])
 def test_an_order_configuration_that_is_none_is_declared(order: str) -> None:
-    with pytest.raises(BrokerError, match=f"option nameServer says that topic {TOPIC} has"):
+    with pytest.raises(BrokerError, match=f"option nameServer reports that topic {TOPIC} has"):
         queue_route(QueueData("a", 1, 1, 6), order=order).write_queue_nums()
 
 

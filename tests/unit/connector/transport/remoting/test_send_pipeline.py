@@ -12,6 +12,7 @@ from pyspark_rocketpy.errors import (
     RocketpyError,
     TopicNotExistError,
 )
+from pyspark_rocketpy.transport.remoting.cluster.congestion_window import SENDS_AT_FIRST
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.send import pipeline as send_pipeline
 from pyspark_rocketpy.transport.remoting.send.block_writer import RemotingBlockWriter
@@ -33,7 +34,7 @@ from tests.unit.connector.transport.remoting.stored_blocks import of_bodies, sto
 
 A, B = "broker-a", "broker-b"
 POLICY = RetryPolicy(3, 1)
-SHORT = Timeouts(200, "sendTimeoutMs")
+SHORT = Timeouts(200, "sendTimeout")
 BUSY = Refuse(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy")
 # Answer of 4.x if its queue of sends is too long.
 BUSY_ERROR = Refuse(ResponseCode.SYSTEM_ERROR, "system busy, start flow control for a while")
@@ -56,14 +57,14 @@ class Setup:
         self.names.routes[TOPIC] = route_of(**{name: self.peers[name].address for name in names})
 
     def writer(
-        self, policy: RetryPolicy = POLICY, patience: Timeouts = PATIENT
+        self, policy: RetryPolicy = POLICY, timeouts: Timeouts = PATIENT
     ) -> RemotingBlockWriter:
-        made = RemotingBlockWriter(self.cluster, policy, patience)
+        made = RemotingBlockWriter(self.cluster, policy, timeouts)
         made.write_queues([TOPIC])
         return made
 
-    def write(self, *blocks: Block, patience: Timeouts = PATIENT) -> None:
-        writer = self.writer(patience=patience)
+    def write(self, *blocks: Block, timeouts: Timeouts = PATIENT) -> None:
+        writer = self.writer(timeouts=timeouts)
         for block in blocks:
             writer.send(block)
         assert writer.finish() == b""
@@ -109,7 +110,7 @@ def test_a_topic_that_nobody_has_is_told(setup: Setup) -> None:
 
 def test_a_topic_without_queues_to_write_is_told(setup: Setup) -> None:
     setup.names.routes[TOPIC] = route_of()
-    with pytest.raises(BrokerError, match="no broker takes messages of topic"):
+    with pytest.raises(BrokerError, match="no broker accepts messages of topic"):
         setup.writer()
 
 
@@ -142,13 +143,13 @@ def test_what_was_not_stored_is_sent_again_in_its_order(
         setup.write(of_bodies(b"a", b"b"), of_bodies(b"c"), of_bodies(b"d"))
     assert setup.stores[A].bodies == {0: [b"a", b"b", b"c", b"d"]}
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "come twice" in caplog.text
+    assert "are stored twice" in caplog.text
 
 
 @pytest.mark.parametrize("fault", [Fault.LOSE, Fault.SILENCE])
 def test_what_may_be_stored_is_sent_again_and_may_double(setup: Setup, fault: Script) -> None:
     setup.stores[A].faults = [fault]
-    setup.write(of_bodies(b"a", b"b"), of_bodies(b"c"), patience=SHORT)
+    setup.write(of_bodies(b"a", b"b"), of_bodies(b"c"), timeouts=SHORT)
     assert setup.stores[A].bodies == {0: [b"a", b"b", b"a", b"b", b"c"]}
 
 
@@ -269,7 +270,7 @@ def test_a_broker_that_refuses_gets_less_at_once(setup: Setup) -> None:
     assert bodies == {0: [b"0", b"2", b"4", b"6"], 1: [b"1", b"3", b"5", b"7"]}
     window = writer._lanes._windows[A]
     assert window.in_flight == 0
-    assert 1 < window.size < send_pipeline.WINDOW_FIRST + 8
+    assert 1 < window.size < SENDS_AT_FIRST + 8
 
 
 def test_a_broker_that_takes_all_gets_more_at_once_than_it_got(setup: Setup) -> None:
@@ -279,7 +280,7 @@ def test_a_broker_that_takes_all_gets_more_at_once_than_it_got(setup: Setup) -> 
     writer.finish()
     # There are two queues, so there are at most two sends.
     size = writer._lanes._windows[A].size
-    assert send_pipeline.WINDOW_FIRST < size <= send_pipeline.WINDOW_FIRST + 1
+    assert SENDS_AT_FIRST < size <= SENDS_AT_FIRST + 1
 
 
 TIMED = stored([BatchMessage(b"later", b"TIMER_DELIVER_MS\x01123\x02")], delay=DELAY_TIMED)

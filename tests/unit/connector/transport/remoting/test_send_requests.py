@@ -7,21 +7,19 @@ import pickle
 import pytest
 
 from pyspark_rocketpy.errors import BrokerBusyError, BrokerError
-from pyspark_rocketpy.transport.remoting import cluster_for
+from pyspark_rocketpy.transport.remoting.cluster.client import cluster_for
 from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
-from pyspark_rocketpy.transport.remoting.send import requests as send_requests
 from pyspark_rocketpy.transport.remoting.send.requests import (
     BATCH_MESSAGES_MAX,
-    Message,
+    SendBatch,
     SendResult,
+    send,
 )
 from rocketpy_proto.remoting import (
-    BatchMessage,
     RemotingCommand,
     RequestCode,
     ResponseCode,
-    UnencodableRemotingError,
     decode_batch,
     is_signed_by,
 )
@@ -43,6 +41,7 @@ from tests.unit.remoting.recorded import needs_golden, request, response
 
 __all__ = ["setup"]
 STORED = SendMessageResponse("AB", 1, 7)
+SINGLE = SendBatch(b"body", 1, "")
 
 
 @needs_golden
@@ -50,8 +49,8 @@ def test_a_message_is_sent_as_java_sends_it(setup: MakeSetup) -> None:
     heard: list[RemotingCommand] = []
     cluster = setup(recorded("05_send_v2", heard)).cluster
     java = request("J01_java_send_v2")
-    message = Message(java.body, java.ext_fields["i"], int(java.ext_fields["h"]))
-    result = send_requests.send(cluster, "JPG", QUEUE, message, PATIENT).answer()
+    message = SendBatch(java.body, 1, java.ext_fields["i"], int(java.ext_fields["h"]))
+    result = send(cluster, QUEUE, message, PATIENT).answer()
     answered = response("05_send_v2").ext_fields
     assert result == SendResult(
         ResponseCode.SUCCESS,
@@ -73,13 +72,14 @@ def test_a_message_is_sent_as_java_sends_it(setup: MakeSetup) -> None:
 def test_a_batch_is_sent_as_one_and_has_an_id_for_each(setup: MakeSetup) -> None:
     heard: list[RemotingCommand] = []
     cluster = setup(recorded("07_send_batch", heard)).cluster
-    messages = decode_batch(request("07_send_batch").body)
-    result = send_requests.send_batch(cluster, "g", QUEUE, messages, PATIENT).answer()
+    body = request("07_send_batch").body
+    count = len(decode_batch(body))
+    result = send(cluster, QUEUE, SendBatch(body, count), PATIENT).answer()
     assert heard[0].code == RequestCode.SEND_BATCH_MESSAGE
-    assert heard[0].body == request("07_send_batch").body
+    assert heard[0].body == body
     assert heard[0].ext_fields["m"] == "true"
     assert result.queue_offset == int(response("07_send_batch").ext_fields["queueOffset"])
-    assert len(result.msg_ids) == len(messages)
+    assert len(result.msg_ids) == count
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_a_batch_is_sent_as_one_and_has_an_id_for_each(setup: MakeSetup) -> None
 def test_what_is_stored_less_safely_is_stored(setup: MakeSetup, code: ResponseCode) -> None:
     fields = success(RemotingCommand(310, 0), STORED).ext_fields
     cluster = setup(lambda asked: asked.answer(code, ext_fields=fields)).cluster
-    result = send_requests.send(cluster, "g", QUEUE, Message(b"body"), PATIENT).answer()
+    result = send(cluster, QUEUE, SINGLE, PATIENT).answer()
     assert result == SendResult(code, 1, 7, ("AB",))
 
 
@@ -101,30 +101,22 @@ def test_what_is_stored_less_safely_is_stored(setup: MakeSetup, code: ResponseCo
 def test_a_queue_that_is_not_there_is_refused(setup: MakeSetup) -> None:
     cluster = setup(recorded("09_send_bad_queue", [])).cluster
     with pytest.raises(BrokerError, match="response code 29, INVALID_PARAMETER"):
-        send_requests.send(cluster, "g", QUEUE, Message(b"body"), PATIENT).answer()
+        send(cluster, QUEUE, SINGLE, PATIENT).answer()
 
 
 def test_a_slave_takes_no_message_now(setup: MakeSetup) -> None:
     remark = "[REJECTREQUEST]system busy, start flow control for a while"
     cluster = setup(refusing(ResponseCode.SYSTEM_BUSY, remark)).cluster
     with pytest.raises(BrokerBusyError, match="REJECTREQUEST"):
-        send_requests.send(cluster, "g", QUEUE, Message(b"body"), PATIENT).answer()
-
-
-@pytest.mark.parametrize("count", [0, BATCH_MESSAGES_MAX + 1])
-def test_a_batch_whose_answer_would_be_refused_is_not_sent(setup: MakeSetup, count: int) -> None:
-    made = setup(refusing(ResponseCode.SYSTEM_ERROR))
-    with pytest.raises(UnencodableRemotingError, match=f"it has {count} messages"):
-        send_requests.send_batch(made.cluster, "g", QUEUE, [BatchMessage(b"b")] * count, PATIENT)
-    assert not made.broker.visits
+        send(cluster, QUEUE, SINGLE, PATIENT).answer()
 
 
 def test_the_answer_to_the_largest_batch_is_taken(setup: MakeSetup) -> None:
     # As long as ids of IPv6 hosts.
     ids = ",".join(["A" * 56] * BATCH_MESSAGES_MAX)
     cluster = setup(lambda asked: success(asked, SendMessageResponse(ids, 0, 0))).cluster
-    messages = [BatchMessage(b"b")] * BATCH_MESSAGES_MAX
-    result = send_requests.send_batch(cluster, "g", QUEUE, messages, PATIENT).answer()
+    largest = SendBatch(b"encoded", BATCH_MESSAGES_MAX)
+    result = send(cluster, QUEUE, largest, PATIENT).answer()
     assert len(result.msg_ids) == BATCH_MESSAGES_MAX
 
 
@@ -144,14 +136,14 @@ def test_every_request_is_signed_and_no_secret_shows(
     names = Knowledge({QUEUE.topic: route_of(**{"broker-p": peers(answering(store)).address})})
     access = AccessKeys("user1", SECRETS[0], token)
     cluster = clusters(peers(answering(names.answer)), access=access)
-    call = send_requests.send(cluster, "g", QUEUE, Message(b"body", "k\x01v\x02"), PATIENT)
+    call = send(cluster, QUEUE, SendBatch(b"body", 1, "k\x01v\x02"), PATIENT)
     with pytest.raises(BrokerError) as caught:
         call.answer()
     for command in (*heard, *names.asked):
         assert command.ext_fields["AccessKey"] == "user1"
         assert command.ext_fields.get("SecurityToken") == token
         assert is_signed_by(command, SECRETS[0])
-    assert "see options accessKey and secretKey" in str(caught.value)
+    assert "check options accessKey and secretKey" in str(caught.value)
     config = ClusterConfig(("h:1",), PATIENT, PATIENT, access=access)
     shown = f"{caught.value!r} {access} {config!r} {call!r} {cluster!r}"
     assert not [secret for secret in SECRETS if secret in shown]

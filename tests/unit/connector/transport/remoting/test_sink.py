@@ -34,8 +34,8 @@ def transport_of(name_server: ScriptedPeer, **options: str) -> RemotingTransport
 
 def test_options_say_how_patient_it_is(peers: Peers) -> None:
     server = peers(answering(Knowledge().answer))
-    times = {"sendTimeoutMs": "123", "retryTimesMax": "4", "retryBackoffMs": "5"}
-    transport = transport_of(server, connectTimeoutMs="678", accessKey="a", secretKey="b", **times)
+    times = {"sendTimeout": "123ms", "retryTimesMax": "4", "retryBackoff": "5ms"}
+    transport = transport_of(server, connectTimeout="678ms", accessKey="a", secretKey="b", **times)
     assert (transport.send_timeout_ms, transport.retries) == (123, RetryPolicy(4, 5))
     assert transport.cluster.connect.ms == transport.cluster.request.ms == 678
     assert transport.cluster.access is not None

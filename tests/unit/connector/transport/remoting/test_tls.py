@@ -95,7 +95,7 @@ def test_a_server_without_tls_is_told(peers: Peers) -> None:
         visit.socket.recv(1)
         visit.socket.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    with pytest.raises(ConnectionFailedError, match="speaks no TLS that suits") as caught:
+    with pytest.raises(ConnectionFailedError, match="speaks no compatible TLS") as caught:
         Connection.open(Peer(peers(script).address), PATIENT, BELIEVING)
     assert "see option tls" in str(caught.value)
     assert caught.value.is_lasting
@@ -110,7 +110,7 @@ def test_a_server_that_closes_at_a_greeting_is_told(peers: Peers) -> None:
 def test_a_handshake_that_stands_still_is_given_up(peers: Peers) -> None:
     peer = peers(Visit.wait_for_end)
     with pytest.raises(ConnectionFailedError, match="ended the TLS handshake"):
-        Connection.open(Peer(peer.address), Timeouts(50, "connectTimeoutMs"), BELIEVING)
+        Connection.open(Peer(peer.address), Timeouts(50, "connectTimeout"), BELIEVING)
 
 
 def test_a_client_without_tls_is_told(peers: Peers) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from pyspark_rocketpy.transport.remoting.pull.congestion_window import (
+from pyspark_rocketpy.transport.remoting.cluster.congestion_window import (
     FULL_MAX,
     LATE_MS,
     PULLS_AT_FIRST,
-    CongestionWindow,
+    PullWindow,
 )
 
 SOON_MS = 1
 
 
 def test_a_window_grows_with_answers_that_were_waited_for() -> None:
-    window = CongestionWindow(64, 1 << 20)
+    window = PullWindow(64, bytes_max=1 << 20)
     window.answered(1_000, None)
     assert window.pulls == PULLS_AT_FIRST
     for _ in range(100):
@@ -22,7 +22,7 @@ def test_a_window_grows_with_answers_that_were_waited_for() -> None:
 
 
 def test_a_busy_or_late_broker_gets_half_and_then_slowly_more() -> None:
-    window = CongestionWindow(64, 1 << 30)
+    window = PullWindow(64, bytes_max=1 << 30)
     for _ in range(60):
         window.answered(1_000, SOON_MS)
     window.halve()
@@ -40,7 +40,7 @@ def test_a_busy_or_late_broker_gets_half_and_then_slowly_more() -> None:
 
 
 def test_bytes_on_their_way_bound_the_pulls() -> None:
-    window = CongestionWindow(64, 100_000)
+    window = PullWindow(64, bytes_max=100_000)
     for _ in range(100):
         window.answered(10_000, SOON_MS)
     assert window.pulls == 10
@@ -50,7 +50,7 @@ def test_bytes_on_their_way_bound_the_pulls() -> None:
 
 
 def test_pulls_are_as_long_as_answers_and_grow_again() -> None:
-    window = CongestionWindow(64, 1 << 20)
+    window = PullWindow(64, bytes_max=1 << 20)
     assert window.count == 32
     window.short(8)
     for _ in range(FULL_MAX):

@@ -26,7 +26,7 @@ from tests.unit.connector.transport.remoting.scripted_peer import answering
 from tests.unit.connector.transport.remoting.scripted_store import Fault, Refuse, Script
 
 CONTROL = "rocketpy_control"
-SHORT = Timeouts(500, "sendTimeoutMs")
+SHORT = Timeouts(500, "sendTimeout")
 BUSY = Refuse(ResponseCode.SYSTEM_BUSY, "[REJECTREQUEST]system busy")
 ERROR = Refuse(ResponseCode.NO_PERMISSION, "no more")
 
@@ -253,7 +253,7 @@ def test_a_query_is_prepared_without_a_floor(setup: Setup) -> None:
 def test_a_control_topic_at_two_brokers_is_refused(setup: Setup, peers: Peers) -> None:
     address = peers(setup.store.script).address
     setup.names.routes[CONTROL] = route_of(a=address, b=address)
-    with pytest.raises(BrokerError, match="controlTopic is 'rocketpy_control', which lies at 2"):
+    with pytest.raises(BrokerError, match="controlTopic is 'rocketpy_control', which is at 2"):
         setup.transport.prepared(TOPIC, is_single=False)
     del setup.names.routes[CONTROL]
     with pytest.raises(RocketpyError):
@@ -263,7 +263,7 @@ def test_a_control_topic_at_two_brokers_is_refused(setup: Setup, peers: Peers) -
 def test_rows_that_wait_are_refused(setup: Setup) -> None:
     rows = pa.record_batch({"body": pa.array([b"a"]), "delayLevel": pa.array([1])})
     config = WriteConfig(setup.transport, TOPIC, ("body", "delayLevel"), 1_024, 7)
-    with pytest.raises(ColumnError, match="not for delivery effectively-once"):
+    with pytest.raises(ColumnError, match="cannot be used with delivery effectively-once"):
         write_batches(config, iter([rows]), BatchName("query", 1), 0)
 
 

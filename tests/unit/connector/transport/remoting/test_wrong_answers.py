@@ -22,7 +22,7 @@ from pyspark_rocketpy.source.range_reader import ReadConfig, read_ranges
 from pyspark_rocketpy.transport.interface import SourceTransport
 from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.remoting.pull.offset_queries import RemotingOffsetQueries
-from pyspark_rocketpy.transport.remoting.send.markers import ControlQueue, Reach
+from pyspark_rocketpy.transport.remoting.send.markers import ClusterAccess, ControlQueue
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy
 from rocketpy_proto.record import COLUMN_TYPES, Record, encode_record
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
@@ -67,7 +67,7 @@ def rows(pulls: PullSetup, options: PullOptions, part: QueueRange = PART) -> lis
 
 def looked_back(pulls: PullSetup, options: PullOptions) -> list[bytes]:
     """Returns the bodies of a range, as a sink searches for stored messages."""
-    reach = Reach(pulls.cluster, RetryPolicy(1, 1), PATIENT, LIMITS)
+    reach = ClusterAccess(pulls.cluster, RetryPolicy(1, 1), PATIENT, LIMITS)
     tag = options.tags[0] if options.tags else None
     return [b"" for block in reach.records(PART, "group", tag) for _ in range(len(block))]
 
@@ -202,6 +202,6 @@ def test_what_is_no_marker_is_named_by_its_place(pulls: PullSetup, body: bytes) 
     stored = Record(TOPIC, 0, body, {"TAGS": "task"}, queue_offset=0)
     header = PullMessageResponse(0, 1, 0, 1)
     pulls.route(id_0=answering(pulled(header, encode_record(stored))))
-    reach = Reach(pulls.cluster, RetryPolicy(1, 1), PATIENT, LIMITS)
+    reach = ClusterAccess(pulls.cluster, RetryPolicy(1, 1), PATIENT, LIMITS)
     with pytest.raises(BrokerError, match=f"control topic {TOPIC} holds no marker at offset 0: "):
         list(ControlQueue(reach, TOPIC, "writer").earlier("task", 0, 1))

@@ -1,0 +1,243 @@
+"""The services of a broker, built from the context, and their protocols."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.runtime.movable_clock import MovableClock
+from rocketpy_broker.server.grpc.server import ProtocolServices
+from rocketpy_broker.server.remoting.clients import RemotingClients
+from rocketpy_broker.server.remoting.processors.client_processor import ClientProcessor
+from rocketpy_broker.server.remoting.processors.forward_processor import ForwardProcessor
+from rocketpy_broker.server.remoting.processors.group_processor import GroupProcessor
+from rocketpy_broker.server.remoting.processors.lookup_processor import LookupProcessor
+from rocketpy_broker.server.remoting.processors.offset_processor import OffsetProcessor
+from rocketpy_broker.server.remoting.processors.pull_processor import PullProcessor
+from rocketpy_broker.server.remoting.processors.reply_processor import ReplyProcessor
+from rocketpy_broker.server.remoting.processors.retry_processor import RetryProcessor
+from rocketpy_broker.server.remoting.processors.send_processor import SendProcessor
+from rocketpy_broker.server.remoting.processors.status_processor import StatusProcessor
+from rocketpy_broker.server.remoting.processors.topic_processor import TopicProcessor
+from rocketpy_broker.server.remoting.processors.transaction_processor import TransactionProcessor
+from rocketpy_broker.server.remoting.server import Processor, Processors
+from rocketpy_broker.server.rocketpy_v1.servicers.admin_servicer import AdminServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.backup_servicer import BackupServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.batch_servicer import BatchServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.broker_servicer import BrokerServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.groups_servicer import GroupsServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.range_servicer import RangeServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.retry_servicer import RetryServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.testing_servicer import TestingServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.transactions_servicer import TransactionsServicer
+from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services, Servicer
+from rocketpy_broker.services.admin import wiring as admin
+from rocketpy_broker.services.admin.queues.units import QueueUnitService
+from rocketpy_broker.services.batches import wiring as batches
+from rocketpy_broker.services.context import BrokerContext
+from rocketpy_broker.services.delay import wiring as delay
+from rocketpy_broker.services.filters.service import FilterService
+from rocketpy_broker.services.flush import wiring as flush
+from rocketpy_broker.services.groups import wiring as groups
+from rocketpy_broker.services.hooks.chain import HookChain, installed_hooks
+from rocketpy_broker.services.long_polling import wiring as long_polling
+from rocketpy_broker.services.observability.statistics import wiring as statistics
+from rocketpy_broker.services.offsets import wiring as offsets
+from rocketpy_broker.services.pull import wiring as pull
+from rocketpy_broker.services.retry.service import SendBackService
+from rocketpy_broker.services.send.retry_sends import RetrySends
+from rocketpy_broker.services.send.retry_targets import RetryTargets
+from rocketpy_broker.services.send.service import SendService
+from rocketpy_broker.services.topics import wiring as topics
+from rocketpy_broker.services.transactions import wiring as transactions
+
+if TYPE_CHECKING:
+    from rocketpy_broker.services.observability.metrics.service import MetricsService
+
+
+class BrokerServices:
+    """The broker's services, built lowest layer first from the context and lower layers."""
+
+    def __init__(self, context: BrokerContext) -> None:
+        self._store = context.store
+        self._movable = context.clock if isinstance(context.clock, MovableClock) else None
+        self._clock = context.call_clock
+        self.hooks = HookChain(installed_hooks())
+        self.topics = topics.build(context)
+        self.groups = groups.build(context, self.topics)
+        self.flush = flush.build(context)
+        self.long_polling = long_polling.build(context, self.topics)
+        self.delay = delay.build(context, self.topics, self.flush, self.long_polling)
+        targets = RetryTargets(
+            self.topics, self.groups.configs, self.groups.retry_topics, context.clock
+        )
+        self.sends = SendService(
+            context.store,
+            self.topics,
+            self.flush.group_commit,
+            self.delay.schedule,
+            context.clock,
+            context.config,
+            self.hooks,
+            RetrySends(targets, self.groups.locks),
+        )
+        self.filters = FilterService()
+        self.offsets = offsets.build(context, self.topics, self.groups, self.long_polling.calls)
+        self.pull = pull.build(
+            context,
+            self.topics,
+            self.groups,
+            self.flush,
+            self.filters,
+            self.long_polling.calls,
+            self.offsets.offsets,
+            self.hooks,
+        )
+        self.transactions = transactions.build(
+            context, self.topics, self.groups, self.flush, self.delay, self.offsets
+        )
+        self.batches = batches.build(context, self.topics, self.flush, self.sends)
+        self.retry = SendBackService(
+            context.store,
+            targets,
+            self.sends,
+            self.delay.schedule,
+            self.flush.group_commit,
+            context.clock,
+        )
+        self.statistics = statistics.build(
+            context,
+            self.topics,
+            self.groups,
+            self.flush,
+            self.delay,
+            self.pull.pulls,
+            self.transactions,
+            self.retry,
+        )
+        self.metrics = None if context.config.http_port is None else self._metrics(context)
+        self.admin = self._operations(context)
+        self.remoting_clients = RemotingClients(self.groups.clients, context)
+
+    def _operations(self, context: BrokerContext) -> admin.AdminWiring:
+        context.config_changed.add(self.sends.configure)
+        wiring = admin.build(
+            context,
+            self.topics,
+            self.groups,
+            self.flush,
+            self.long_polling,
+            self.delay,
+            self.offsets,
+            self.transactions,
+            self.statistics,
+        )
+        wiring.admin.topic_changed.add(self.statistics.counter.topic_changed)
+        wiring.groups.group_changed.add(self.statistics.counter.group_changed)
+        return wiring
+
+    def _metrics(self, context: BrokerContext) -> MetricsService:
+        """Returns the metrics page; a broker without HTTP does not load its libraries."""
+        from rocketpy_broker.services.observability.metrics import wiring as metrics
+
+        return metrics.build(
+            context,
+            self.topics,
+            self.groups,
+            self.long_polling,
+            self.delay,
+            self.offsets,
+            self.transactions,
+            self.statistics.counter,
+        )
+
+    def protocols(self, config: BrokerConfig) -> list[ProtocolServices]:
+        """Returns the protocol services of the gRPC server."""
+        store, group_commit = self._store, self.flush.group_commit
+        administration = self.admin
+        servicers: dict[str, list[Servicer]] = {
+            "Broker": [
+                BrokerServicer(
+                    store,
+                    self.sends,
+                    self.pull.pulls,
+                    self.filters,
+                    self.offsets.offsets,
+                    self.offsets.queries,
+                    self.delay.recall,
+                    config.limits.appends_in_flight_max,
+                    self._clock,
+                    None if self.metrics is None else self.statistics.counter.appended,
+                ),
+                BatchServicer(store, self.batches.staging, self.batches.commits),
+                RangeServicer(store, self.pull.range_limits, self.pull.key_lookup),
+            ],
+            "Admin": [
+                AdminServicer(
+                    administration.admin,
+                    administration.store_admin,
+                    administration.status,
+                    self.statistics,
+                ),
+                BackupServicer(administration.backups, store.config),
+            ],
+            "Transactions": [
+                TransactionsServicer(self.transactions.service, self.transactions.listing)
+            ],
+            "Groups": [
+                GroupsServicer(
+                    self.groups.clients,
+                    self.groups.locks,
+                    config.limits.clients,
+                    administration.group_listing,
+                    administration.groups,
+                    self.offsets.resetting,
+                )
+            ],
+            "Retry": [RetryServicer(self.retry)],
+        }
+        if self._movable is not None:
+            servicers["Testing"] = [
+                TestingServicer(
+                    self._movable, store, group_commit, administration.admin, self.batches
+                )
+            ]
+        return [RocketpyV1Services(servicers, config.limits.clients.request_bytes_max)]
+
+    def processors(self, config: BrokerConfig) -> Mapping[int, Processor]:
+        """Returns the processors of remoting requests, by code."""
+        clients, remote = self.groups.clients, self.remoting_clients
+        sends = SendProcessor(self._store, self.sends, self.delay.recall, config, self._clock)
+        parts: list[Processors] = [
+            sends,
+            PullProcessor(self.pull.pulls, config),
+            ClientProcessor(
+                clients, remote, self.groups.locks, self.filters, config.limits.clients
+            ),
+            ForwardProcessor(clients, remote, self.admin.store_admin, config),
+            ReplyProcessor(sends.send, remote, self._store, self._clock),
+            OffsetProcessor(self.offsets, self.delay.progress, config),
+            LookupProcessor(self._store),
+            TransactionProcessor(self.transactions.service),
+            RetryProcessor(self.retry),
+            *self._admin_processors(config),
+        ]
+        return {code: each for part in parts for code, each in part.by_code().items()}
+
+    def _admin_processors(self, config: BrokerConfig) -> list[Processors]:
+        """Returns the processors of RocketMQ's tools."""
+        store, admin, progress = self._store, self.admin, self.admin.consume_progress
+        units = QueueUnitService(store, self.topics, self.filters)
+        return [
+            TopicProcessor(self.topics, admin.admin, progress, units, self.statistics, config),
+            GroupProcessor(self.groups.configs, self.topics, admin.groups, progress, config),
+            StatusProcessor(
+                store,
+                admin.admin,
+                admin.store_admin,
+                admin.status,
+                self.statistics,
+                admin.settings,
+            ),
+        ]

@@ -1,0 +1,63 @@
+"""`rocketpy nameserver`: a name server until SIGTERM or SIGINT."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rocketpy_broker.cli import output
+from rocketpy_broker.cli.broker.start_command import LOG_FORMAT, LogLevel, LogLevelName
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.nameserver.name_server import NameServer, NameServerConfig
+from rocketpy_broker.runtime import process_tuning
+from rocketpy_broker.server.bind_address import ListenAddress
+
+
+def nameserver(
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port; 0 for a free one.")] = 9876,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Allow a --host that other machines may reach."),
+    ] = False,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder of kvConfig.json. Default: the configuration is not kept."),
+    ] = None,
+    order_message_enable: Annotated[
+        bool, typer.Option(help="orderMessageEnable: routes name the queues of ordered topics.")
+    ] = False,
+    log_level: LogLevel = LogLevelName.WARNING,
+) -> None:
+    """Run a name server for brokers and clients of RocketMQ."""
+    logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
+    process_tuning.tune()
+    config = NameServerConfig(
+        ListenAddress(host, port, "--port"), insecure, data, order_message_enable
+    )
+    try:
+        asyncio.run(_run(config))
+    except (BrokerError, OSError) as error:
+        sys.exit(f"rocketpy nameserver: {error}")
+
+
+async def _run(config: NameServerConfig) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    ready: asyncio.Future[int] = loop.create_future()
+    ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
+    ready.add_done_callback(lambda done: _say_ready(config.address.host, done.result()))
+    await NameServer(config).serve_until(stopped, ready)
+    output.say("rocketpy nameserver stopped")
+
+
+def _say_ready(host: str, port: int) -> None:
+    output.say(f"rocketpy nameserver ready on {host}:{port}")

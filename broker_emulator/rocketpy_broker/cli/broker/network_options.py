@@ -1,0 +1,126 @@
+"""Options of a broker's addresses: where it listens, and which address name servers give."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.services.registration.addresses import check_advertised, parse_name_servers
+
+REMOTING_PORT, NAME_SERVER_PORT = 10911, 9876
+
+Host = Annotated[
+    str, typer.Option(help="Address to listen on. An address beyond loopback needs --insecure.")
+]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Accept clients of other machines: each can read, write and delete everything.",
+    ),
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]
+RemotingPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="listenPort: the port for RocketMQ's clients and tools; 0 = off. Default: "
+        f"{REMOTING_PORT}, or a free port if it is in use or --port is 0.",
+    ),
+]
+NameServerPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="Port of the name server in the broker's process; 0 = off. Default: "
+        f"{NAME_SERVER_PORT}, or a free port if it is in use or --port is 0.",
+    ),
+]
+NameServers = Annotated[
+    str,
+    typer.Option(
+        "--name-server",
+        envvar="ROCKETPY_NAME_SERVER",
+        help="namesrvAddr: name servers where the broker registers, such as "
+        "'ns1:9876;ns2:9876'. Default: none but its own.",
+    ),
+]
+AdvertiseHost = Annotated[
+    str,
+    typer.Option(
+        envvar="ROCKETPY_ADVERTISE_HOST",
+        help="brokerIP1: the host that name servers give to RocketMQ's clients. Default: the "
+        "address by which a client has reached the name server.",
+    ),
+]
+AdvertisePort = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=65535,
+        envvar="ROCKETPY_ADVERTISE_PORT",
+        help="The port that name servers give to RocketMQ's clients. Default: --remoting-port.",
+    ),
+]
+HttpPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="HTTP port for /metrics and /healthz, RocketMQ's is 5557; 0 = any free one. Default: "
+        "no HTTP.",
+    ),
+]
+
+
+def network_settings(
+    port: int,
+    remoting_port: int | None,
+    name_server_port: int | None,
+    name_server: str,
+    advertise_host: str,
+    advertise_port: int | None,
+) -> dict[str, Any]:
+    """Returns fields of the broker's configuration. Raises typer.BadParameter."""
+    try:
+        name_servers = parse_name_servers(name_server)
+    except ParameterIllegalError as error:
+        raise typer.BadParameter(str(error), param_hint="--name-server") from error
+    if name_servers and remoting_port == 0:
+        raise typer.BadParameter(
+            "name servers give the address of --remoting-port, which is off",
+            param_hint="--name-server",
+        )
+    try:
+        if advertise_host:
+            check_advertised(advertise_host)
+    except ParameterIllegalError as error:
+        raise typer.BadParameter(str(error), param_hint="--advertise-host") from error
+    preferred = {
+        default
+        for given, default in (
+            (remoting_port, REMOTING_PORT),
+            (name_server_port, NAME_SERVER_PORT),
+        )
+        if given is None
+    }
+    return {
+        "port": port,
+        "remoting_port": _chosen(port, remoting_port, REMOTING_PORT),
+        "name_server_port": _chosen(port, name_server_port, NAME_SERVER_PORT),
+        "preferred_ports": frozenset(preferred),
+        "name_servers": name_servers,
+        "advertise_host": advertise_host.strip("[]") or None,
+        "advertise_port": advertise_port,
+    }
+
+
+def _chosen(port: int, given: int | None, default: int) -> int | None:
+    """Returns the port of a server: None for off, 0 for a free one."""
+    if given is None:
+        return default if port else 0
+    return given or None

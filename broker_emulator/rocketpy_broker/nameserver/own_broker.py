@@ -1,0 +1,88 @@
+"""The broker in the name server's process: its routes without a registration by network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Generator
+
+import msgspec
+
+from rocketpy_broker.nameserver.errors import RegistrationError, TooManyEntriesError
+from rocketpy_broker.nameserver.route_table import MASTER_ID, STEP_TOPICS, RouteTable
+from rocketpy_broker.nameserver.steps import in_steps
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.remoting.connection import RemotingConnection
+from rocketpy_broker.services.registration.identity import BrokerIdentity
+from rocketpy_broker.services.registration.topics import RegisteredTopics
+from rocketpy_proto.record import UNKNOWN_HOST
+from rocketpy_proto.remoting.bodies.routes import BrokerData, BrokerMemberGroup
+
+logger = logging.getLogger(__name__)
+# Its registration never expires.
+NEVER_MS = 1 << 60
+
+
+class OwnBroker:
+    """The broker's entry in the routes. No registration by network can replace or end it.
+
+    Each client gets the address at which its own connection has reached the name server.
+    """
+
+    def __init__(
+        self, routes: RouteTable, topics: RegisteredTopics, identity: BrokerIdentity
+    ) -> None:
+        self.routes = routes
+        self._topics = topics
+        self._identity = identity
+        self._scope = TaskScope()
+
+    async def start(self, scope: TaskScope) -> None:
+        """Stores all topics; each later change is stored at once."""
+        self._scope = scope
+        self._topics.changed.add(self._changed)
+        await in_steps(self._steps(self._topics.present()))
+
+    def _changed(self, names: Collection[str]) -> None:
+        if len(names) < STEP_TOPICS:
+            for _ in self._steps(names):
+                pass
+        else:
+            self._scope.start(in_steps(self._steps([*names])))
+
+    def _steps(self, names: Collection[str]) -> Generator[None, None, None]:
+        """Stores the named topics as they are now; drops the ones that are gone."""
+        table = self._topics.table(names)
+        header = self._identity.registration(UNKNOWN_HOST)
+        header = msgspec.structs.replace(header, heartbeat_timeout_ms=NEVER_MS)
+        try:
+            yield from self.routes.register(header, table, None)
+        except TooManyEntriesError as error:
+            logger.warning("routes lack topics of this broker: %s", error)
+        for gone in set(names) - table.topic_configs.keys():
+            self.routes.remove_topic(self._identity.broker_name, gone)
+
+    def check_other(self, broker_name: str) -> None:
+        """Raises RegistrationError for a request by network about this broker's name."""
+        if broker_name == self._identity.broker_name:
+            raise RegistrationError(
+                f"broker name {broker_name:.200} belongs to the broker in this name server's "
+                "process; give the other broker another name"
+            )
+
+    def address(self, connection: RemotingConnection) -> str:
+        """Returns the broker's address for a client."""
+        return self._identity.address(connection.local_host)
+
+    def seen(self, data: BrokerData, connection: RemotingConnection) -> BrokerData:
+        """Returns a broker's addresses as a client gets them."""
+        if data.broker_name != self._identity.broker_name:
+            return data
+        addresses = {MASTER_ID: self.address(connection)}
+        return msgspec.structs.replace(data, broker_addrs=addresses)
+
+    def member_addresses(
+        self, group: BrokerMemberGroup, connection: RemotingConnection
+    ) -> BrokerMemberGroup:
+        """Returns the addresses of one broker name as a client gets them."""
+        data = self.seen(BrokerData(group.broker_name, group.broker_addrs), connection)
+        return msgspec.structs.replace(group, broker_addrs=data.broker_addrs)

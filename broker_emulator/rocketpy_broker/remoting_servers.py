@@ -1,0 +1,103 @@
+"""The broker's servers for RocketMQ's own clients: remoting, and a name server beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rocketpy_broker.broker_services import BrokerServices
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.nameserver.name_server import NameServer, NameServerConfig
+from rocketpy_broker.nameserver.own_broker import OwnBroker
+from rocketpy_broker.nameserver.route_table import RouteTable
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.bind_address import ListenAddress
+from rocketpy_broker.server.calls.guard import CallGuard
+from rocketpy_broker.server.grpc.server import CALLS_PER_CONNECTION
+from rocketpy_broker.server.remoting.client import RemotingClient
+from rocketpy_broker.server.remoting.server import RemotingServer
+from rocketpy_broker.services.registration.addresses import host_and_port
+from rocketpy_broker.services.registration.identity import BrokerIdentity
+from rocketpy_broker.services.registration.name_server import NameServerRegistration
+from rocketpy_broker.services.registration.service import RegistrationService
+from rocketpy_broker.services.registration.topics import RegisteredTopics
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingPorts:
+    """The ports of remoting and the name server; None where the server is off."""
+
+    remoting: int | None = None
+    name_server: int | None = None
+
+
+class RemotingServers:
+    """The servers that a configuration asks for; started and stopped in order."""
+
+    def __init__(
+        self, config: BrokerConfig, services: BrokerServices, clock: Clock, guard: CallGuard
+    ) -> None:
+        self._config = config
+        self._services = services
+        self._clock = clock
+        self._guard = guard
+        self.server: RemotingServer | None = None
+        self.name_server: NameServer | None = None
+        self._registrations: RegistrationService | None = None
+
+    async def start(self, scope: TaskScope) -> RemotingPorts:
+        """Starts the servers; returns their ports. Raises PortInUseError, ConfigFileError."""
+        config, port, name_server_port = self._config, None, None
+        if config.remoting_port is not None:
+            self.server = RemotingServer(
+                self._address(config.remoting_port, "--remoting-port"),
+                self._services.processors(config),
+                self._clock,
+                self._guard,
+                CALLS_PER_CONNECTION,
+            )
+            self.server.connection_lost.add(self._services.remoting_clients.connection_lost)
+            port = await self.server.start(scope)
+        topics = RegisteredTopics(self._services.topics, config.broker_permission)
+        identity = None if port is None else BrokerIdentity.of(config, port)
+        if config.name_server_port is not None:
+            self.name_server = self._name_server(config.name_server_port, topics, identity)
+            name_server_port = await self.name_server.start(scope)
+        if identity is not None and config.name_servers:
+            self._registrations = self._registration_service(topics, identity)
+            self._registrations.start(scope)
+        return RemotingPorts(port, name_server_port)
+
+    def _address(self, port: int, option: str) -> ListenAddress:
+        is_preferred = port in self._config.preferred_ports
+        return ListenAddress(self._config.host, port, option, is_preferred)
+
+    def _name_server(
+        self, port: int, topics: RegisteredTopics, identity: BrokerIdentity | None
+    ) -> NameServer:
+        """Returns the name server; without remoting it has no routes to this broker."""
+        own = None if identity is None else OwnBroker(RouteTable(self._clock), topics, identity)
+        address = self._address(port, "--name-server-port")
+        config = NameServerConfig(address, data=self._config.data / "rocketpy")
+        return NameServer(config, self._clock, self._guard, own)
+
+    def _registration_service(
+        self, topics: RegisteredTopics, identity: BrokerIdentity
+    ) -> RegistrationService:
+        clock = self._clock
+        registrations = [
+            NameServerRegistration(
+                address, RemotingClient(*host_and_port(address), clock), topics, identity, clock
+            )
+            for address in self._config.name_servers
+        ]
+        return RegistrationService(registrations, self._services.topics, clock)
+
+    async def stop(self) -> None:
+        """Ends the registrations, then closes all connections."""
+        if self._registrations is not None:
+            await self._registrations.stop()
+        if self.name_server is not None:
+            await self.name_server.stop()
+        if self.server is not None:
+            await self.server.stop(self._config.stop_grace_ms)

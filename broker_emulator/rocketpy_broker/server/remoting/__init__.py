@@ -1,0 +1,1 @@
+"""A socket server for RocketMQ's remoting protocol."""

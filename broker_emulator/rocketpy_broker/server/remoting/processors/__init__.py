@@ -1,0 +1,1 @@
+"""Processors of a broker's remoting requests, by subject."""

@@ -1,0 +1,138 @@
+"""Requests that the broker forwards to a client, and answers with the client's answer.
+
+Source: AdminBrokerProcessor#callConsumer, Broker2Client, docs/design/remoting.md section 6.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.server.remoting.clients import ConsumerNotOnlineError, RemotingClients
+from rocketpy_broker.server.remoting.server import Processor, Request
+from rocketpy_broker.services.admin.store_admin_service import StoreAdminService
+from rocketpy_broker.services.groups.clients.consumers import consumers_of
+from rocketpy_broker.services.groups.clients.registry import ClientService
+from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.remoting import (
+    EXCHANGES,
+    QueueTable,
+    RemotingCommand,
+    RemotingFormatError,
+    decode_body,
+    encode_body,
+)
+from rocketpy_proto.remoting.bodies.clients import ConsumerStatusBody
+from rocketpy_proto.remoting.headers.clients import (
+    ConsumeMessageDirectlyRequest,
+    ConsumerStatusRequest,
+    GetConsumerRunningInfoRequest,
+)
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+
+class ForwardProcessor:
+    """The processor of requests to consumers: running info, a message, offsets."""
+
+    def __init__(
+        self,
+        clients: ClientService,
+        remote: RemotingClients,
+        messages: StoreAdminService,
+        config: BrokerConfig,
+    ) -> None:
+        self._clients = clients
+        self._remote = remote
+        self._messages = messages
+        self._broker_name = config.broker_name
+        self._bytes_max = config.limits.clients.request_bytes_max
+
+    def by_code(self) -> Mapping[int, Processor]:
+        """Returns the processors."""
+        return {
+            Code.GET_CONSUMER_RUNNING_INFO: self._running_info,
+            Code.CONSUME_MESSAGE_DIRECTLY: self._consume,
+            Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: self._status,
+        }
+
+    async def _running_info(self, request: Request) -> RemotingCommand:
+        header: GetConsumerRunningInfoRequest = request.header
+        fields = request.command.ext_fields
+        return await self._forward(request, header.consumer_group, header.client_id, fields)
+
+    async def _consume(self, request: Request) -> RemotingCommand:
+        """Sends a stored message to a client, which consumes it at once."""
+        header: ConsumeMessageDirectlyRequest = request.header
+        wanted = admin_pb2.ViewMessageRequest(offset_msg_id=header.msg_id or "")
+        record = (await self._messages.view_message(wanted)).records
+        fields = {**request.command.ext_fields, "brokerName": self._broker_name}
+        group, client_id = header.consumer_group, header.client_id or ""
+        return await self._forward(request, group, client_id, fields, record)
+
+    async def _forward(
+        self,
+        request: Request,
+        group: str,
+        client_id: str,
+        fields: Mapping[str, str],
+        body: bytes = b"",
+    ) -> RemotingCommand:
+        if client_id not in self._clients_of(group):
+            raise ConsumerNotOnlineError(
+                f"The Consumer <{group}> <{client_id:.300}> not online; start it, or check its "
+                "heartbeats"
+            )
+        code = Code(request.command.code)
+        answer = await self._remote.ask(
+            client_id, RemotingCommand(code, 0, ext_fields=fields, body=body)
+        )
+        return request.command.answer(
+            answer.code, remark=answer.remark, ext_fields=answer.ext_fields, body=answer.body
+        )
+
+    async def _status(self, request: Request) -> RemotingCommand:
+        """Returns the next offsets of a group's clients, or of one; asks them in turn."""
+        header: ConsumerStatusRequest = request.header
+        ids = self._clients_of(header.group)
+        if not ids:
+            raise BrokerError(
+                f"No Any Consumer online in the consumer group: [{header.group}]; start one, or "
+                "check its heartbeats"
+            )
+        if header.client_addr and header.client_addr.strip():
+            ids = [each for each in ids if each == header.client_addr]
+        code = Code.GET_CONSUMER_STATUS_FROM_CLIENT
+        asked = ConsumerStatusRequest(header.topic, header.group)
+        command = RemotingCommand(code, 0, ext_fields=EXCHANGES[code].request.encode(asked))
+        found: dict[str, QueueTable[int]] = {}
+        size = 0
+        for client_id in ids:
+            try:
+                answer = await self._remote.ask(client_id, command)
+            except BrokerError:
+                # RocketMQ leaves out clients that do not answer.
+                continue
+            size += len(answer.body)
+            if size > self._bytes_max:
+                accepted = f"{self._bytes_max} or fewer; ask for one client"
+                raise ParameterIllegalError("bytes of the clients' offsets", size, accepted)
+            offsets = _offsets(answer)
+            if offsets is not None:
+                found[client_id] = offsets
+        return request.answer(body=encode_body(ConsumerStatusBody(by_client=found)))
+
+    def _clients_of(self, group: str) -> list[str]:
+        """Returns the client ids of a consumer group. Raises ParameterIllegalError."""
+        return [each.client_id for each in self._clients.connections(consumers_of(group))]
+
+
+def _offsets(answer: RemotingCommand) -> QueueTable[int] | None:
+    """Returns the offsets in a client's answer; None if it has none."""
+    if answer.code != ResponseCode.SUCCESS or not answer.body:
+        return None
+    try:
+        return decode_body(ConsumerStatusBody, answer.body).offsets
+    except RemotingFormatError:
+        return None

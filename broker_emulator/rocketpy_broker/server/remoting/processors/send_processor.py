@@ -1,0 +1,228 @@
+"""Sends of RocketMQ's clients: single messages, batches, and recalls.
+
+A processor makes records from a request, as a client of our own protocol does, and hands them to
+the send service. The broker adds the properties that RocketMQ's brokers add.
+Source: SendMessageProcessor, docs/design/remoting.md sections 2.4 and 3.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import FlushTimeoutError, RecordIllegalError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.server.remoting.server import Processor, Request
+from rocketpy_broker.services.delay.recall import RecallService
+from rocketpy_broker.services.send.blocks import Stored
+from rocketpy_broker.services.send.record_copy import MAX_RECONSUME_TIMES
+from rocketpy_broker.services.send.retry_sends import RECONSUME_TIMES_MAX
+from rocketpy_broker.services.send.service import SendService
+from rocketpy_broker.services.topics.manager import is_retry
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.call_limits import ANY_QUEUE
+from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.recall_handle import RecallHandle
+from rocketpy_proto.model.unique_keys import unique_keys
+from rocketpy_proto.record import (
+    BlockColumns,
+    Host,
+    Record,
+    RecordError,
+    encode_block,
+    encode_offset_message_id,
+    encode_with_properties,
+    fixed_width_strings,
+    hex_digits,
+)
+from rocketpy_proto.record.block.batch_body import decode_batch_body
+from rocketpy_proto.record.properties import TIMER_DELIVER_MS, UNIQ_KEY, decode_properties
+from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_MASK
+from rocketpy_proto.remoting import RemotingCommand
+from rocketpy_proto.remoting.headers.sends import (
+    RecallMessageResponse,
+    SendMessageRequest,
+    SendMessageResponse,
+)
+
+REGION_ID = "DefaultRegion"
+# Bytes of a record's size.
+SIZE_BYTES = 4
+# Bits of a sender's sysFlag that are kept; properties decide about transactions.
+KEPT_FLAGS = COMPRESSED | COMPRESSION_MASK
+_UNIQ_KEY = f"{UNIQ_KEY}\x01".encode()
+_TIMER = f"{TIMER_DELIVER_MS}\x01".encode()
+_END = b"\x02"
+_NEXT_UNIQ_KEY = _END + _UNIQ_KEY
+
+
+class SendProcessor:
+    """The processor of sends and recalls."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        sends: SendService,
+        recall: RecallService,
+        config: BrokerConfig,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._sends = sends
+        self._recall = recall
+        self._broker_name = config.broker_name
+        self._clock = clock
+        self._added = (
+            f"CLUSTER\x01{config.cluster_name}\x02MSG_REGION\x01{REGION_ID}\x02TRACE_ON\x01true\x02"
+        ).encode()
+
+    def by_code(self) -> Mapping[int, Processor]:
+        """Returns the processors."""
+        return {
+            Code.SEND_MESSAGE: self.send,
+            Code.SEND_MESSAGE_V2: self.send,
+            Code.SEND_BATCH_MESSAGE: self.send,
+            Code.RECALL_MESSAGE: self._recalled,
+        }
+
+    async def send(self, request: Request) -> RemotingCommand:
+        """Stores a message or a batch, and returns the answer. Raises BrokerError."""
+        header = request.header
+        with contextlib.suppress(OSError):
+            # A topic that cannot be saved is not created: the send reports that it is missing.
+            await self._sends.gate.create_topic(
+                header.topic, header.default_topic, header.default_topic_queue_nums
+            )
+        properties = _closed((header.properties or "").encode()) + _maximum(header)
+        if header.is_batch:
+            records, sizes = self._batch(request, properties)
+        else:
+            properties = self._with_key(properties)
+            records = self._record(request, properties)
+            sizes = len(records).to_bytes(SIZE_BYTES, "big")
+        queue_id = header.queue_id if header.queue_id >= 0 else ANY_QUEUE
+        stored = await self._sends.append(header.topic, queue_id, records, sizes)
+        try:
+            await self._sends.acknowledged(stored)
+        except FlushTimeoutError as error:
+            # The message is stored, so the answer has its position.
+            answer = self._position(request, stored, properties, sizes)
+            return request.answer(answer, code=error.code, remark=error.remark)
+        return request.answer(self._position(request, stored, properties, sizes))
+
+    def _record(self, request: Request, properties: bytes) -> bytes:
+        """Returns the record of a single message. Raises RecordIllegalError."""
+        header = request.header
+        record = Record(
+            header.topic,
+            0,
+            bytes(request.command.body),
+            flag=header.flag,
+            sys_flag=header.sys_flag & KEPT_FLAGS,
+            born_timestamp_ms=header.born_ms,
+            born_host=request.connection.peer_host,
+            store_host=self._store.store_host,
+            reconsume_times=header.reconsume_times,
+        )
+        try:
+            return encode_with_properties(record, properties + self._added)
+        except RecordError as error:
+            raise RecordIllegalError(str(error)) from error
+
+    def _batch(self, request: Request, common: bytes) -> tuple[bytes, bytes]:
+        """Returns the records of a batch, and their sizes. Raises RecordIllegalError.
+
+        A message's own properties win over the batch's.
+        """
+        header = request.header
+        try:
+            batch = decode_batch_body(request.command.body)
+            own = pc.if_else(
+                pc.or_(pc.ends_with(batch.properties, _END), pc.equal(batch.properties, b"")),
+                batch.properties,
+                pc.binary_join_element_wise(batch.properties, _END, b""),
+            )
+            block = encode_block(
+                BlockColumns(
+                    batch.body,
+                    header.topic,
+                    0,
+                    sys_flag=header.sys_flag & KEPT_FLAGS,
+                    flag=batch.flag,
+                    born_timestamp_ms=header.born_ms,
+                    born_host=request.connection.peer_host,
+                    store_host=self._store.store_host,
+                    encoded_properties=pc.binary_join_element_wise(
+                        pa.scalar(common), own, pa.scalar(self._added), pa.scalar(b"")
+                    ),
+                )
+            )
+        except RecordError as error:
+            raise RecordIllegalError(str(error)) from error
+        return block.data.to_pybytes(), block.sizes.astype(">i4").tobytes()
+
+    def _with_key(self, properties: bytes) -> bytes:
+        """Returns the properties with a unique key: a new one if the sender has given none."""
+        if properties.startswith(_UNIQ_KEY) or _NEXT_UNIQ_KEY in properties:
+            return properties
+        key: str = unique_keys().take(1, self._clock.now_ms())[0].as_py()
+        return _UNIQ_KEY + key.encode() + _END + properties
+
+    def _position(
+        self, request: Request, stored: Stored, properties: bytes, sizes: bytes
+    ) -> SendMessageResponse:
+        """Returns the position of the first message, and the ids of all messages."""
+        result = stored.result
+        named = decode_properties(properties)
+        return SendMessageResponse(
+            _message_ids(self._store.store_host, result.physical_offset, sizes),
+            stored.queue_id,
+            result.queue_offset,
+            named.get(UNIQ_KEY),
+            recall_handle=self._handle(request, named) if _TIMER in properties else None,
+            region_id=REGION_ID,
+            is_trace_on=True,
+        )
+
+    def _handle(self, request: Request, properties: Mapping[str, str]) -> str | None:
+        """Returns the handle that recalls a message with a delivery time."""
+        time, key = properties.get(TIMER_DELIVER_MS, ""), properties.get(UNIQ_KEY)
+        if request.header.is_batch or key is None or not time.isdecimal():
+            return None
+        topic = request.header.topic
+        return RecallHandle.of_message(topic, self._broker_name, int(time), key).encode()
+
+    async def _recalled(self, request: Request) -> RemotingCommand:
+        header = request.header
+        msg_id = await self._recall.recall(header.topic, header.recall_handle)
+        return request.answer(RecallMessageResponse(msg_id))
+
+
+def _maximum(header: SendMessageRequest) -> bytes:
+    """Returns the property for the sender's maximum of redeliveries; retry topics alone have it."""
+    times = header.max_reconsume_times
+    if times is None or not is_retry(header.topic):
+        return b""
+    times = min(max(times, 0), RECONSUME_TIMES_MAX)
+    return f"{MAX_RECONSUME_TIMES}\x01{times}\x02".encode()
+
+
+def _message_ids(host: Host, physical_offset: int, sizes: bytes) -> str:
+    """Returns the ids of records of these sizes that follow each other in the log."""
+    if len(sizes) == SIZE_BYTES:
+        return encode_offset_message_id(host, physical_offset)
+    lengths = np.frombuffer(sizes, ">i4").astype(np.int64)
+    offsets = physical_offset + np.cumsum(lengths) - lengths
+    hosts = np.tile(np.frombuffer(host.to_bytes(), np.uint8), (len(offsets), 1))
+    octets = np.hstack((hosts, offsets.astype(">i8").view(np.uint8).reshape(len(offsets), -1)))
+    return ",".join(fixed_width_strings(hex_digits(octets)).to_pylist())
+
+
+def _closed(properties: bytes) -> bytes:
+    """Returns encoded properties with their last separator, which senders may leave out."""
+    return properties if not properties or properties.endswith(_END) else properties + _END

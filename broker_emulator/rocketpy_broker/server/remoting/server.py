@@ -1,0 +1,350 @@
+"""The remoting server: connections, and the processors of their requests.
+
+A processor answers a request at once, or returns a coroutine for an answer that comes later.
+Answers of one connection come in any order. Unexpected errors are logged and answered with
+SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection without a
+byte for two minutes is closed, and so is one with malformed bytes, as RocketMQ does.
+Source: NettyRemotingServer, docs/design/remoting.md section 1.4.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.listeners import Listeners
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.bind_address import ListenAddress, PortInUseError
+from rocketpy_broker.server.calls.failure_log import PeerLines
+from rocketpy_broker.server.calls.guard import CallGuard
+from rocketpy_broker.server.remoting.connection import (
+    READ_BYTES,
+    RemotingConnection,
+    unsupported,
+)
+from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.remoting import (
+    EXCHANGES,
+    REQUEST_BODIES,
+    RemotingCommand,
+    RemotingFormatError,
+    Serialization,
+    UnencodableRemotingError,
+)
+from rocketpy_proto.remoting.fields import decode_bounded_body
+
+logger = logging.getLogger(__name__)
+CONNECTIONS_MAX = 1_000
+# A connection without a byte in either direction is closed.
+IDLE_MS_MAX = 120_000
+# Large frames that are received at a time, and the time for one while another connection
+# waits for a place.
+LARGE_FRAMES_MAX = 16
+CROWDED_MS_MAX = 20_000
+INTERVAL_MS = 5_000
+# A body up to this size takes few milliseconds to decode. A client's body that is not plain JSON
+# takes up to 20 ms.
+SMALL_BODY_BYTES, LENIENT_BODY_BYTES = 16_384, 65_536
+# A large answer is refused while all connections have more unread bytes than this.
+LARGE_ANSWER_BYTES, UNREAD_BYTES_MAX = 65_536, 256 << 20
+_NAMES = {int(code): code.name for code in RequestCode}
+_REQUESTS = {int(code): exchange.request for code, exchange in EXCHANGES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request: its command, its header as a value, and its connection."""
+
+    command: RemotingCommand
+    header: Any
+    connection: RemotingConnection
+
+    async def bounded_body(self, bytes_max: int) -> Any:
+        """Returns the body as a value; decodes a large one in a scheduler slot.
+
+        Raises ParameterIllegalError, RemotingFormatError.
+        """
+        size = len(self.command.body)
+        if size > bytes_max:
+            raise ParameterIllegalError("bytes of the body", size, f"{bytes_max} or fewer")
+        if size > SMALL_BODY_BYTES:
+            await take_slot("body")
+        return self.body(LENIENT_BODY_BYTES)
+
+    def body(self, lenient_bytes_max: int | None = None) -> Any:
+        """Returns the body as a value. Raises RemotingFormatError."""
+        kind = REQUEST_BODIES[RequestCode(self.command.code)]
+        return decode_bounded_body(kind, self.command.body, lenient_bytes_max)
+
+    def answer(
+        self,
+        header: Any = None,
+        *,
+        body: bytes = b"",
+        code: ResponseCode = ResponseCode.SUCCESS,
+        remark: str | None = None,
+    ) -> RemotingCommand:
+        """Returns the answer with a header as a value."""
+        form = EXCHANGES[RequestCode(self.command.code)].response
+        fields = {} if header is None else form.encode(header)
+        return self.command.answer(code, remark=remark, ext_fields=fields, body=body)
+
+
+Answer = RemotingCommand | None
+Processor = Callable[[Request], Answer | Coroutine[Any, Any, Answer]]
+
+
+class Processors(Protocol):
+    """The processors of one subject."""
+
+    def by_code(self) -> Mapping[int, Processor]:
+        """Returns the processors by request code."""
+
+
+class RemotingServer:
+    """A server of one port; `processors` are by request code."""
+
+    def __init__(
+        self,
+        address: ListenAddress,
+        processors: Mapping[int, Processor],
+        clock: Clock,
+        guard: CallGuard,
+        running_max: int,
+    ) -> None:
+        """Takes in `running_max`, the limit of a connection's requests that run at a time."""
+        self._guard = guard
+        self._address = address
+        self._processors = processors
+        self._running_max = running_max
+        self._clock = clock
+        self._malformed = PeerLines(clock)
+        self._buffer = bytearray(READ_BYTES)
+        self._connections: set[RemotingConnection] = set()
+        # Connections with a place for a large frame and its start, and the ones that wait for one.
+        self._large: dict[RemotingConnection, float] = {}
+        self._queued: dict[RemotingConnection, None] = {}
+        self._empty = asyncio.Event()
+        self._server: asyncio.Server | None = None
+        self._tasks = TaskScope()
+        self._is_serving = False
+        # Called with each connection that has ended.
+        self.connection_lost: Listeners[RemotingConnection] = Listeners()
+
+    async def start(self, scope: TaskScope) -> int:
+        """Binds the address, starts serving and returns the port. Raises PortInUseError."""
+        self._tasks, self._is_serving = scope, True
+        address = self._address
+        try:
+            self._server = await self._listen(address.port)
+        except PortInUseError:
+            if not address.is_preferred:
+                raise
+            self._server = await self._listen(0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        if address.port not in {0, port}:
+            logger.warning(
+                "port %d is in use, so the broker listens on port %d; %s chooses another",
+                *(address.port, port, address.option),
+            )
+        scope.start(self._close_old())
+        return port
+
+    async def _listen(self, port: int) -> asyncio.Server:
+        """Binds a port. Raises PortInUseError."""
+        host = self._address.host
+        try:
+            return await asyncio.get_running_loop().create_server(
+                lambda: RemotingConnection(self, self._buffer, self._running_max),
+                host.strip("[]"),
+                port,
+            )
+        except OSError as error:
+            raise PortInUseError(host, port, self._address.option, error) from error
+
+    async def stop(self, grace_ms: float = 0) -> None:
+        """Refuses new requests; running ones have `grace_ms` to end with their answers."""
+        self._is_serving = False
+        if self._server is not None:
+            self._server.close()
+        for connection in self._connections:
+            connection.stop_reading()
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._drained(), grace_ms / 1000)
+        for connection in [*self._connections]:
+            connection.abort()
+        # The connections' ends come in the next passes of the loop.
+        if self._connections:
+            await self._empty.wait()
+
+    async def _drained(self) -> None:
+        """Returns when all requests have ended and all answers are sent."""
+        while running := [task for each in self._connections for task in each.tasks]:
+            await asyncio.wait(running)
+        for connection in [*self._connections]:
+            connection.close()
+        if self._connections:
+            await self._empty.wait()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    # --- Events of connections ---
+
+    def opened(self, connection: RemotingConnection) -> bool:
+        """Takes in a new connection; False beyond CONNECTIONS_MAX or while the server stops."""
+        if not self._is_serving or len(self._connections) >= CONNECTIONS_MAX:
+            return False
+        connection.active_ms = self._clock.monotonic_ms()
+        self._empty.clear()
+        self._connections.add(connection)
+        return True
+
+    def closed(self, connection: RemotingConnection) -> None:
+        """Forgets a connection."""
+        if connection not in self._connections:
+            return
+        self._connections.remove(connection)
+        self._queued.pop(connection, None)
+        self.small_frame(connection)
+        self.connection_lost(connection)
+        if not self._connections:
+            self._empty.set()
+
+    def large_frame(self, connection: RemotingConnection) -> bool:
+        """Returns True if there is a place for a large frame; else the connection waits."""
+        if len(self._large) >= LARGE_FRAMES_MAX:
+            self._queued[connection] = None
+            return False
+        self._large[connection] = self._clock.monotonic_ms()
+        return True
+
+    def small_frame(self, connection: RemotingConnection) -> None:
+        """Gives the connection's place to the one that waits longest."""
+        if self._large.pop(connection, None) is None or not self._queued:
+            return
+        following = next(iter(self._queued))
+        del self._queued[following]
+        self._large[following] = self._clock.monotonic_ms()
+        following.admit()
+
+    def malformed(self, connection: RemotingConnection, error: RemotingFormatError) -> None:
+        """Logs bytes that are no frame, a line for each peer and minute."""
+        withheld = self._malformed.due(connection.peer)
+        if withheld is not None:
+            logger.warning(
+                "connection of %s is closed: %.200s; %d more since the last such line",
+                *(connection.peer, error, withheld),
+            )
+
+    def received(self, connection: RemotingConnection, command: RemotingCommand) -> None:
+        """Handles one request, or an answer to one of the server's."""
+        connection.active_ms = self._clock.monotonic_ms()
+        if command.is_response:
+            connection.answered(command)
+            return
+        processor = self._processors.get(command.code)
+        if processor is None:
+            self._send(connection, command, unsupported(command))
+            return
+        # The connection's events share a context, which tasks copy.
+        scheduler.connection.set(connection.peer)
+        try:
+            header = _REQUESTS[command.code].decode(command.ext_fields)
+            answer = processor(Request(command, header, connection))
+        except Exception as error:
+            answer = self._failed(connection, command, error)
+        if isinstance(answer, Coroutine):
+            connection.started()
+            self._tasks.start(self._finish(connection, command, answer))
+        elif answer is not None:
+            self._send(connection, command, answer)
+
+    async def _finish(
+        self,
+        connection: RemotingConnection,
+        command: RemotingCommand,
+        work: Coroutine[Any, Any, Answer],
+    ) -> None:
+        try:
+            with connection.running(is_cancelled_at_end=not command.is_one_way):
+                answer = await self._worked(connection, command, work)
+            if answer is not None:
+                self._send(connection, command, answer)
+        finally:
+            work.close()
+            connection.ended()
+
+    async def _worked(
+        self,
+        connection: RemotingConnection,
+        command: RemotingCommand,
+        work: Coroutine[Any, Any, Answer],
+    ) -> Answer:
+        """Runs a request's work under the guard; returns also the answer that reports an error."""
+        try:
+            with self._guard.enter(lambda: connection.peer, _name_of(command.code)) as charge:
+                charge.set(len(command.body))
+                try:
+                    return await work
+                except (BrokerError, RemotingFormatError) as error:
+                    return self._failed(connection, command, error)
+        except BrokerError as error:
+            return self._failed(connection, command, error)
+
+    def _send(
+        self, connection: RemotingConnection, command: RemotingCommand, answer: RemotingCommand
+    ) -> None:
+        if command.is_one_way:
+            return
+        if len(answer.body) > LARGE_ANSWER_BYTES and self._is_unread_full(len(answer.body)):
+            remark = f"clients have not read {UNREAD_BYTES_MAX} bytes of answers; ask again later"
+            answer = command.answer(ResponseCode.SYSTEM_BUSY, remark=remark)
+        connection.active_ms = self._clock.monotonic_ms()
+        # RocketMQ's servers answer requests of either form in JSON.
+        answer = msgspec.structs.replace(answer, serialization=Serialization.JSON)
+        try:
+            connection.send(answer)
+        except UnencodableRemotingError as error:
+            remark = f"the answer cannot be sent: {error}"
+            connection.send(command.answer(ResponseCode.SYSTEM_ERROR, remark=remark))
+
+    def _is_unread_full(self, size: int) -> bool:
+        unread = sum(each.unread_bytes for each in self._connections)
+        return unread + size > UNREAD_BYTES_MAX
+
+    def _failed(
+        self, connection: RemotingConnection, command: RemotingCommand, error: Exception
+    ) -> RemotingCommand:
+        """Returns the answer that reports an error."""
+        if isinstance(error, BrokerError):
+            return command.answer(error.code, remark=error.remark)
+        if isinstance(error, RemotingFormatError):
+            return command.answer(ResponseCode.SYSTEM_ERROR, remark=f"{error!s:.1000}")
+        unexpected = self._guard.unexpected(connection.peer, _name_of(command.code), error)
+        return command.answer(unexpected.code, remark=unexpected.remark)
+
+    async def _close_old(self) -> None:
+        while True:
+            await sleep(self._clock, INTERVAL_MS)
+            now_ms = self._clock.monotonic_ms()
+            for each in [*self._connections]:
+                if now_ms - each.active_ms >= IDLE_MS_MAX and each.is_idle:
+                    each.abort()
+            for each, since_ms in [*self._large.items()] if self._queued else ():
+                if now_ms - since_ms >= CROWDED_MS_MAX:
+                    each.abort()
+
+
+def _name_of(code: int) -> str:
+    return _NAMES.get(code) or str(code)

@@ -1,0 +1,1 @@
+"""Queues for RocketMQ's tools: the progress of groups, and units."""

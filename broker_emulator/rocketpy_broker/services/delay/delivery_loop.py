@@ -1,0 +1,77 @@
+"""The loop of one delivery: a delay level, or the timer.
+
+A step that the store refuses is repeated. A failed store refuses until a restart. The pauses
+double, so that trying costs little. A busy store accepts more in a moment. The same words are
+logged once a minute. The state is in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from rocketpy_broker.errors import StoreBusyError, StoreError
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
+from rocketpy_broker.store.values import QueueKey
+
+logger = logging.getLogger(__name__)
+PAUSE_MS_MIN, PAUSE_MS_MAX = 100, 1_000
+LOG_EVERY_MS = 60_000
+# A wall clock that is set forward is noticed within this time.
+SLEEP_MS_MAX = 1_000
+IDLE_MS_MAX = 60_000
+
+
+class DeliveryLoop:
+    """The waits and pauses of one delivery; `name` is the subject of its log lines.
+
+    With `is_always_woken` a new message of the queue ends every wait, and else only an idle one.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        queue: QueueKey,
+        held: LongPollWaiters,
+        clock: Clock,
+        *,
+        is_always_woken: bool = False,
+    ) -> None:
+        self._name = name
+        self._queue = queue
+        self._held = held
+        self._clock = clock
+        self._is_always_woken = is_always_woken
+        self._pause_ms = PAUSE_MS_MIN
+        self._logged: tuple[str, float] | None = None
+
+    async def run(self, step: Callable[[], Awaitable[float | None]]) -> None:
+        """Runs steps until the broker stops.
+
+        A step returns the time to wait in ms, or None to wait for a message.
+        """
+        is_stopping = False
+        while not is_stopping:
+            try:
+                wait_ms = await step()
+                self._pause_ms = PAUSE_MS_MIN
+            except StoreError as error:
+                wait_ms = self._refused(error)
+            most_ms = IDLE_MS_MAX if wait_ms is None else min(wait_ms, SLEEP_MS_MAX)
+            if most_ms > 0 and (wait_ms is None or self._is_always_woken):
+                deadline_ms = self._held.deadline_ms(int(most_ms))
+                is_stopping = not await self._held.wait([self._queue], deadline_ms)
+            elif most_ms > 0:
+                await sleep(self._clock, most_ms)
+
+    def _refused(self, error: StoreError) -> int:
+        """Returns the pause after the store refused, in ms."""
+        words, now_ms = str(error), self._clock.monotonic_ms()
+        if self._logged is None or self._logged[0] != words or now_ms >= self._logged[1]:
+            self._logged = words, now_ms + LOG_EVERY_MS
+            logger.warning("%s wait: %s", self._name, words)
+        if isinstance(error, StoreBusyError):
+            return PAUSE_MS_MIN
+        pause_ms, self._pause_ms = self._pause_ms, min(2 * self._pause_ms, PAUSE_MS_MAX)
+        return pause_ms

@@ -1,0 +1,156 @@
+"""Admission of appends: every place where a send waits before its write.
+
+A small block waits while too many bytes are unflushed, and for the large block that a thread is
+writing. No other append is possible meanwhile: the store would wait for the thread and block the
+event loop. So no other task may run between this wait and the append.
+
+A large block waits, in this order: for room among the large blocks in flight, in turn by
+connection; for the flush of earlier bulk, which a small block's flush would include; for a
+scheduler slot; for index keys of earlier blocks; for its turn to write. Its stream is not read
+meanwhile, so gRPC's flow control slows the sender. A cancelled task leaves its place. If it is
+cancelled during its write, the block is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeVar
+
+from rocketpy_broker.errors import FlushTimeoutError, StoreClosedError
+from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.runtime.clock import resolve
+from rocketpy_broker.runtime.shares import InFlightLimiter
+from rocketpy_broker.runtime.tasks import run_shielded
+from rocketpy_broker.store.append.appender import AppendUnderWay
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import AppendResult
+
+T = TypeVar("T")
+# Blocks up to this size are small: checked and stored in well under a millisecond.
+SMALL_BYTES_MAX = 64 << 10
+# Bytes of large blocks in flight, of sends and of stages alike: in all, and of one connection.
+TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX = 32 << 20, 16 << 20
+# Unflushed bytes beyond which large blocks wait.
+BULK_UNFLUSHED_BYTES_MAX = 8 << 20
+# Undispatched queue slices beyond which large blocks wait; dispatch takes the loop 10 ms.
+BULK_UNDISPATCHED_MAX = 2_000
+# One for the check of a block, one for the write of another.
+THREADS = 2
+
+
+class Admission:
+    """The waiting places of one store's appends, and the threads of large ones."""
+
+    def __init__(self, store: MessageStore, flushed: Callable[[int], Awaitable[None]]) -> None:
+        """Takes in `flushed` the wait for the flush of an append that ends at an offset."""
+        self._store = store
+        self._flushed = flushed
+        self.sends = InFlightLimiter(TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX)
+        self.stages = InFlightLimiter(TOTAL_BYTES_MAX, CONNECTION_BYTES_MAX)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="append")
+        self._one_at_a_time = asyncio.Lock()
+        self.is_writing = False
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def close(self) -> None:
+        """Waits for running work and ends the threads."""
+        self._threads.shutdown(wait=True)
+
+    # --- Small blocks ---
+
+    @property
+    def is_busy(self) -> bool:
+        """True if a sender has to wait for a flush."""
+        return self._store.is_busy
+
+    async def store_ready(self, *, for_bulk: bool = False) -> None:
+        """Waits while too many bytes are unflushed, so that a sender is slowed, not refused.
+
+        `for_bulk` sets the lower limits of large blocks, too.
+        """
+        is_much = for_bulk and (
+            self._store.unflushed_bytes > BULK_UNFLUSHED_BYTES_MAX
+            or self._store.undispatched_count > BULK_UNDISPATCHED_MAX
+        )
+        with contextlib.suppress(FlushTimeoutError, StoreClosedError):
+            if is_much:
+                await self._flushed(self._store.positions().log_end)
+            # Another waiter may have filled the store again.
+            while self._store.is_busy:
+                await self._flushed(self._store.positions().log_end)
+
+    async def write_over(self) -> None:
+        """Waits until no thread writes."""
+        while self.is_writing:
+            self._waiting.append(asyncio.get_running_loop().create_future())
+            await self._waiting[-1]
+
+    def when_write_over(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` when the current write has ended."""
+        self._waiting.append(asyncio.get_running_loop().create_future())
+        self._waiting[-1].add_done_callback(lambda _: callback())
+
+    @property
+    def waiting_count(self) -> int:
+        """The number of appends that wait for the end of a write."""
+        return len(self._waiting)
+
+    # --- Large blocks ---
+
+    @asynccontextmanager
+    async def large(self, size: int) -> AsyncIterator[None]:
+        """Waits until a large block may be checked; it is in flight within the block."""
+        async with self.sends.room(scheduler.connection.get(), size):
+            await self.store_ready(for_bulk=True)
+            await scheduler.take_slot("append")
+            index = self._store.index
+            while index.has_many and index.drain_some():
+                await scheduler.take_slot("index")
+            yield
+
+    def staged(self, size: int) -> AbstractAsyncContextManager[None]:
+        """Waits for room for a block to stage; it is in flight within the block."""
+        return self.stages.room(scheduler.connection.get(), size)
+
+    @asynccontextmanager
+    async def turn_to_write(self) -> AsyncIterator[None]:
+        """Waits for other large writes and a scheduler slot; excludes them within the block."""
+        async with self._one_at_a_time:
+            await scheduler.take_slot("write")
+            yield
+
+    async def write(self, under_way: AppendUnderWay) -> AppendResult:
+        """Writes a block on a thread, within the caller's `turn_to_write`.
+
+        If the caller is cancelled during the write, the block is stored. Raises StoreClosedError.
+        """
+        with self.writing():
+            try:
+                await self.in_thread(under_way.write)
+            finally:
+                # A cancelled caller also stores the block; it gets no error of the store.
+                with contextlib.suppress(StoreClosedError):
+                    under_way.finish()
+        return under_way.finish()
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Marks the block as the time of a write; wakes the waiters at its end."""
+        self.is_writing = True
+        try:
+            yield
+        finally:
+            self.is_writing = False
+            while self._waiting:
+                resolve(self._waiting.pop())
+
+    async def in_thread(self, work: Callable[[], T]) -> T:
+        """Runs the check or the write of a large block; a cancelled caller waits for its end."""
+        with scheduler.running_scheduler().thread_at_work():
+            return await run_shielded(
+                asyncio.get_running_loop().run_in_executor(self._threads, work)
+            )

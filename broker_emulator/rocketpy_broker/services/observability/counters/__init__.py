@@ -1,0 +1,1 @@
+"""Counters of events by topic and group."""

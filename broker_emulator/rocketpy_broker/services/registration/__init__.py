@@ -1,0 +1,1 @@
+"""Registration of the broker and its topics at name servers."""

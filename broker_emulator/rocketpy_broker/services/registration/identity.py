@@ -1,0 +1,77 @@
+"""Name and address under which name servers know the broker."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_proto.record import Host
+from rocketpy_proto.remoting.headers.cluster import BrokerRequest, RegisterBrokerRequest
+
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerIdentity:
+    """The broker's names, and the parts of its address; `port` is the remoting port.
+
+    Without `host` a peer knows the broker by the address at which the two are connected.
+    """
+
+    cluster_name: str
+    broker_name: str
+    host: str | None
+    port: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig, remoting_port: int) -> BrokerIdentity:
+        """Returns the identity of a broker with this configuration and port."""
+        return cls(
+            config.cluster_name,
+            config.broker_name,
+            config.advertise_host or _listening_host(config.host),
+            config.advertise_port or remoting_port,
+        )
+
+    def address(self, local: Host) -> str:
+        """Returns the broker's address for a peer whose connection ends at `local` here."""
+        return _text(self.host or str(local.address), self.port)
+
+    def is_loopback(self, local: Host) -> bool:
+        """True if only clients of this machine can use the address."""
+        try:
+            return ipaddress.ip_address(self.host or str(local.address)).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+    def registration(self, local: Host, body_crc32: int = 0) -> RegisterBrokerRequest:
+        """Returns the header of a registration by a connection that ends at `local` here."""
+        host = self.host or str(local.address)
+        return RegisterBrokerRequest(
+            self.broker_name,
+            _text(host, self.port),
+            self.cluster_name,
+            MASTER_ID,
+            # RocketMQ's port of replication. This broker has no slaves, and does not listen there.
+            _text(host, self.port + 1),
+            body_crc32=body_crc32,
+            is_acting_master_enabled=False,
+        )
+
+    def reference(self, local: Host) -> BrokerRequest:
+        """Returns the header of a request about the registration."""
+        return BrokerRequest(self.broker_name, self.address(local), self.cluster_name, MASTER_ID)
+
+
+def _text(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _listening_host(host: str) -> str | None:
+    """Returns the only address at which clients reach the broker; None if there may be more."""
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return None
+    return None if address.is_unspecified else str(address)

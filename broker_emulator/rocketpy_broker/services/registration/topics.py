@@ -1,0 +1,51 @@
+"""The broker's topics as name servers get them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from rocketpy_broker.services.topics.config import Perm
+from rocketpy_broker.services.topics.config import TopicConfig as BrokerTopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, TopicConfigTable
+
+
+class RegisteredTopics:
+    """All topics of the broker, with the permissions that the broker itself allows."""
+
+    def __init__(self, topics: TopicConfigManager, broker_permission: int) -> None:
+        self._topics = topics
+        self._broker_permission = broker_permission
+        # Called with the names of the topics after each change.
+        self.changed = topics.changed
+
+    @property
+    def version(self) -> DataVersion:
+        """The version of the broker's table."""
+        return self._topics.version.body()
+
+    def present(self) -> Mapping[str, BrokerTopicConfig]:
+        """Returns all topics by name; later changes are not in them."""
+        return self._topics.copy()
+
+    def found(self, names: Collection[str]) -> list[BrokerTopicConfig]:
+        """Returns the named topics; missing ones are left out."""
+        return [each for name in names if (each := self._topics.find(name)) is not None]
+
+    def table(self, names: Collection[str]) -> TopicConfigTable:
+        """Returns the named topics; missing ones are left out."""
+        configs = {each.topic: self.registered(each) for each in self.found(names)}
+        return TopicConfigTable(configs, self.version)
+
+    def registered(self, config: BrokerTopicConfig) -> TopicConfig:
+        """Returns a topic's configuration in the form of registrations."""
+        return TopicConfig(
+            config.topic,
+            config.read_queue_nums,
+            config.write_queue_nums,
+            config.perm & (self._broker_permission | Perm.INHERIT),
+            config.topic_filter_type,
+            config.topic_sys_flag,
+            config.order,
+            dict(config.attributes),
+        )

@@ -1,0 +1,1 @@
+"""The configuration of a running broker, and its changes by operators."""

@@ -1,0 +1,76 @@
+"""Columns of a batch send's body: messages of one topic and queue.
+
+    size of all 4 | magic 4 | CRC 4 | flag 4 | body length 4 | body
+    | properties length 2 | properties
+
+The messages follow each other without gaps. Magic and CRC are 0 and never read. Source:
+docs/design/remoting.md section 3.2.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rocketpy_proto.record.block.arrays import array_of
+from rocketpy_proto.record.block.ranges import binary_ranges
+from rocketpy_proto.record.errors import MalformedRecordError
+
+_SIZE = struct.Struct(">i")
+_HEAD_BYTES, _PROPERTIES_LENGTH_BYTES = 20, 2
+_FIXED_BYTES = _HEAD_BYTES + _PROPERTIES_LENGTH_BYTES
+_HEAD = np.arange(_HEAD_BYTES)
+_FLAG, _BODY_LENGTH = 3, 4
+
+
+class BatchColumns(NamedTuple):
+    """The n messages of a batch as columns: bodies, encoded properties, flags."""
+
+    body: pa.BinaryArray
+    properties: pa.BinaryArray
+    flag: pa.Int32Array
+
+
+def decode_batch_body(body: bytes | memoryview) -> BatchColumns:
+    """Returns the messages of a batch, copied. Raises MalformedRecordError."""
+    data = np.frombuffer(body, np.uint8)
+    starts = _starts(memoryview(body))
+    head = data[starts[:, None] + _HEAD].view(">i4").astype(np.int64)
+    body_starts = starts + _HEAD_BYTES
+    body_ends = body_starts + head[:, _BODY_LENGTH]
+    ends = np.append(starts[1:], len(data))
+    is_sound = (head[:, _BODY_LENGTH] >= 0) & (body_ends + _PROPERTIES_LENGTH_BYTES <= ends)
+    _check(is_sound, starts, "has a body that does not fit")
+    lengths = data[body_ends[:, None] + np.arange(_PROPERTIES_LENGTH_BYTES)].view(">i2").ravel()
+    properties_starts = body_ends + _PROPERTIES_LENGTH_BYTES
+    _check(properties_starts + lengths == ends, starts, "has properties that do not fit")
+    return BatchColumns(
+        binary_ranges(data, body_starts, body_ends),
+        binary_ranges(data, properties_starts, ends),
+        array_of(head[:, _FLAG].astype(np.int32)),
+    )
+
+
+def _starts(view: memoryview) -> NDArray[np.int64]:
+    """Returns the start of each message; a loop, since each size gives the next start."""
+    starts: list[int] = []
+    position, end = 0, len(view)
+    while position < end:
+        size = _SIZE.unpack_from(view, position)[0] if end - position >= _FIXED_BYTES else 0
+        if not _FIXED_BYTES <= size <= end - position:
+            raise MalformedRecordError("a message of a batch does not fit", position, len(starts))
+        starts.append(position)
+        position += size
+    if not starts:
+        raise MalformedRecordError("a batch has no messages", 0)
+    return np.array(starts, np.int64)
+
+
+def _check(is_sound: NDArray[np.bool_], starts: NDArray[np.int64], reason: str) -> None:
+    if not is_sound.all():
+        row = int(np.argmin(is_sound))
+        raise MalformedRecordError(f"a message of a batch {reason}", int(starts[row]), row)

@@ -1,0 +1,239 @@
+"""Clients that break the protocol, stall or flood are refused, and other clients are served."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+import pytest
+
+from rocketpy_broker.nameserver import route_table
+from rocketpy_broker.nameserver.name_server import REQUESTS_OF_CONNECTION
+from rocketpy_broker.server.remoting import connection as connections
+from rocketpy_broker.server.remoting import server as servers
+from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.remoting import RemotingCommand, encode_frame
+from rocketpy_proto.remoting.headers.topics import GetRouteInfoRequest
+from tests.broker.nameserver.registrations import NAME, addresses, register, route, table
+from tests.support.broker.remoting_client import RunningNameServer
+from tests.support.broker.running_broker import until
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        struct.pack(">i", -1),
+        struct.pack(">i", 16_777_213),
+        struct.pack(">iI", 4, 1_000),
+        struct.pack(">iI", 8, 4) + b"{}{}",
+        struct.pack(">iI", 8, 2 << 24 | 4) + b"abcd",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+    ids=["negative", "too long", "header beyond", "no JSON", "unknown form", "http"],
+)
+async def test_n14_bytes_that_are_no_frame_close_their_connection_alone(
+    name_server: RunningNameServer, caplog: pytest.LogCaptureFixture, data: bytes
+) -> None:
+    async with name_server.client() as other, name_server.client() as hostile:
+        await register(other, table("T", "U"))
+        hostile.writer.write(data)
+        assert await hostile.is_closed()
+        assert await route(other, "T") is not None
+    assert len([line for line in caplog.messages if "is closed" in line]) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 20])
+async def test_n14_requests_in_pieces_are_answered(
+    name_server: RunningNameServer, cut: int
+) -> None:
+    async with name_server.client() as client:
+        frame = b"".join(encode_frame(RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, 7)))
+        for begin in range(0, len(frame), cut):
+            client.writer.write(frame[begin : begin + cut])
+            await asyncio.sleep(0)
+        assert (await client.next()).opaque == 7
+
+
+async def test_n14_an_unknown_code_is_answered_and_a_one_way_request_is_not(
+    name_server: RunningNameServer,
+) -> None:
+    async with name_server.client() as client:
+        answer = await client.ask(99_999)
+        assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+        assert answer.remark == "request type 99999 not supported"
+        one_way = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, 50, flag=2)
+        client.writer.writelines(encode_frame(one_way))
+        assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"topicConfigSerializeWrapper":7}', b"\xff"])
+async def test_n14_a_malformed_registration_is_refused_by_name(
+    name_server: RunningNameServer, body: bytes
+) -> None:
+    async with name_server.client() as client:
+        header: Any = {"brokerName": "b", "brokerAddr": "a", "clusterName": "c"}
+        answer = await client.ask(RequestCode.REGISTER_BROKER, None, body, ext_fields=header)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        whole = {**header, "brokerId": "0", "haServerAddr": "h", "compressed": "false"}
+        again = await client.ask(RequestCode.REGISTER_BROKER, None, body, ext_fields=whole)
+        assert again.code == ResponseCode.SYSTEM_ERROR
+        assert again.remark is not None
+        assert await route(client, "T") is None
+
+
+async def test_n14_a_client_that_reads_no_answer_is_read_no_more(
+    name_server: RunningNameServer,
+) -> None:
+    """Sends more requests than the server may answer into its memory."""
+    async with name_server.client() as other, name_server.client() as hostile:
+        names = [f"topic-{number}" for number in range(2_000)]
+        await register(other, table(*names))
+        command = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, 1)
+        frame = b"".join(encode_frame(command))
+        hostile.writer.write(frame * 20_000)
+        server = name_server.server.server
+        await until(lambda: any(not each.is_drained for each in server._connections))
+        [mine] = [each for each in server._connections if not each.is_drained]
+        answers_bytes = REQUESTS_OF_CONNECTION * 64 * 1_024
+        assert mine.unread_bytes <= connections.UNREAD_BYTES_MAX + answers_bytes
+        assert await route(other, names[0]) is not None
+
+
+async def test_n14_connections_beyond_the_limit_are_closed(
+    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "CONNECTIONS_MAX", 2)
+    async with name_server.client() as client, name_server.client() as second:
+        await second.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        async with name_server.client() as third:
+            assert await third.is_closed()
+        assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+
+
+async def test_n14_large_frames_wait_for_a_place_and_stalled_ones_lose_theirs(
+    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Holds all places with unfinished frames of 16 MiB; small requests need none."""
+    monkeypatch.setattr(servers, "LARGE_FRAMES_MAX", 1)
+    server = name_server.server.server
+    names = [f"topic-{number}" for number in range(3_000)]
+    async with (
+        name_server.client() as stalled,
+        name_server.client() as broker,
+        name_server.client() as client,
+    ):
+        stalled.writer.write(struct.pack(">i", 16_000_000) + bytes(200_000))
+        await until(lambda: len(server._large) == 1)
+        registering = asyncio.ensure_future(register(broker, table(*names)))
+        await until(lambda: len(server._queued) == 1)
+        assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+        name_server.clock.advance(servers.CROWDED_MS_MAX)
+        assert (await registering).code == ResponseCode.SUCCESS
+        assert await stalled.is_closed()
+        assert set(await addresses(client, names[-1])) == {NAME}
+        assert not server._large
+
+
+async def test_n14_an_idle_connection_is_closed_in_two_minutes(
+    name_server: RunningNameServer,
+) -> None:
+    async with name_server.client() as idle, name_server.client() as used:
+        await idle.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        for _ in range(24):
+            name_server.clock.advance(5_000)
+            await used.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
+        assert await idle.is_closed()
+        assert (await used.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+
+
+async def test_n14_registrations_beyond_the_limits_are_refused(
+    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_table, "ENTRIES_MAX", 3)
+    monkeypatch.setattr(route_table, "BROKERS_MAX", 2)
+    async with name_server.client() as client:
+        await register(client, table("T", "U"))
+        answer = await register(client, table("T", "U", "V", "W", counter=2))
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert answer.remark is not None
+        assert "too many topics are registered, limit 3" in answer.remark
+        assert await route(client, "W") is None
+        await register(client, None, broker_name="b", broker_addr="b:1")
+        refused = await register(client, None, broker_name="c", broker_addr="c:1")
+        assert refused.code == ResponseCode.SYSTEM_BUSY
+        assert await route(client, "T") is not None
+
+
+async def test_n14_a_route_of_a_long_name_is_refused_in_few_bytes(
+    name_server: RunningNameServer,
+) -> None:
+    async with name_server.client() as client:
+        header = GetRouteInfoRequest("x" * 100_000)
+        answer = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        assert answer.code == ResponseCode.TOPIC_NOT_EXIST
+        assert answer.remark is not None
+        assert len(answer.remark) < 1_000
+
+
+async def test_n14_a_client_that_closes_in_the_middle_leaves_nothing(
+    name_server: RunningNameServer,
+) -> None:
+    server = name_server.server.server
+    async with name_server.client() as client:
+        client.writer.write(struct.pack(">i", 16_000_000) + bytes(500_000))
+        await until(lambda: len(server._large) == 1)
+    await until(lambda: not len(server))
+    assert not server._large
+    assert not server._queued
+
+
+async def test_n14_a_list_of_all_topics_is_refused_while_too_much_is_unread(
+    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(servers, "UNREAD_BYTES_MAX", 100_000)
+    async with name_server.client() as client:
+        names = [f"topic-{number:0100d}" for number in range(2_000)]
+        await register(client, table(*names))
+        answer = await client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        assert answer.code == ResponseCode.SYSTEM_BUSY
+        assert answer.remark is not None
+        assert "ask again later" in answer.remark
+        assert await route(client, names[0]) is not None
+
+
+async def test_n14_a_broker_that_goes_while_its_topics_are_stored_leaves_none(
+    name_server: RunningNameServer,
+) -> None:
+    routes = name_server.server.routes
+    names = [f"topic-{number}" for number in range(5_000)]
+    async with name_server.client() as other:
+        async with name_server.client() as broker:
+            registering = asyncio.ensure_future(register(broker, table(*names)))
+            await until(lambda: bool(routes.topics))
+        registering.cancel()
+        await until(lambda: not routes.topics)
+        assert await route(other, names[0]) is None
+
+
+async def test_n14_a_large_request_keeps_its_place_until_it_is_handled(
+    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sends a large request after requests whose answers the client never reads."""
+    monkeypatch.setattr(servers, "LARGE_FRAMES_MAX", 1)
+    server = name_server.server.server
+    names = [f"topic-{number}" for number in range(3_000)]
+    lists = RemotingCommand(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, 1)
+    large = RemotingCommand(RequestCode.GET_BROKER_CLUSTER_INFO, 2, body=bytes(1 << 20))
+    async with name_server.client() as other, name_server.client() as hostile:
+        await register(other, table(*names))
+        hostile.writer.write(b"".join(encode_frame(lists)) * 900 + b"".join(encode_frame(large)))
+        await until(lambda: len(server._large) == 1)
+        await until(lambda: any(not each.is_drained for each in server._connections))
+        assert len(server._large) == 1
+        again = asyncio.ensure_future(register(other, table(*names, counter=2)))
+        await until(lambda: len(server._queued) == 1)
+        name_server.clock.advance(servers.CROWDED_MS_MAX)
+        assert (await again).code == ResponseCode.SUCCESS
+        assert len(server) == 1

@@ -1,0 +1,263 @@
+import com.alibaba.fastjson.JSONArray;
+import com.alibaba.fastjson.JSONObject;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
+import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
+import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendCallback;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.utils.MessageUtil;
+import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageExt;
+
+/**
+ * Producers and consumers of RocketMQ's own Java client, by name, for any broker. A consumer fails
+ * a message with a body that begins with `fail` the first time that it comes.
+ */
+final class Messaging {
+    private static final int TIMEOUT_MS = 30_000;
+
+    private final Map<String, DefaultMQProducer> producers = new HashMap<>();
+    private final Map<String, Runnable> stops = new HashMap<>();
+    private final Map<String, Queue<JSONObject>> consumed = new HashMap<>();
+    private DefaultMQProducer replies;
+
+    void run(JSONObject request, JSONObject answer) throws Exception {
+        String name = request.getString("name");
+        switch (request.getString("act")) {
+            case "produce" -> produce(name, request);
+            case "consume" -> consume(name, request);
+            case "send" -> answer.put("results", send(producers.get(name), request));
+            case "request" -> answer.put("reply", text(producers.get(name).request(
+                message(request, request.getString("body")), TIMEOUT_MS)));
+            case "consumed" ->
+                answer.put("consumed", new JSONArray(List.copyOf(consumed.get(name))));
+            case "stop" -> stops.remove(name).run();
+            default -> throw new IllegalArgumentException("unknown act: " + request);
+        }
+    }
+
+    private void produce(String name, JSONObject request) throws Exception {
+        DefaultMQProducer producer = new DefaultMQProducer(request.getString("group"));
+        producer.setNamesrvAddr(request.getString("nameServers"));
+        producer.setInstanceName(name);
+        producer.setSendMsgTimeout(TIMEOUT_MS);
+        producer.setPollNameServerInterval(500);
+        producer.start();
+        producers.put(name, producer);
+        stops.put(name, producer::shutdown);
+    }
+
+    private void consume(String name, JSONObject request) throws Exception {
+        consumed.put(name, new ConcurrentLinkedQueue<>());
+        if (request.getString("kind").equals("lite")) {
+            pull(name, request);
+            return;
+        }
+        System.setProperty("rocketmq.client.rebalance.waitInterval", "500");
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
+        consumer.setNamesrvAddr(request.getString("nameServers"));
+        consumer.setInstanceName(name);
+        consumer.setPollNameServerInterval(500);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        switch (request.getString("kind")) {
+            case "orderly" -> {
+                consumer.setSuspendCurrentQueueTimeMillis(100);
+                consumer.registerMessageListener((MessageListenerOrderly) (messages, context) -> {
+                    boolean isDone = take(name, messages);
+                    return isDone ? ConsumeOrderlyStatus.SUCCESS
+                        : ConsumeOrderlyStatus.SUSPEND_CURRENT_QUEUE_A_MOMENT;
+                });
+            }
+            case "broadcasting" -> {
+                Version.setBroadcasting(consumer);
+                listen(name, consumer);
+            }
+            case "pop" -> {
+                Version.setPop(consumer);
+                listen(name, consumer);
+            }
+            case "replying" -> reply(request, name, consumer);
+            default -> listen(name, consumer);
+        }
+        consumer.start();
+        stops.put(name, consumer::shutdown);
+    }
+
+    private void listen(String name, DefaultMQPushConsumer consumer) {
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            context.setDelayLevelWhenNextConsume(1);
+            return take(name, messages) ? ConsumeConcurrentlyStatus.CONSUME_SUCCESS
+                : ConsumeConcurrentlyStatus.RECONSUME_LATER;
+        });
+    }
+
+    /** Answer each request with its own body after "reply to ". */
+    private void reply(JSONObject request, String name, DefaultMQPushConsumer consumer)
+        throws Exception {
+        produce(name + "-replies", request);
+        replies = producers.get(name + "-replies");
+        consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
+            try {
+                for (MessageExt message : messages) {
+                    byte[] body = ("reply to " + text(message)).getBytes(StandardCharsets.UTF_8);
+                    replies.send(MessageUtil.createReplyMessage(message, body), 3_000);
+                }
+            } catch (Exception error) {
+                error.printStackTrace();
+            }
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+    }
+
+    private void pull(String name, JSONObject request) throws Exception {
+        DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(request.getString("group"));
+        consumer.setNamesrvAddr(request.getString("nameServers"));
+        consumer.setInstanceName(name);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setAutoCommitIntervalMillis(1_000);
+        consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        consumer.start();
+        CountDownLatch ended = new CountDownLatch(1);
+        Thread poller = new Thread(() -> {
+            while (!Thread.currentThread().isInterrupted() && ended.getCount() > 0) {
+                take(name, consumer.poll(200));
+            }
+        });
+        poller.start();
+        stops.put(name, () -> {
+            ended.countDown();
+            try {
+                poller.join();
+            } catch (InterruptedException error) {
+                Thread.currentThread().interrupt();
+            }
+            consumer.commitSync();
+            consumer.shutdown();
+        });
+    }
+
+    /** True where all messages are done. */
+    private boolean take(String name, List<MessageExt> messages) {
+        boolean isDone = true;
+        for (MessageExt message : messages) {
+            JSONObject one = new JSONObject();
+            one.put("body", text(message));
+            one.put("topic", message.getTopic());
+            one.put("queueId", message.getQueueId());
+            one.put("queueOffset", message.getQueueOffset());
+            one.put("reconsumeTimes", message.getReconsumeTimes());
+            one.put("msgId", message.getMsgId());
+            one.put("ageMs", System.currentTimeMillis() - message.getBornTimestamp());
+            boolean isFailed = text(message).startsWith("fail")
+                && consumed.get(name).stream().noneMatch(
+                    known -> known.getString("body").equals(text(message)));
+            consumed.get(name).add(one);
+            isDone &= !isFailed;
+        }
+        return isDone;
+    }
+
+    private JSONArray send(DefaultMQProducer producer, JSONObject request) throws Exception {
+        List<Message> messages = new ArrayList<>();
+        for (Object body : request.getJSONArray("bodies")) {
+            messages.add(message(request, (String) body));
+        }
+        JSONArray results = new JSONArray();
+        switch (request.getString("mode")) {
+            case "batch" -> results.add(result(producer.send(messages)));
+            case "oneway" -> {
+                for (Message message : messages) {
+                    producer.sendOneway(message);
+                }
+            }
+            case "ordered" -> {
+                for (Message message : messages) {
+                    results.add(result(producer.send(message,
+                        (queues, sent, key) -> queues.get((int) key % queues.size()),
+                        request.getIntValue("orderKey"))));
+                }
+            }
+            case "async" -> sendAsync(producer, messages, results);
+            default -> {
+                for (Message message : messages) {
+                    results.add(result(producer.send(message)));
+                }
+            }
+        }
+        return results;
+    }
+
+    private void sendAsync(
+        DefaultMQProducer producer, List<Message> messages, JSONArray results) throws Exception {
+        CountDownLatch left = new CountDownLatch(messages.size());
+        Queue<JSONObject> found = new ConcurrentLinkedQueue<>();
+        for (Message message : messages) {
+            producer.send(message, new SendCallback() {
+                @Override
+                public void onSuccess(SendResult sent) {
+                    found.add(result(sent));
+                    left.countDown();
+                }
+
+                @Override
+                public void onException(Throwable error) {
+                    error.printStackTrace();
+                    left.countDown();
+                }
+            });
+        }
+        if (!left.await(TIMEOUT_MS, TimeUnit.MILLISECONDS)) {
+            throw new IllegalStateException(left.getCount() + " sends are not answered");
+        }
+        results.addAll(found);
+    }
+
+    private static Message message(JSONObject request, String body) {
+        Message message =
+            new Message(request.getString("topic"), body.getBytes(StandardCharsets.UTF_8));
+        if (request.containsKey("tags")) {
+            message.setTags(request.getString("tags"));
+        }
+        if (request.containsKey("keys")) {
+            message.setKeys(request.getString("keys"));
+        }
+        if (request.containsKey("delayLevel")) {
+            message.setDelayTimeLevel(request.getIntValue("delayLevel"));
+        }
+        if (request.containsKey("delayMs")) {
+            MessageAccessor.putProperty(
+                message, "TIMER_DELAY_MS", request.getString("delayMs"));
+        }
+        return message;
+    }
+
+    private static JSONObject result(SendResult sent) {
+        JSONObject one = new JSONObject();
+        one.put("status", sent.getSendStatus().name());
+        one.put("msgId", sent.getMsgId());
+        one.put("offsetMsgId", sent.getOffsetMsgId());
+        one.put("queueId", sent.getMessageQueue().getQueueId());
+        one.put("queueOffset", sent.getQueueOffset());
+        return one;
+    }
+
+    private static String text(Message message) {
+        return new String(message.getBody(), StandardCharsets.UTF_8);
+    }
+}

@@ -1,0 +1,139 @@
+"""Producers and consumers of RocketMQ's own Java client; java/Messaging.java is the other side."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rocketpy_broker.runtime.clock import SystemClock
+from tests.interop.rocketmq import RocketMQStore
+
+# A busy machine may take a minute for a second's work.
+WAIT_MS_MAX = 90_000
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """A message as a Java consumer received it."""
+
+    body: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    reconsume_times: int
+    msg_id: str
+    age_ms: int
+
+
+class Messaging:
+    """Clients in one Java process, by name."""
+
+    def __init__(self, process: RocketMQStore, name_servers: str, version: str) -> None:
+        self._process = process
+        self.version = version
+        self._name_servers = name_servers
+        self._names: list[str] = []
+
+    def producer(self, group: str = "producers") -> Producer:
+        """Starts a producer."""
+        name = self._start("produce", group=group)
+        return Producer(self, name)
+
+    def consumer(
+        self, topic: str, kind: str = "concurrent", group: str = "consumers", expression: str = "*"
+    ) -> Consumer:
+        """Starts a consumer: concurrent, orderly, broadcasting, lite, pop or replying."""
+        name = self._start("consume", topic=topic, kind=kind, group=group, expression=expression)
+        return Consumer(self, name)
+
+    def ask(self, act: str, name: str, **request: object) -> dict[str, Any]:
+        """Asks one client."""
+        return self._process.ask("messaging", act=act, name=name, **request)
+
+    def stop(self, name: str) -> None:
+        """Stops one client."""
+        self._names.remove(name)
+        self.ask("stop", name)
+
+    def stop_all(self) -> None:
+        """Stops all clients."""
+        for name in reversed(self._names[:]):
+            self.stop(name)
+
+    def _start(self, act: str, **request: object) -> str:
+        name = f"client-{next(_numbers)}"
+        self._names.append(name)
+        self.ask(act, name, nameServers=self._name_servers, **request)
+        return name
+
+
+@dataclass(frozen=True)
+class Producer:
+    """A producer."""
+
+    messaging: Messaging
+    name: str
+
+    def send(
+        self, topic: str, bodies: Sequence[str], mode: str = "sync", **options: object
+    ) -> list[dict[str, Any]]:
+        """Sends messages: sync, async, oneway, batch, or ordered by an `orderKey`."""
+        answer = self.messaging.ask(
+            "send", self.name, topic=topic, bodies=list(bodies), mode=mode, **options
+        )
+        results: list[dict[str, Any]] = answer["results"]
+        return results
+
+    def request(self, topic: str, body: str) -> str:
+        """Sends a request and returns the reply."""
+        reply: str = self.messaging.ask("request", self.name, topic=topic, body=body)["reply"]
+        return reply
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A consumer."""
+
+    messaging: Messaging
+    name: str
+
+    def consumed(self) -> list[Consumed]:
+        """Returns the messages so far, in order."""
+        return [
+            Consumed(
+                each["body"],
+                each["topic"],
+                each["queueId"],
+                each["queueOffset"],
+                each["reconsumeTimes"],
+                each["msgId"],
+                each["ageMs"],
+            )
+            for each in self.messaging.ask("consumed", self.name)["consumed"]
+        ]
+
+    def bodies(self) -> list[str]:
+        """Returns the bodies so far, in order."""
+        return [each.body for each in self.consumed()]
+
+    def stop(self) -> None:
+        """Stops the consumer, which commits its offsets."""
+        self.messaging.stop(self.name)
+
+
+def until(is_so: Callable[[], bool], seen: Callable[[], object] = lambda: "") -> None:
+    """Waits until the condition holds."""
+    end_ms = SystemClock().now_ms() + WAIT_MS_MAX
+    while not is_so():
+        assert SystemClock().now_ms() < end_ms, seen()
+
+
+def until_consumed(consumers: Sequence[Consumer], bodies: Sequence[str]) -> None:
+    """Waits until the consumers have received these bodies together, in any order."""
+    until(
+        lambda: set(bodies) <= {body for each in consumers for body in each.bodies()},
+        lambda: {each.name: each.bodies() for each in consumers},
+    )

@@ -1,0 +1,41 @@
+"""A broker of ours with its name server, and a process of Java clients for each version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from rocketpy_broker import LocalBroker
+from tests.interop.remoting.clients import Messaging
+from tests.interop.rocketmq import VERSIONS, RocketMQStore
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    """Yields a broker of this test."""
+    with LocalBroker() as started:
+        yield started
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def version(request: pytest.FixtureRequest) -> str:
+    """Returns each version of RocketMQ's clients."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def java(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQStore]:
+    """Yields a process for clients of one version."""
+    folder = tmp_path_factory.mktemp("messaging")
+    process = RocketMQStore(folder / "java.log", folder, version)
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def messaging(broker: LocalBroker, java: RocketMQStore, version: str) -> Iterator[Messaging]:
+    """Yields the Java clients of one version; their name server is the broker's."""
+    clients = Messaging(java, broker.name_server, version)
+    yield clients
+    clients.stop_all()

@@ -1,0 +1,164 @@
+"""RocketMQ's own Java clients of each version at our broker, found by our name server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rocketpy_broker import LocalBroker
+from tests.interop.remoting.clients import Messaging, until, until_consumed
+from tests.interop.rocketmq import V5_3
+
+MODES = ["sync", "async", "oneway", "batch", "ordered"]
+
+
+def numbered(word: str, count: int) -> list[str]:
+    return [f"{word}-{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_all_kinds_of_sends_reach_a_push_consumer(
+    broker: LocalBroker, messaging: Messaging, mode: str
+) -> None:
+    broker.create_topic("T", queues=4)
+    consumer, sent = messaging.consumer("T"), numbered(mode, 20)
+    results = messaging.producer().send("T", sent, mode, orderKey=2)
+    assert {each["status"] for each in results} <= {"SEND_OK"}
+    until_consumed([consumer], sent)
+    assert sorted(consumer.bodies()) == sorted(sent)
+    if mode == "ordered":
+        assert {each.queue_id for each in consumer.consumed()} == {2}
+        in_queue = sorted(consumer.consumed(), key=lambda each: each.queue_offset)
+        assert [each.body for each in in_queue] == sent
+
+
+def test_a_message_id_of_the_producer_is_the_consumers(
+    broker: LocalBroker, messaging: Messaging
+) -> None:
+    broker.create_topic("T", queues=1)
+    consumer = messaging.consumer("T")
+    [single] = messaging.producer().send("T", ["single"])
+    until_consumed([consumer], ["single"])
+    [consumed] = consumer.consumed()
+    assert (consumed.msg_id, consumed.queue_offset) == (single["msgId"], single["queueOffset"])
+
+
+def test_a_topic_of_a_first_send_is_created(broker: LocalBroker, messaging: Messaging) -> None:
+    consumer = messaging.consumer("new-topic")
+    messaging.producer().send("new-topic", ["first"])
+    until_consumed([consumer], ["first"])
+    assert "new-topic" in broker.topics()
+
+
+def test_consumers_share_the_queues_and_take_them_over(
+    broker: LocalBroker, messaging: Messaging
+) -> None:
+    broker.create_topic("T", queues=4)
+    producer = messaging.producer()
+    one, other = messaging.consumer("T"), messaging.consumer("T")
+    sent: list[str] = []
+
+    def shared() -> bool:
+        sent.append(f"m-{len(sent)}")
+        producer.send("T", [sent[-1]])
+        return bool(one.bodies()) and bool(other.bodies())
+
+    until(shared, lambda: (one.bodies(), other.bodies()))
+    until_consumed([one, other], sent)
+    other.stop()
+    producer.send("T", numbered("later", 8))
+    until_consumed([one], numbered("later", 8))
+
+
+def test_an_orderly_consumer_keeps_the_order_over_a_failure(
+    broker: LocalBroker, messaging: Messaging
+) -> None:
+    broker.create_topic("T", queues=2)
+    sent = ["a", "b", "fail-c", "d", "e"]
+    messaging.producer().send("T", sent, "ordered", orderKey=1)
+    consumer = messaging.consumer("T", "orderly")
+    until_consumed([consumer], sent)
+    assert consumer.bodies() == ["a", "b", "fail-c", "fail-c", "d", "e"]
+
+
+def test_each_broadcasting_consumer_gets_all(broker: LocalBroker, messaging: Messaging) -> None:
+    broker.create_topic("T", queues=2)
+    messaging.producer().send("T", ["early"])
+    consumers = [messaging.consumer("T", "broadcasting") for _ in range(2)]
+    sent = numbered("m", 10)
+    messaging.producer("others").send("T", sent)
+    for consumer in consumers:
+        until_consumed([consumer], sent)
+
+
+def test_a_lite_pull_consumer_goes_on_after_its_commit(
+    broker: LocalBroker, messaging: Messaging
+) -> None:
+    broker.create_topic("T", queues=2)
+    producer = messaging.producer()
+    producer.send("T", numbered("before", 10))
+    first = messaging.consumer("T", "lite")
+    until_consumed([first], numbered("before", 10))
+    first.stop()
+    producer.send("T", numbered("after", 10))
+    second = messaging.consumer("T", "lite")
+    until_consumed([second], numbered("after", 10))
+    assert sorted(second.bodies()) == sorted(numbered("after", 10))
+
+
+def test_a_tag_is_filtered(broker: LocalBroker, messaging: Messaging) -> None:
+    broker.create_topic("T", queues=1)
+    producer = messaging.producer()
+    producer.send("T", ["unwanted"], tags="b")
+    producer.send("T", ["wanted"], tags="a")
+    consumer = messaging.consumer("T", expression="a || c")
+    until_consumed([consumer], ["wanted"])
+    assert consumer.bodies() == ["wanted"]
+
+
+def test_a_failed_message_comes_again_by_the_retry_topic(
+    broker: LocalBroker, messaging: Messaging
+) -> None:
+    broker.create_topic("T", queues=1)
+    consumer = messaging.consumer("T")
+    messaging.producer().send("T", ["fail-once"])
+    until(lambda: len(consumer.bodies()) == 2, consumer.bodies)
+    assert [each.reconsume_times for each in consumer.consumed()] == [0, 1]
+
+
+@pytest.mark.parametrize("options", [{"delayLevel": 1}, {"delayMs": "1500"}])
+def test_a_delayed_message_is_not_early(
+    broker: LocalBroker, messaging: Messaging, options: dict[str, Any]
+) -> None:
+    broker.create_topic("T", queues=1)
+    consumer = messaging.consumer("T")
+    messaging.producer().send("T", ["late"], **options)
+    until_consumed([consumer], ["late"])
+    assert consumer.consumed()[0].age_ms >= 1_000
+
+
+def test_a_request_gets_its_reply(broker: LocalBroker, messaging: Messaging) -> None:
+    if messaging.version == V5_3:
+        pytest.skip("the client of 5.3.3 ends its wait at the answer to the request's send")
+    broker.create_topic("T", queues=1)
+    messaging.consumer("T", "replying", group="servers")
+    assert messaging.producer("askers").request("T", "question") == "reply to question"
+
+
+@pytest.mark.parametrize("kind", ["concurrent", "orderly", "lite"])
+def test_a_killed_broker_loses_nothing_that_was_acknowledged(
+    broker: LocalBroker, messaging: Messaging, kind: str
+) -> None:
+    broker.create_topic("T", queues=1)
+    producer, consumer = messaging.producer(), messaging.consumer("T", kind)
+    before, after = numbered("before", 50), numbered("after", 50)
+    producer.send("T", before)
+    until(lambda: len(consumer.bodies()) > 5, consumer.bodies)
+    broker.kill()
+    broker.start()
+    producer.send("T", after)
+    until_consumed([consumer], before + after)
+    if kind == "orderly":
+        first_places = [consumer.bodies().index(body) for body in before + after]
+        assert first_places == sorted(first_places)

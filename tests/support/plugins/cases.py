@@ -1,0 +1,64 @@
+"""The command that runs each test; `pytest -p <this module> --collect-only` lists them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+# The marks that exclude a case from `make test` are the names of the commands that run it.
+ALONE = ("interop", "torture")
+_BEGIN = "cases of tests: "
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Writes for each test the command that runs each of its cases."""
+    found: dict[str, list[str]] = {}
+    for item in session.items:
+        marks = {mark.name for mark in item.iter_markers()}.intersection(ALONE)
+        name = getattr(item, "originalname", item.name)
+        found.setdefault(name, []).append(min(marks, default="test"))
+    sys.stdout.write(_BEGIN + json.dumps(found) + "\n")
+
+
+def commands_of(paths: Iterable[Path]) -> dict[str, list[str]]:
+    """Returns, for each test in these files, the make targets that run a case of it."""
+    return {name: sorted(set(commands)) for name, commands in _collected(paths).items()}
+
+
+def counts_of(paths: Iterable[Path]) -> dict[str, int]:
+    """Returns the number of cases of each test in these files."""
+    return {name: len(commands) for name, commands in _collected(paths).items()}
+
+
+def _collected(paths: Iterable[Path]) -> dict[str, list[str]]:
+    options = ["-p", __name__, "-p", "no:cacheprovider", "--collect-only", "-q"]
+    command = [sys.executable, "-m", "pytest", *options, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(_BEGIN)]
+    assert len(lines) == 1, done.stdout + done.stderr
+    found: dict[str, list[str]] = json.loads(lines[0].removeprefix(_BEGIN))
+    return found
+
+
+def where(
+    tests: Sequence[str], commands: Mapping[str, Sequence[str]], *, has_names: bool = True
+) -> str:
+    """Returns a table's words for the commands that run these tests.
+
+    With `has_names` it names the tests that `make test` does not run.
+    """
+    quick = [test for test in tests if "test" in commands[test]]
+    parts = ["`make test`"] if quick else []
+    for command in ALONE:
+        if any(command in commands[test] for test in quick):
+            parts.append(f"more of it in `make {command}`")
+        left_out = [f"`{test}`" for test in tests if [command] == [*commands[test]]]
+        if left_out:
+            names = f" alone: {', '.join(left_out)}" if has_names else ""
+            parts.append(f"`make {command}`{names}")
+    return "; ".join(parts)
