@@ -57,6 +57,7 @@ final class Messaging {
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(TIMEOUT_MS);
         producer.setPollNameServerInterval(500);
+        producer.setMqClientApiTimeout(TIMEOUT_MS);
         producer.start();
         producers.put(name, producer);
         stops.put(name, producer::shutdown);
@@ -73,6 +74,7 @@ final class Messaging {
         consumer.setNamesrvAddr(request.getString("nameServers"));
         consumer.setInstanceName(name);
         consumer.setPollNameServerInterval(500);
+        consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(request.getString("topic"), request.getString("expression"));
         switch (request.getString("kind")) {
@@ -131,6 +133,7 @@ final class Messaging {
         consumer.setInstanceName(name);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommitIntervalMillis(1_000);
+        consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.subscribe(request.getString("topic"), request.getString("expression"));
         consumer.start();
         CountDownLatch ended = new CountDownLatch(1);
