@@ -216,7 +216,7 @@ class BrokerServices:
                 clients, remote, self.groups.locks, self.filters, config.limits.clients
             ),
             ForwardProcessor(clients, remote, self.admin.store_admin, config),
-            ReplyProcessor(sends.send, remote, self._store, self._clock),
+            ReplyProcessor(sends.store, remote, self._store, self._clock),
             OffsetProcessor(self.offsets, self.delay.progress, config),
             LookupProcessor(self._store),
             TransactionProcessor(self.transactions.service),

@@ -73,15 +73,19 @@ class TaskScope:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
-    async def finish(self, work: Coroutine[object, object, T]) -> T:
-        """Runs `work` beside the block; returns its result or raises its error.
-
-        A cancelled caller does not cancel `work`, and an error of `work` does not end the block.
-        """
+    def begin(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+        """Runs `work` beside the block; its error is the caller's, and does not end the block."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return await asyncio.shield(task)
+        return task
+
+    async def finish(self, work: Coroutine[object, object, T]) -> T:
+        """Runs `work` as `begin` does; returns its result or raises its error.
+
+        A cancelled caller does not cancel `work`.
+        """
+        return await asyncio.shield(self.begin(work))
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -71,11 +71,10 @@ class CallMemory:
     def call(self, connection: str) -> Iterator[Charge]:
         """Charges a call until the block ends; `keep` finds the charge in the call's task."""
         charge = Charge(self, connection)
-        token = _running.set(charge)
         try:
-            yield charge
+            with charge.running():
+                yield charge
         finally:
-            _running.reset(token)
             charge.set(0)
 
 
@@ -94,6 +93,15 @@ class Charge:
         if size != self.size:
             self._memory.change(self._connection, size - self.size)
             self.size = size
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Makes this the charge that `keep` finds in the block, and in tasks that it starts."""
+        token = _running.set(self)
+        try:
+            yield
+        finally:
+            _running.reset(token)
 
 
 _running: ContextVar[Charge | None] = ContextVar("charge", default=None)

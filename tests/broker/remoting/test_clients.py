@@ -313,4 +313,4 @@ async def test_a_heartbeat_whose_connection_ends_leaves_no_client(
                 await asyncio.sleep(0)
     await until(lambda: remoting.connection_count == 1)
     await until(lambda: client_count(remoting) == 0)
-    assert not len(remoting.running.broker.services.remoting_clients)
+    await until(lambda: not len(remoting.running.broker.services.remoting_clients))

@@ -152,6 +152,20 @@ class CallGuard:
         finally:
             self.running -= 1
 
+    def begin(self, peer: str, size: int) -> Charge:
+        """Counts a call that keeps `size` bytes, until `end`. Raises BrokerError."""
+        if self.running >= self._calls_max:
+            raise TooManyCallsError(self._calls_max)
+        charge = Charge(self.memory, peer)
+        charge.set(size)
+        self.running += 1
+        return charge
+
+    def end(self, charge: Charge) -> None:
+        """Ends a call that `begin` has counted."""
+        self.running -= 1
+        charge.set(0)
+
     def unexpected(self, peer: str, method: str, error: Exception) -> UnexpectedError:
         """Logs an error that no handler expects; returns the error for the client."""
         self._log.tell(peer, method, error)

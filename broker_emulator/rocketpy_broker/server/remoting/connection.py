@@ -8,10 +8,9 @@ Source: docs/design/remoting.md sections 1.4 and 6.1.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -127,8 +126,9 @@ class RemotingConnection(asyncio.BufferedProtocol):
         # Requests to the peer without an answer, by their opaque.
         self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
-        # The running tasks: True if the connection's end cancels it.
-        self._tasks: dict[asyncio.Task[Any], bool] = {}
+        # The work of running requests: the tasks that the connection's end cancels, and all else.
+        self._cancelled_at_end: set[asyncio.Future[Any]] = set()
+        self._finished_at_end: set[asyncio.Future[Any]] = set()
         self.peer = ""
         # The addresses of the peer and of this end.
         self.peer_host = self.local_host = UNKNOWN_HOST
@@ -189,9 +189,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._transport = None
         self._drained.set()
         self._waiting = deque(each for each in self._waiting if each.is_one_way)
-        for task, is_cancelled in self._tasks.items():
-            if is_cancelled:
-                task.cancel()
+        for task in self._cancelled_at_end:
+            task.cancel()
         asyncio.get_running_loop().call_soon(self._handle)
         asked, self._asked = self._asked, {}
         for answer in asked.values():
@@ -267,23 +266,21 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._running -= 1
         self._handle()
 
-    @contextlib.contextmanager
-    def running(self, *, is_cancelled_at_end: bool) -> Iterator[None]:
-        """Lists the running task for the block; the connection's end may cancel it."""
-        task = asyncio.current_task()
-        assert task is not None
+    def wait_for(self, work: asyncio.Future[Any], *, is_cancelled_at_end: bool) -> None:
+        """Lists the work of a running request until it is done; the connection's end may cancel it.
+
+        Several requests may wait for one future.
+        """
+        works = self._cancelled_at_end if is_cancelled_at_end else self._finished_at_end
+        works.add(work)
+        work.add_done_callback(works.discard)
         if is_cancelled_at_end and self._transport is None:
-            task.cancel()
-        self._tasks[task] = is_cancelled_at_end
-        try:
-            yield
-        finally:
-            del self._tasks[task]
+            work.cancel()
 
     @property
-    def tasks(self) -> Collection[asyncio.Task[Any]]:
-        """The tasks of running requests."""
-        return self._tasks.keys()
+    def running(self) -> Collection[asyncio.Future[Any]]:
+        """The work of running requests."""
+        return self._cancelled_at_end | self._finished_at_end
 
     def stop_reading(self) -> None:
         """Reads no more requests."""

@@ -1,7 +1,7 @@
 """The remoting server: connections, and the processors of their requests.
 
-A processor answers a request at once, or returns a coroutine for an answer that comes later.
-Answers of one connection come in any order. Unexpected errors are logged and answered with
+A processor answers a request at once, or returns a coroutine or a `Deferred` for an answer that
+comes later. Answers of one connection come in any order. Unexpected errors are logged and answered with
 SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection without a
 byte for two minutes is closed, and so is one with malformed bytes, as RocketMQ does.
 Source: NettyRemotingServer, docs/design/remoting.md section 1.4.
@@ -14,7 +14,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,7 @@ from rocketpy_broker.server.remoting.connection import (
     RemotingConnection,
     unsupported,
 )
+from rocketpy_broker.services.call_memory import Charge
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting import (
     EXCHANGES,
@@ -100,8 +101,27 @@ class Request:
         return self.command.answer(code, remark=remark, ext_fields=fields, body=body)
 
 
+class Deferred(NamedTuple):
+    """The next step of a request: `answer` is called with the future when that is done.
+
+    It costs less than a task. The connection's end does not cancel the future.
+    """
+
+    future: asyncio.Future[Any]
+    answer: Callable[[asyncio.Future[Any]], Step]
+
+
 Answer = RemotingCommand | None
-Processor = Callable[[Request], Answer | Coroutine[Any, Any, Answer]]
+Step: TypeAlias = "Answer | Coroutine[Any, Any, Answer] | Deferred"
+Processor = Callable[[Request], Step]
+
+
+class Call(NamedTuple):
+    """A request that runs on: its connection, its command and the memory that it keeps."""
+
+    connection: RemotingConnection
+    command: RemotingCommand
+    charge: Charge
 
 
 class Processors(Protocol):
@@ -189,7 +209,7 @@ class RemotingServer:
 
     async def _drained(self) -> None:
         """Returns when all requests have ended and all answers are sent."""
-        while running := [task for each in self._connections for task in each.tasks]:
+        while running := [work for each in self._connections for work in each.running]:
             await asyncio.wait(running)
         for connection in [*self._connections]:
             connection.close()
@@ -260,47 +280,52 @@ class RemotingServer:
         # The connection's events share a context, which tasks copy.
         scheduler.connection.set(connection.peer)
         try:
-            header = _REQUESTS[command.code].decode(command.ext_fields)
-            answer = processor(Request(command, header, connection))
-        except Exception as error:
-            answer = self._failed(connection, command, error)
-        if isinstance(answer, Coroutine):
-            connection.started()
-            self._tasks.start(self._finish(connection, command, answer))
-        elif answer is not None:
-            self._send(connection, command, answer)
-
-    async def _finish(
-        self,
-        connection: RemotingConnection,
-        command: RemotingCommand,
-        work: Coroutine[Any, Any, Answer],
-    ) -> None:
-        try:
-            with connection.running(is_cancelled_at_end=not command.is_one_way):
-                answer = await self._worked(connection, command, work)
-            if answer is not None:
-                self._send(connection, command, answer)
-        finally:
-            work.close()
-            connection.ended()
-
-    async def _worked(
-        self,
-        connection: RemotingConnection,
-        command: RemotingCommand,
-        work: Coroutine[Any, Any, Answer],
-    ) -> Answer:
-        """Runs a request's work under the guard; returns also the answer that reports an error."""
-        try:
-            with self._guard.enter(lambda: connection.peer, _name_of(command.code)) as charge:
-                charge.set(len(command.body))
-                try:
-                    return await work
-                except (BrokerError, RemotingFormatError) as error:
-                    return self._failed(connection, command, error)
+            call = Call(connection, command, self._guard.begin(connection.peer, len(command.body)))
         except BrokerError as error:
+            self._send(connection, command, self._failed(connection, command, error))
+            return
+        step = self._worked(call, lambda: processor(_request(connection, command)))
+        if isinstance(step, Deferred):
+            connection.started()
+            self._follow(call, step)
+        else:
+            self._end(call, step)
+
+    def _worked(self, call: Call, work: Callable[[], Step]) -> Answer | Deferred:
+        """Returns the next step, or the answer that reports an error; starts a coroutine."""
+        connection, command, charge = call
+        try:
+            step = work()
+        except asyncio.CancelledError:
+            return None
+        except Exception as error:
             return self._failed(connection, command, error)
+        if not isinstance(step, Coroutine):
+            return step
+        with charge.running():
+            task = self._tasks.begin(step)
+        connection.wait_for(task, is_cancelled_at_end=not command.is_one_way)
+        return Deferred(task, asyncio.Future.result)
+
+    def _follow(self, call: Call, step: Deferred) -> None:
+        """Takes the next step of a call when this one is done."""
+        future, answer = step
+        call.connection.wait_for(future, is_cancelled_at_end=False)
+
+        def done(_: object) -> None:
+            following = self._worked(call, lambda: answer(future))
+            if isinstance(following, Deferred):
+                self._follow(call, following)
+            else:
+                self._end(call, following)
+                call.connection.ended()
+
+        future.add_done_callback(done)
+
+    def _end(self, call: Call, answer: Answer) -> None:
+        self._guard.end(call.charge)
+        if answer is not None:
+            self._send(call.connection, call.command, answer)
 
     def _send(
         self, connection: RemotingConnection, command: RemotingCommand, answer: RemotingCommand
@@ -344,6 +369,10 @@ class RemotingServer:
             for each, since_ms in [*self._large.items()] if self._queued else ():
                 if now_ms - since_ms >= CROWDED_MS_MAX:
                     each.abort()
+
+
+def _request(connection: RemotingConnection, command: RemotingCommand) -> Request:
+    return Request(command, _REQUESTS[command.code].decode(command.ext_fields), connection)
 
 
 def _name_of(code: int) -> str:

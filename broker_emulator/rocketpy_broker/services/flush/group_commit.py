@@ -40,6 +40,8 @@ class GroupCommit:
         self.admission = Admission(store, self.wait)
         self._wanted = asyncio.Event()
         self._waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
+        # The newest future that callers share, with its end offset.
+        self._shared: tuple[int, asyncio.Future[None] | None] = (-1, None)
         # Listeners for the duration of each flush in ms.
         self.flushed = Listeners[[float]]()
 
@@ -56,6 +58,20 @@ class GroupCommit:
         """
         if self.is_acknowledged(end_offset):
             return
+        await self._begin_wait(end_offset)
+
+    def acknowledgement(self, end_offset: int) -> asyncio.Future[None]:
+        """Returns a future that ends as `wait` does. Callers with one offset share it.
+
+        No caller may cancel it. Raises StoreClosedError as `wait` does.
+        """
+        shared_end, shared = self._shared
+        if shared is None or shared_end != end_offset or shared.done():
+            shared = self._begin_wait(end_offset)
+            self._shared = end_offset, shared
+        return shared
+
+    def _begin_wait(self, end_offset: int) -> asyncio.Future[None]:
         if self._store.refusal is not None:
             raise StoreClosedError(self._store.refusal)
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -63,10 +79,8 @@ class GroupCommit:
         self._wanted.set()
         timeout_ms = self._times.sync_flush_timeout_ms
         timer = self._clock.call_later(timeout_ms, lambda: _time_out(future, timeout_ms))
-        try:
-            await future
-        finally:
-            timer.cancel()
+        future.add_done_callback(lambda _: timer.cancel())
+        return future
 
     @property
     def waiting_count(self) -> int:

@@ -65,20 +65,20 @@ class SendBatcher:
         is_single = len(record_sizes) == 4 and int.from_bytes(record_sizes, "big") == len(records)
         return is_single and queue_id != OWN_QUEUES
 
-    async def append(
+    def put(
         self, topic: str, queue_id: int, records: bytes, record_sizes: bytes
-    ) -> Stored | None:
+    ) -> asyncio.Future[Stored | None]:
         """Stores a message as `SendService.append_now` does, in a batch.
 
-        Returns None, without storing, where the store is busy: the caller waits for room and
-        sends the message alone. A cancelled sender's message may be stored or not.
+        The result is None, without storing, where the store is busy: the caller waits for room and
+        sends the message alone. If the future is cancelled, the message may be stored or not.
         """
         loop = asyncio.get_running_loop()
         if not self._by_topic:
             loop.call_soon(self._store_next)
         send = Send(queue_id, records, record_sizes, loop.create_future())
         self._by_topic.setdefault(topic, []).append(send)
-        return await send.stored
+        return send.stored
 
     def _store_next(self) -> None:
         """Stores a block of one topic; the next topic is stored in the next pass of the loop."""

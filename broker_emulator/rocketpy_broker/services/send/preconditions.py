@@ -59,6 +59,10 @@ class SendPreconditions:
                 f"the broker[{self._config.broker_name}] sending message is forbidden"
             )
 
+    def is_missing(self, topic: str) -> bool:
+        """True if a send to this topic may create it, or finds none."""
+        return topic not in self._topics
+
     async def create_topic(self, topic: str, default_topic: str, queue_nums_max: int) -> None:
         """Creates an unknown topic from a template topic with the permission INHERIT.
 
@@ -69,7 +73,7 @@ class SendPreconditions:
             # The store may have the template from a time when this was allowed.
             return
         template = self._topics.find(default_topic)
-        if topic in self._topics or template is None or not template.perm & Perm.INHERIT:
+        if not self.is_missing(topic) or template is None or not template.perm & Perm.INHERIT:
             return
         self.check(topic)
         nums = min(queue_nums_max, template.write_queue_nums)

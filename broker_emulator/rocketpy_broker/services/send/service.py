@@ -6,6 +6,7 @@ threads. `Admission` owns all waiting before a write, `GroupCommit` the waiting 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -88,13 +89,25 @@ class SendService:
         if admission.is_busy:
             await admission.store_ready()
         if not admission.is_busy and self._batcher.is_for(queue_id, records, record_sizes):
-            stored = await self._batcher.append(topic, queue_id, records, record_sizes)
+            stored = await self._batcher.put(topic, queue_id, records, record_sizes)
             if stored is not None:
                 return stored
             await admission.store_ready()
         # A sender that has waited for a flush in vain is answered now.
         await admission.write_over()
         return self.append_now(topic, queue_id, records, record_sizes)
+
+    def append_single(
+        self, topic: str, queue_id: int, record: bytes
+    ) -> asyncio.Future[Stored | None] | None:
+        """Stores a small message as `append` does, without a task.
+
+        Returns None for a message that needs `append`; so does the future's result.
+        """
+        is_small = len(record) <= SMALL_BYTES_MAX
+        if not is_small or self.admission.is_busy or is_retry(topic):
+            return None
+        return self._batcher.put(topic, queue_id, record, len(record).to_bytes(4, "big"))
 
     async def _append_retry(
         self,
@@ -295,6 +308,13 @@ class SendService:
             return self._group_commit.is_acknowledged(stored.result.end_offset)
         self._group_commit.flush_soon()
         return True
+
+    def acknowledgement(self, stored: Stored) -> asyncio.Future[None]:
+        """Returns a future that ends as `acknowledged` does; no caller may cancel it.
+
+        Raises StoreClosedError.
+        """
+        return self._group_commit.acknowledgement(stored.result.end_offset)
 
     async def acknowledged(self, stored: Stored) -> None:
         """Waits until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""

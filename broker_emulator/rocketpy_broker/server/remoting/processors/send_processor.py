@@ -7,6 +7,7 @@ Source: SendMessageProcessor, docs/design/remoting.md sections 2.4 and 3.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 
@@ -15,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.errors import FlushTimeoutError, RecordIllegalError
+from rocketpy_broker.errors import BrokerError, FlushTimeoutError, RecordIllegalError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.server.remoting.server import Processor, Request
+from rocketpy_broker.server.remoting.server import Deferred, Processor, Request, Step
 from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.send.blocks import Stored
 from rocketpy_broker.services.send.record_copy import MAX_RECONSUME_TIMES
@@ -90,30 +91,76 @@ class SendProcessor:
             Code.RECALL_MESSAGE: self._recalled,
         }
 
-    async def send(self, request: Request) -> RemotingCommand:
-        """Stores a message or a batch, and returns the answer. Raises BrokerError."""
+    def send(self, request: Request) -> Step:
+        """Stores a message or a batch, and answers. Raises BrokerError."""
+        header = request.header
+        if header.is_batch or self._sends.gate.is_missing(header.topic):
+            return self.store(request)
+        properties = self._with_key(_properties(header))
+        record = self._record(request, properties)
+        stored = self._sends.append_single(header.topic, _queue_id(header), record)
+        if stored is None:
+            return self.store(request)
+        return Deferred(stored, lambda done: self._stored(request, properties, record, done))
+
+    def _stored(
+        self,
+        request: Request,
+        properties: bytes,
+        record: bytes,
+        done: asyncio.Future[Stored | None],
+    ) -> Step:
+        """Answers the send of a single message when that may be acknowledged."""
+        stored = done.result()
+        if stored is None:
+            return self.store(request)
+        sizes = _sizes(record)
+        if self._sends.acknowledges(stored):
+            return request.answer(self._position(request, stored, properties, sizes))
+        return Deferred(
+            self._sends.acknowledgement(stored),
+            lambda flushed: self._flushed(request, stored, properties, sizes, flushed.exception()),
+        )
+
+    def _flushed(
+        self,
+        request: Request,
+        stored: Stored,
+        properties: bytes,
+        sizes: bytes,
+        error: BaseException | None,
+    ) -> RemotingCommand:
+        """Returns the answer to a send after its flush. Raises the flush's error."""
+        if error is None:
+            return request.answer(self._position(request, stored, properties, sizes))
+        if not isinstance(error, FlushTimeoutError):
+            raise error
+        # The message is stored, so the answer has its position.
+        position = self._position(request, stored, properties, sizes)
+        return request.answer(position, code=error.code, remark=error.remark)
+
+    async def store(self, request: Request) -> RemotingCommand:
+        """Stores a message or a batch as `send` does, after waits."""
         header = request.header
         with contextlib.suppress(OSError):
             # A topic that cannot be saved is not created: the send reports that it is missing.
             await self._sends.gate.create_topic(
                 header.topic, header.default_topic, header.default_topic_queue_nums
             )
-        properties = _closed((header.properties or "").encode()) + _maximum(header)
+        properties = _properties(header)
         if header.is_batch:
             records, sizes = self._batch(request, properties)
         else:
             properties = self._with_key(properties)
             records = self._record(request, properties)
-            sizes = len(records).to_bytes(SIZE_BYTES, "big")
-        queue_id = header.queue_id if header.queue_id >= 0 else ANY_QUEUE
-        stored = await self._sends.append(header.topic, queue_id, records, sizes)
+            sizes = _sizes(records)
+        stored = await self._sends.append(header.topic, _queue_id(header), records, sizes)
+        error: BrokerError | None = None
         try:
             await self._sends.acknowledged(stored)
-        except FlushTimeoutError as error:
-            # The message is stored, so the answer has its position.
-            answer = self._position(request, stored, properties, sizes)
-            return request.answer(answer, code=error.code, remark=error.remark)
-        return request.answer(self._position(request, stored, properties, sizes))
+        except BrokerError as raised:
+            error = raised
+        return self._flushed(request, stored, properties, sizes, error)
 
     def _record(self, request: Request, properties: bytes) -> bytes:
         """Returns the record of a single message. Raises RecordIllegalError."""
@@ -178,20 +225,20 @@ class SendProcessor:
     ) -> SendMessageResponse:
         """Returns the position of the first message, and the ids of all messages."""
         result = stored.result
-        named = decode_properties(properties)
         return SendMessageResponse(
             _message_ids(self._store.store_host, result.physical_offset, sizes),
             stored.queue_id,
             result.queue_offset,
-            named.get(UNIQ_KEY),
-            recall_handle=self._handle(request, named) if _TIMER in properties else None,
+            _unique_key(properties),
+            recall_handle=self._handle(request, properties) if _TIMER in properties else None,
             region_id=REGION_ID,
             is_trace_on=True,
         )
 
-    def _handle(self, request: Request, properties: Mapping[str, str]) -> str | None:
+    def _handle(self, request: Request, properties: bytes) -> str | None:
         """Returns the handle that recalls a message with a delivery time."""
-        time, key = properties.get(TIMER_DELIVER_MS, ""), properties.get(UNIQ_KEY)
+        named = decode_properties(properties)
+        time, key = named.get(TIMER_DELIVER_MS, ""), named.get(UNIQ_KEY)
         if request.header.is_batch or key is None or not time.isdecimal():
             return None
         topic = request.header.topic
@@ -201,6 +248,18 @@ class SendProcessor:
         header = request.header
         msg_id = await self._recall.recall(header.topic, header.recall_handle)
         return request.answer(RecallMessageResponse(msg_id))
+
+
+def _sizes(record: bytes) -> bytes:
+    return len(record).to_bytes(SIZE_BYTES, "big")
+
+
+def _queue_id(header: SendMessageRequest) -> int:
+    return header.queue_id if header.queue_id >= 0 else ANY_QUEUE
+
+
+def _properties(header: SendMessageRequest) -> bytes:
+    return _closed((header.properties or "").encode()) + _maximum(header)
 
 
 def _maximum(header: SendMessageRequest) -> bytes:
@@ -221,6 +280,15 @@ def _message_ids(host: Host, physical_offset: int, sizes: bytes) -> str:
     hosts = np.tile(np.frombuffer(host.to_bytes(), np.uint8), (len(offsets), 1))
     octets = np.hstack((hosts, offsets.astype(">i8").view(np.uint8).reshape(len(offsets), -1)))
     return ",".join(fixed_width_strings(hex_digits(octets)).to_pylist())
+
+
+def _unique_key(properties: bytes) -> str | None:
+    """Returns the unique key of encoded properties: of several ones the last, as RocketMQ does."""
+    begin = (_END + properties).rfind(_NEXT_UNIQ_KEY)
+    if begin < 0:
+        return None
+    begin += len(_UNIQ_KEY)
+    return properties[begin : properties.index(_END, begin)].decode()
 
 
 def _closed(properties: bytes) -> bytes:
