@@ -126,13 +126,17 @@ class ClientProcessor:
             subscriptions = [] if known is None else list(known.subscriptions.values())
         else:
             subscriptions = [_subscription(each) for each in consumer.subscriptions]
-        where = consumer.consume_from_where.name.removeprefix(_FROM)
+        consume_type = bodies.named(bodies.ConsumeType, consumer.consume_type)
+        message_model = bodies.named(bodies.MessageModel, consumer.message_model)
+        where = bodies.named(bodies.ConsumeFromWhere, consumer.consume_from_where)
         return ConsumerData(
             consumer.group_name,
-            ConsumeType[consumer.consume_type.name.removeprefix(_TYPE)],
-            MessageModel[consumer.message_model.name],
+            ConsumeType[consume_type.name.removeprefix(_TYPE)],
+            MessageModel[message_model.name],
             # Java's clients treat the deprecated values as this one.
-            ConsumeFromWhere.__members__.get(where, ConsumeFromWhere.LAST_OFFSET),
+            ConsumeFromWhere.__members__.get(
+                where.name.removeprefix(_FROM), ConsumeFromWhere.LAST_OFFSET
+            ),
             subscriptions,
             consumer.is_unit_mode,
             data.heartbeat_fingerprint,
