@@ -107,9 +107,7 @@ NUMBERS_HEARTBEAT = b"""{"clientID":"c1","consumerDataSet":[{"groupName":"G","co
 "tagsSet":["TagA"],"codeSet":["2598919"],"subVersion":"17"}]}]}"""
 
 
-@pytest.mark.parametrize(
-    "body", [GO_HEARTBEAT, CPP_HEARTBEAT, NULLS_HEARTBEAT, NUMBERS_HEARTBEAT]
-)
+@pytest.mark.parametrize("body", [GO_HEARTBEAT, CPP_HEARTBEAT, NULLS_HEARTBEAT, NUMBERS_HEARTBEAT])
 async def test_heartbeats_of_other_languages_are_understood(
     remoting: RemotingBroker, body: bytes
 ) -> None:
