@@ -10,9 +10,9 @@ from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.remoting.requests import answered, update_topic
 from tests.broker.remoting.test_sends_and_pulls import send
+from tests.support.blocks import wire_block
 from tests.support.broker.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker
-from tests.support.blocks import wire_block
 
 
 @pytest.mark.parametrize("code", [Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.DELETE_EXPIRED_COMMITLOG])

@@ -1,7 +1,8 @@
 """Clients of groups: heartbeats, members, connections, queue locks.
 
 A RocketMQ client sends a heartbeat with all its groups every 30 seconds. The client service has the
-rules; a heartbeat with an illegal part is refused as a whole.
+rules. A group that it refuses is left out, and the remark of the answer names it; a heartbeat
+without another group is refused.
 Source: ClientManageProcessor, ConsumerManageProcessor, docs/design/remoting.md sections 2.8, 4.4
 and 4.5.
 """
@@ -74,9 +75,12 @@ class ClientProcessor:
     async def _heartbeat(self, request: Request) -> RemotingCommand:
         data: bodies.HeartbeatData = await request.bounded_body(self._limits.request_bytes_max)
         is_changed = not data.heartbeat_fingerprint or self._is_changed(data)
+        refused: list[BrokerError] = []
         if data.producers or data.consumers:
             connection, client_id = request.connection, data.client_id
-            heartbeat = self._heartbeat_of(request, data)
+            heartbeat, refused = self._clients.without_refused(self._heartbeat_of(request, data))
+            if not heartbeat.groups:
+                raise refused[0]
             self._remote.link(connection, client_id)
             try:
                 await self._clients.heartbeat(heartbeat)
@@ -86,7 +90,8 @@ class ClientProcessor:
             # Other requests ran during the await; they may have ended the link.
             self._remote.link(connection, client_id)
             self._remote.send_waiting(client_id)
-        return request.answer(HeartbeatResponse(True, is_changed))
+        remark = f"without refused groups: {refused[0].remark}" if refused else None
+        return request.answer(HeartbeatResponse(True, is_changed), remark=remark)
 
     def _is_changed(self, data: bodies.HeartbeatData) -> bool:
         """True if the client has to send its subscriptions with its next heartbeat.
