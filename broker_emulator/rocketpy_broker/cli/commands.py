@@ -22,7 +22,9 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns a command's name, the command, and its arguments."""
         name, entry, left = super().resolve_command(ctx, args)
-        return name, entry and get_group(imported(entry.name)).commands[entry.name], left
+        if entry is None or entry.name is None:
+            return name, entry, left
+        return name, get_group(imported(entry.name)).commands[entry.name], left
 
 
 app = typer.Typer(

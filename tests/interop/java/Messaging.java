@@ -56,6 +56,7 @@ final class Messaging {
         producer.setNamesrvAddr(request.getString("nameServers"));
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(TIMEOUT_MS);
+        producer.setMqClientApiTimeout(TIMEOUT_MS);
         producer.setPollNameServerInterval(500);
         producer.start();
         producers.put(name, producer);
@@ -73,6 +74,7 @@ final class Messaging {
         consumer.setNamesrvAddr(request.getString("nameServers"));
         consumer.setInstanceName(name);
         consumer.setPollNameServerInterval(500);
+        consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.subscribe(request.getString("topic"), request.getString("expression"));
         switch (request.getString("kind")) {
