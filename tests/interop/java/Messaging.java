@@ -57,6 +57,8 @@ final class Messaging {
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(TIMEOUT_MS);
         producer.setMqClientApiTimeout(TIMEOUT_MS);
+        // Clients of 4.9 know no broker yet at their first heartbeat.
+        producer.setHeartbeatBrokerInterval(1_000);
         producer.setPollNameServerInterval(500);
         producer.start();
         producers.put(name, producer);

@@ -10,7 +10,6 @@ from rocketpy_broker import LocalBroker
 from tests.interop.cluster.java_clients import row
 from tests.interop.remoting.clients import Consumer, Messaging, until, until_consumed
 from tests.interop.remoting.conftest import Tool
-from tests.interop.rocketmq import V4
 
 BODIES = ["one", "two", "three"]
 RESET = ("-g", "G", "-t", "T")
@@ -41,8 +40,7 @@ def test_clients_of_groups_are_shown(consumer: Consumer, messaging: Messaging, t
     assert "ConsumeFromWhere: CONSUME_FROM_FIRST_OFFSET" in shown
     (client,) = (line for line in shown.splitlines() if f"@{consumer.name} " in line)
     assert client.split()[-2:] == ["JAVA", version]
-    shown = tool("producerConnection", "-g", "PG", "-t", "T")
-    assert version in shown
+    until(lambda: version in tool("producerConnection", "-g", "PG", "-t", "T"))
     shown = tool("consumerStatus", "-g", "G")
     assert f"@{consumer.name} " in shown
     assert "Rebalance OK" in shown
@@ -97,7 +95,6 @@ def test_a_message_is_consumed_by_a_named_client(
     until_consumed([consumer], ["direct"])
     shown = tool("consumerConnection", "-g", "G")
     client_id = next(word for word in shown.split() if word.endswith(f"@{consumer.name}"))
-    message_id = sent["msgId"] if messaging.version == V4 else sent["offsetMsgId"]
-    command = "queryMsgByUniqueKey" if messaging.version == V4 else "queryMsgById"
-    shown = tool(command, "-t", "T", "-i", message_id, "-g", "G", "-d", client_id)
+    who = ("-g", "G", "-d", client_id)
+    shown = tool("queryMsgByUniqueKey", "-t", "T", "-i", sent["msgId"], *who)
     until(lambda: consumer.bodies().count("direct") == 2, lambda: (shown, consumer.bodies()))

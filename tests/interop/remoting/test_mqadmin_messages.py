@@ -11,6 +11,7 @@ from rocketpy_broker import LocalBroker
 from tests.interop.cluster.java_clients import row
 from tests.interop.remoting.clients import Messaging
 from tests.interop.remoting.conftest import Tool
+from tests.interop.rocketmq import V4
 
 BODIES = ["one", "two", "three"]
 
@@ -36,11 +37,13 @@ def body_of(shown: str) -> str:
 
 
 def test_a_message_is_found_by_its_ids_and_its_offset(
-    sent: list[dict[str, str]], tool: Tool
+    sent: list[dict[str, str]], tool: Tool, version: str
 ) -> None:
     one, two = sent[:2]
+    # 4.9's command ends the process for an option that it does not have.
+    topic = () if version == V4 else ("-t", "T")
     for shown, body, offset in (
-        (tool("queryMsgById", "-t", "T", "-i", one["offsetMsgId"]), "one", "0"),
+        (tool("queryMsgById", *topic, "-i", one["offsetMsgId"]), "one", "0"),
         (tool("queryMsgByUniqueKey", "-t", "T", "-i", two["msgId"]), "two", "1"),
         (tool("queryMsgByOffset", "-t", "T", "-b", "broker-a", "-i", "1", "-o", "2"), "three", "2"),
     ):
@@ -102,7 +105,7 @@ def test_topics_and_their_routes_are_listed(broker: LocalBroker, tool: Tool) -> 
         queues = re.search(rf'"{address}":\[([^]]*)\]', shown)
         assert queues is not None, shown
         assert queues[1].count('"topic":"T"') == 1
-    assert "not matched route info" in tool("topicRoute", "-t", "none")
+    assert "No topic route info in name server" in tool("topicRoute", "-t", "none")
 
 
 def test_permissions_and_orders_of_routes_change(broker: LocalBroker, tool: Tool) -> None:
@@ -123,10 +126,14 @@ def test_permissions_and_orders_of_routes_change(broker: LocalBroker, tool: Tool
     assert '"perm":4' in tool("topicRoute", "-t", "T")
 
 
-def test_cleaning_and_replication_are_answered(broker: LocalBroker, tool: Tool) -> None:
+def test_cleaning_and_replication_are_answered(
+    broker: LocalBroker, tool: Tool, version: str
+) -> None:
     address = ("-b", broker.remoting_endpoint)
     for command in ("cleanUnusedTopic", "cleanExpiredCQ"):
         assert "success" in tool(command, *address)
+    if version == V4:
+        return  # It has no haStatus.
     shown = tool("haStatus", *address)
     assert row(shown, "#MasterAddr")[-1] == broker.remoting_endpoint
     assert row(shown, "#SlaveNum")[-1] == "0"
