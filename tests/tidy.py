@@ -38,7 +38,7 @@ TASK_ROOTS: dict[str, str] = {
     f"{BROKER}/services/observability/metrics/service.py::text": "kept for who asks next",
     f"{BROKER}/services/observability/counters/event_counter.py::call": "harms no caller",
     f"{BROKER}/server/calls/guard.py::enter": "the root of every call",
-    f"{BROKER}/server/remoting/server.py::received": "the root of every remoting request",
+    f"{BROKER}/server/remoting/server.py::_worked": "the root of every remoting request",
     f"{BROKER}/server/http/server.py::_guard": "the root of every request",
 }
 

@@ -59,6 +59,7 @@ class RemotingServers:
             self.server.connection_lost.add(self._services.remoting_clients.connection_lost)
             port = await self.server.start(scope)
         topics = RegisteredTopics(self._services.topics, config.broker_permission)
+        self._services.admin.settings.changed.add(topics.configure)
         identity = None if port is None else BrokerIdentity.of(config, port)
         if config.name_server_port is not None:
             self.name_server = self._name_server(config.name_server_port, topics, identity)

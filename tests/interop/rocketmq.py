@@ -72,6 +72,8 @@ class RocketMQStore:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 bufsize=0,
+                # Some of mqadmin's commands write files.
+                cwd=home,
             )
 
     def ask(self, do: str, **request: object) -> dict[str, Any]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
 from tests.broker.remoting.requests import commit, subscribe, update_topic
 from tests.broker.remoting.test_sends_and_pulls import pull, send
-from tests.interop.cluster.java_clients import mqadmin
-from tests.interop.rocketmq import ENDS
+from tests.interop.cluster.java_clients import row
+from tests.interop.cluster.processes import configure_logs
+from tests.interop.rocketmq import ENDS, RocketMQStore
 from tests.support.broker.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker, start_broker
 
@@ -30,12 +30,25 @@ async def remoting(start_broker: StartBroker) -> AsyncIterator[RemotingBroker]:
         yield started
 
 
-@pytest.fixture(params=ENDS)
-def tool(request: pytest.FixtureRequest, tmp_path: Path) -> Tool:
+@pytest.fixture(scope="module", params=ENDS)
+def java(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RocketMQStore]:
+    """Yields a process that runs commands."""
+    folder = tmp_path_factory.mktemp("mqadmin")
+    configure_logs(folder)
+    process = RocketMQStore(folder / "java.log", folder, request.param)
+    yield process
+    process.kill()
+
+
+@pytest.fixture
+def tool(java: RocketMQStore) -> Tool:
     """Returns a function that runs a command of mqadmin."""
 
     async def run(command: str, *words: str) -> str:
-        return await asyncio.to_thread(mqadmin, request.param, tmp_path, command, *words)
+        answer = await asyncio.to_thread(java.ask, "admin", words=[command, *words])
+        return str(answer["printed"])
 
     return run
 
@@ -58,15 +71,6 @@ async def address(remoting: RemotingBroker) -> str:
 def names(remoting: RemotingBroker, address: str) -> str:
     """Returns the address of the broker's own name server."""
     return f"127.0.0.1:{remoting.running.ready.name_server_port}"
-
-
-def row(text: str, *begin: str) -> list[str]:
-    """Returns the words of the line that begins with these."""
-    for line in text.splitlines():
-        words = line.split()
-        if words[: len(begin)] == list(begin):
-            return words
-    raise AssertionError(text)
 
 
 async def test_topics_and_groups_change(remoting: RemotingBroker, tool: Tool, address: str) -> None:

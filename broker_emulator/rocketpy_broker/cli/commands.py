@@ -10,19 +10,21 @@ from functools import cache
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_group
 
 from rocketpy_broker.cli.exits import interrupts_end_at_once
-from rocketpy_broker.cli.mqadmin.aliases import WithMqadminNames
 
 
-class Commands(WithMqadminNames):
+class Commands(TyperGroup):
     """The commands by name; each is imported when it runs or completes a word."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns a command's name, the command, and its arguments."""
         name, entry, left = super().resolve_command(ctx, args)
-        return name, entry and get_group(imported(entry.name)).commands[entry.name], left
+        if entry is None or entry.name is None:
+            return name, entry, left
+        return name, get_group(imported(entry.name)).commands[entry.name], left
 
 
 app = typer.Typer(

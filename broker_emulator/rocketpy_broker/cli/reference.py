@@ -1,9 +1,8 @@
-"""Generator of the lists of commands in docs/reference/commands.md.
+"""Generator of the list of commands in docs/reference/commands.md.
 
     python -m rocketpy_broker.cli.reference docs/reference/commands.md
 
-It rewrites the lists of commands and of mqadmin's aliases between their marks. A test fails if the
-document is out of date.
+It rewrites the list between its marks. A test fails if the document is out of date.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import typer
 from typer.models import ArgumentInfo
 
 from rocketpy_broker.cli.commands import imported
-from rocketpy_broker.cli.mqadmin.aliases import VERBS
 
 PROGRAM = "rocketpy"
 _BLANKS = re.compile(r"\s+")
@@ -32,28 +30,13 @@ def text() -> str:
     return "\n".join(line for command in leaves() for line in command.lines()).strip()
 
 
-def mqadmin_text() -> str:
-    """Returns mqadmin's commands and their counterparts as Markdown."""
-    rows = []
-    for name, verb in VERBS.items():
-        options = [f"`-{each}`" for each in dict.fromkeys([*verb.arguments, *verb.options])]
-        command = f"`{PROGRAM} {' '.join(verb.command)}`"
-        if verb.otherwise is not None and verb.otherwise.command != verb.command:
-            other = " ".join(verb.otherwise.command)
-            command += f" with `-{verb.decisive}`, else `{PROGRAM} {other}`"
-        rows.append(f"| `{name}` | {command} | {' '.join(options)} |")
-    return "\n".join(["| mqadmin | command | its options |", "|---|---|---|", *rows])
-
-
 def renewed(document: str) -> str:
-    """Returns the document with both lists up to date. Raises ValueError for a missing mark."""
-    for mark, part in (("mqadmin", mqadmin_text()), ("commands", text())):
-        before, begin, rest = document.partition(f"<!-- {mark} begin -->")
-        _, end, after = rest.partition(f"<!-- {mark} end -->")
-        if not (begin and end):
-            raise ValueError(f"the document has no start or no end of {mark}")
-        document = f"{before}{begin}\n\n{part}\n\n{end}{after}"
-    return document
+    """Returns the document with the list up to date. Raises ValueError for a missing mark."""
+    before, begin, rest = document.partition("<!-- commands begin -->")
+    _, end, after = rest.partition("<!-- commands end -->")
+    if not (begin and end):
+        raise ValueError("the document has no start or no end of commands")
+    return f"{before}{begin}\n\n{text()}\n\n{end}{after}"
 
 
 def leaves(

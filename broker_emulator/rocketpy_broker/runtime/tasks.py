@@ -73,6 +73,11 @@ class TaskScope:
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
+    async def join(self) -> None:
+        """Waits until all tasks have ended. Call it in the block."""
+        while self._tasks:
+            await asyncio.wait(list(self._tasks))
+
     def begin(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
         """Runs `work` beside the block; its error is the caller's, and does not end the block."""
         task = asyncio.get_running_loop().create_task(work)
@@ -104,7 +109,6 @@ class TaskScope:
         self._owner = None
         for task in list(self._tasks):
             task.cancel()
-        while self._tasks:
-            await asyncio.wait(list(self._tasks))
+        await self.join()
         if self._error is not None and (error is None or isinstance(error, asyncio.CancelledError)):
             raise self._error

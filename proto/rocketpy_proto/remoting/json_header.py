@@ -110,4 +110,7 @@ def _text(value: str | float | bool) -> str:
 
 
 def _language(name: object) -> Language:
-    return Language.__members__.get(str(name), Language.OTHER)
+    """Returns the language of a name in any case, or of a number; OTHER for any other value."""
+    if isinstance(name, int) and name in set(Language):
+        return Language(name)
+    return Language.__members__.get(str(name).upper(), Language.OTHER)

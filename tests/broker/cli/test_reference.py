@@ -27,15 +27,16 @@ def test_a_page_is_renewed_between_its_marks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = tmp_path / "page.md"
-    marks = "<!-- mqadmin begin -->old<!-- mqadmin end -->\n<!-- commands begin -->\n"
-    page.write_text(f"before\n{marks}old\n<!-- commands end -->\nbehind\n", encoding="utf-8")
+    page.write_text(
+        "before\n<!-- commands begin -->\nold\n<!-- commands end -->\nbehind\n", encoding="utf-8"
+    )
     monkeypatch.setattr("sys.argv", ["reference", str(page)])
     main()
     text = page.read_text(encoding="utf-8")
-    assert text.startswith("before\n<!-- mqadmin begin -->\n\n| mqadmin |")
+    assert text.startswith("before\n<!-- commands begin -->\n\n### `rocketpy ")
     assert text.endswith("<!-- commands end -->\nbehind\n")
-    assert ("old" in text.split("|")[0], "### `rocketpy topic list`" in text) == (False, True)
-    with pytest.raises(ValueError, match="no end of mqadmin"):
+    assert ("\nold\n" in text, "### `rocketpy topic list`" in text) == (False, True)
+    with pytest.raises(ValueError, match="no end of commands"):
         renewed("nothing")
 
 

@@ -9,11 +9,18 @@ import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_proto.model.codes import RequestCode
 from rocketpy_proto.remoting import RemotingCommand, encode_frame
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.nameserver.registrations import addresses, route
 from tests.broker.registration.recorder import Recorder, success
-from tests.support.broker.remoting_client import RunningNameServer, StartNameServer
+from tests.support.broker.remoting_client import (
+    RemotingBroker,
+    RemotingClient,
+    RunningNameServer,
+    StartNameServer,
+    connected,
+)
 from tests.support.broker.running_broker import StartBroker, until
 
 REGISTER, QUERY, UNREGISTER = "REGISTER_BROKER", "QUERY_DATA_VERSION", "UNREGISTER_BROKER"
@@ -67,6 +74,33 @@ async def test_n01_a_topic_is_registered_before_its_creation_is_answered(
         assert found is not None
         [queues] = found.queue_datas
         assert (queues.read_queue_nums, queues.write_queue_nums, queues.perm) == (5, 6, 4)
+
+
+async def test_a_changed_permission_of_the_broker_is_registered(
+    start_broker: StartBroker, name_server: RunningNameServer
+) -> None:
+    config = {"remoting_port": 0, "name_server_port": 0}
+    others = (f"127.0.0.1:{name_server.port}",)
+    async with (
+        start_broker(**config, name_servers=others) as running,
+        name_server.client() as other,
+        connected(running.ready.name_server_port or 0) as own,
+        RemotingBroker.of(running) as remoting,
+    ):
+        await registered(name_server)
+        assert await running.create_topic("T", 3) == 0
+
+        async def perms(client: RemotingClient) -> list[int]:
+            found = [await route(client, topic) for topic in ("T", "TBW102")]
+            return [each.queue_datas[0].perm for each in found if each is not None]
+
+        for permission, expected in ((4, [4, 5]), (6, [6, 7])):
+            body = f"brokerPermission={permission}\n".encode()
+            answer = await remoting.client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=body)
+            assert answer.code == 0, answer.remark
+            assert await perms(own) == expected
+            while await perms(other) != expected:  # noqa: ASYNC110 (no event)
+                await asyncio.sleep(0)
 
 
 async def test_the_form_of_a_registration_is_that_of_rocketmq(

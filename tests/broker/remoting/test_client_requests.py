@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.server.remoting.clients import ANSWER_MS_MAX
+from rocketpy_broker.server.remoting.processors.forward_processor import CLIENTS_A_SLOT
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_offset_message_id, decode_record
@@ -268,6 +269,39 @@ async def test_the_offsets_of_clients_are_collected(
                 offsets = wanted[name] = QueueTable({QUEUE: number + 5})
                 client.tell(asked.answer(0, body=encode_body(ConsumerStatusBody(offsets))))
         assert body_of(code, await asking).by_client == wanted
+
+
+async def test_clients_have_ten_seconds_together(remoting: RemotingBroker) -> None:
+    code = Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+    async with remoting.another() as other, remoting.another() as admin:
+        silent = [f"c{number}" for number in range(5)]
+        for name in silent:
+            await joined(remoting.client, name)
+        await joined(other, "c9")
+        asking = asyncio.ensure_future(admin.ask(code, ConsumerStatusRequest("T", "G")))
+        for _ in silent:
+            await next_request(remoting.client, Code.GET_CONSUMER_STATUS_FROM_CLIENT)
+        asked = await next_request(other, Code.GET_CONSUMER_STATUS_FROM_CLIENT)
+        offsets = QueueTable({QUEUE: 5})
+        other.tell(asked.answer(0, body=encode_body(ConsumerStatusBody(offsets))))
+        await other.ask(9_999)
+        remoting.running.clock.advance(ANSWER_MS_MAX)
+        assert body_of(code, await asking).by_client == {"c9": offsets}
+
+
+async def test_more_clients_than_a_slot_asks_are_asked(remoting: RemotingBroker) -> None:
+    code, count = Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, 2 * CLIENTS_A_SLOT
+    async with remoting.another() as other, remoting.another() as admin:
+        clients = (remoting.client, other)
+        for number in range(count):
+            await joined(clients[number % 2], f"c{number}")
+        asking = asyncio.ensure_future(admin.ask(code, ConsumerStatusRequest("T", "G")))
+        body = encode_body(ConsumerStatusBody(QueueTable({QUEUE: 5})))
+        for number in range(count):
+            client = clients[number % 2]
+            asked = await next_request(client, Code.GET_CONSUMER_STATUS_FROM_CLIENT)
+            client.tell(asked.answer(0, body=body))
+        assert len(body_of(code, await asking).by_client) == count
 
 
 async def test_offsets_of_clients_that_fail_are_left_out(remoting: RemotingBroker) -> None:

@@ -101,9 +101,13 @@ CPP_HEARTBEAT = b"""{"clientID":"c1","consumerDataSet":[{"consumeFromWhere":
 NULLS_HEARTBEAT = b"""{"clientID":"c1","producerDataSet":null,"consumerDataSet":[{"groupName":"G",
 "consumeFromWhere":null,"subscriptionDataSet":[{"topic":"T","subString":"TagA","tagsSet":null,
 "codeSet":null,"subVersion":17,"expressionType":null,"filterClassSource":null}]}]}"""
+# As other clients for C++ write them: the places of names in Java's enumerations.
+NUMBERS_HEARTBEAT = b"""{"clientID":"c1","consumerDataSet":[{"groupName":"G","consumeFromWhere":0,
+"consumeType":1,"messageModel":1,"subscriptionDataSet":[{"topic":"T","subString":"TagA",
+"tagsSet":["TagA"],"codeSet":["2598919"],"subVersion":"17"}]}]}"""
 
 
-@pytest.mark.parametrize("body", [GO_HEARTBEAT, CPP_HEARTBEAT, NULLS_HEARTBEAT])
+@pytest.mark.parametrize("body", [GO_HEARTBEAT, CPP_HEARTBEAT, NULLS_HEARTBEAT, NUMBERS_HEARTBEAT])
 async def test_heartbeats_of_other_languages_are_understood(
     remoting: RemotingBroker, body: bytes
 ) -> None:
@@ -116,6 +120,21 @@ async def test_heartbeats_of_other_languages_are_understood(
     assert found.message_model is MessageModel.CLUSTERING
     assert found.consume_from_where is ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     assert found.subscriptions == {"T": SubscriptionData("T", "TagA", ("TagA",), (2598919,), 17)}
+
+
+async def test_the_numbers_of_a_heartbeat_are_java_s(remoting: RemotingBroker) -> None:
+    client, code = remoting.client, Code.GET_CONSUMER_CONNECTION_LIST
+    fields = {"consume_type": 2, "message_model": 0, "consume_from_where": 4}
+    await heartbeat(client, "c1", consumer("G", "T", **fields))
+    found = body_of(code, await client.ask(code, ConsumerGroupRequest("G")))
+    assert found.consume_type is ConsumeType.CONSUME_POP
+    assert found.message_model is MessageModel.BROADCASTING
+    assert found.consume_from_where is ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+    for wrong in (-1, 2):
+        body = heartbeat_body("c2", consumer("G", "T", message_model=wrong))
+        answer = await client.ask(Code.HEART_BEAT, body=body)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        assert f"{wrong} is not from 0 to 1" in str(answer.remark)
 
 
 async def test_members_are_notified_of_joins_and_leaves(remoting: RemotingBroker) -> None:

@@ -23,10 +23,13 @@ from rocketpy_proto.remoting.headers.clients import (
 )
 from tests.support.broker.remoting_client import RemotingBroker
 from tests.support.broker.remoting_groups import (
+    body_of,
     consumer,
     heartbeat,
     heartbeat_body,
+    members,
 )
+from tests.support.broker.running_broker import StartBroker
 
 
 def client_count(remoting: RemotingBroker) -> int:
@@ -75,6 +78,45 @@ async def test_illegal_heartbeats_are_refused_whole(
     assert client_count(remoting) == 0
     # The connection serves on.
     await heartbeat(remoting.client, "c1", consumer("G", "T"))
+
+
+@pytest.mark.parametrize(
+    "refused",
+    [
+        {"consumers": [consumer("a b", "T")]},
+        {"consumers": [consumer("other", "a b")]},
+        {"consumers": [consumer("other", SubscriptionData("T", "||"))]},
+        {"producers": ["a b"]},
+    ],
+)
+async def test_other_groups_of_a_heartbeat_are_served(
+    remoting: RemotingBroker, refused: dict[str, Any]
+) -> None:
+    consumers = [*refused.get("consumers", ()), consumer("G", "T")]
+    producers = [*refused.get("producers", ()), "P"]
+    answer = await heartbeat(remoting.client, "c1", *consumers, producers=producers)
+    assert "refused groups" in str(answer.remark)
+    assert await members(remoting.client, "G") == ["c1"]
+    assert await members(remoting.client, "other") == []
+    code = Code.GET_PRODUCER_CONNECTION_LIST
+    found = body_of(code, await remoting.client.ask(code, ProducerGroupRequest("P")))
+    assert [each.client_id for each in found.connections] == ["c1"]
+
+
+async def test_groups_that_the_broker_does_not_create_are_left_out(
+    start_broker: StartBroker,
+) -> None:
+    async with (
+        start_broker(remoting_port=0, auto_create_subscription_group=False) as running,
+        RemotingBroker.of(running) as remoting,
+    ):
+        await heartbeat(remoting.client, "c1", consumer("G", "T"), producers=["P"])
+        assert await members(remoting.client, "G") == []
+        assert client_count(remoting) == 1
+        body = heartbeat_body("c2", consumer("G", "T"))
+        answer = await remoting.client.ask(Code.HEART_BEAT, body=body)
+        assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        assert client_count(remoting) == 1
 
 
 @pytest.mark.parametrize(

@@ -126,6 +126,46 @@ async def test_a_batch_has_each_message_and_all_ids(remoting: RemotingBroker) ->
     assert offsets == [each.physical_offset for each in records]
 
 
+@pytest.mark.parametrize(
+    ("topic", "common", "own"),
+    [
+        ("T", "DELAY\x013", b"a\x01b\x02"),
+        ("T", "TAGS\x01a\x02DELAY\x0105\x02", b""),
+        ("T", "", b"KEYS\x01k\x02DELAY\x013\x02"),
+        ("%RETRY%G", "", b""),
+    ],
+)
+async def test_a_batch_cannot_be_delayed_or_a_retry(
+    remoting: RemotingBroker, topic: str, common: str, own: bytes
+) -> None:
+    await remoting.running.create_topic("T")
+    body = encode_batch([BatchMessage(b"first"), BatchMessage(b"second", own)])
+    header = send_header(topic=topic, is_batch=True, properties=common)
+    answer = await remoting.client.ask(Code.SEND_BATCH_MESSAGE, header, body)
+    assert answer.code == ResponseCode.MESSAGE_ILLEGAL, answer.remark
+    assert "one by one" in str(answer.remark) or "request of its own" in str(answer.remark)
+    assert remoting.running.broker.store.positions().log_end == 0
+    # Neither a level of 0 nor a property with a longer name is a delay.
+    own = b"DELAY\x010\x02MYDELAY\x013\x02"
+    body = encode_batch([BatchMessage(b"first", own)])
+    await send(remoting.client, body, Code.SEND_BATCH_MESSAGE, is_batch=True)
+
+
+@pytest.mark.parametrize("is_batch", [False, True])
+async def test_a_pop_checkpoint_of_a_sender_is_removed(
+    remoting: RemotingBroker, *, is_batch: bool
+) -> None:
+    await remoting.running.create_topic("T")
+    properties = (
+        "POP_CK\x011 2 3\x02POP_CK\x01again\x02TAGS\x01a\x02MY_POP_CK\x01kept\x02POP_CK\x01x"
+    )
+    body = encode_batch([BatchMessage(b"body")]) if is_batch else b"body"
+    await send(remoting.client, body, properties=properties, is_batch=is_batch)
+    record = decode_record((await pull(remoting.client)).body).record
+    assert "POP_CK" not in record.properties
+    assert (record.properties["TAGS"], record.properties["MY_POP_CK"]) == ("a", "kept")
+
+
 @pytest.mark.parametrize("cut", [1, 21, 23, 30])
 async def test_a_batch_that_is_cut_is_refused_whole(remoting: RemotingBroker, cut: int) -> None:
     await remoting.running.create_topic("T")

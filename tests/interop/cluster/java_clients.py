@@ -90,6 +90,15 @@ def mqadmin(version: str, folder: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+def row(text: str, *begin: str) -> list[str]:
+    """Returns the words of the line that begins with these."""
+    for line in text.splitlines():
+        words = line.split()
+        if words[: len(begin)] == list(begin):
+            return words
+    raise AssertionError(text)
+
+
 def _queue(queue: JavaQueue) -> dict[str, Any]:
     return {"broker": queue.broker, "queueId": queue.queue_id}
 

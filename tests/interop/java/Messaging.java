@@ -56,6 +56,9 @@ final class Messaging {
         producer.setNamesrvAddr(request.getString("nameServers"));
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(TIMEOUT_MS);
+        producer.setMqClientApiTimeout(TIMEOUT_MS);
+        // Clients of 4.9 know no broker yet at their first heartbeat.
+        producer.setHeartbeatBrokerInterval(1_000);
         producer.setPollNameServerInterval(500);
         producer.setMqClientApiTimeout(TIMEOUT_MS);
         producer.start();

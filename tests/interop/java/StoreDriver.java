@@ -99,6 +99,7 @@ public final class StoreDriver {
             case "clientOffsetByTime" -> answer.put("offset", client.offsetByTime(request));
             case "clientAsked" -> answer.put("asked", client.asked());
             case "messaging" -> messaging.run(request, answer);
+            case "admin" -> AdminTool.run(request, answer);
             case "put" -> answer.put("results", put(request));
             case "putBatch" -> answer.put("results", List.of(putBatch(request)));
             case "dump" -> answer.put("records", dump(request));

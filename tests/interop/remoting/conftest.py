@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from rocketpy_broker import LocalBroker
+from tests.interop.cluster.processes import configure_logs
 from tests.interop.remoting.clients import Messaging
 from tests.interop.rocketmq import VERSIONS, RocketMQStore
+
+# Runs a command of mqadmin with these words, and returns what it prints.
+Tool = Callable[..., str]
 
 
 @pytest.fixture
@@ -28,6 +32,7 @@ def version(request: pytest.FixtureRequest) -> str:
 def java(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQStore]:
     """Yields a process for clients of one version."""
     folder = tmp_path_factory.mktemp("messaging")
+    configure_logs(folder)
     process = RocketMQStore(folder / "java.log", folder, version)
     yield process
     process.kill()
@@ -39,3 +44,14 @@ def messaging(broker: LocalBroker, java: RocketMQStore, version: str) -> Iterato
     clients = Messaging(java, broker.name_server, version)
     yield clients
     clients.stop_all()
+
+
+@pytest.fixture
+def tool(broker: LocalBroker, java: RocketMQStore) -> Tool:
+    """Returns a function that runs commands of one version's mqadmin, by our name server."""
+
+    def run(command: str, *words: str) -> str:
+        arguments = [command, "-n", broker.name_server, *words]
+        return str(java.ask("admin", words=arguments)["printed"])
+
+    return run

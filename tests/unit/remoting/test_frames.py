@@ -182,6 +182,21 @@ def test_a_json_header_may_have_what_java_takes() -> None:
 
 
 @pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (b'"CPP"', Language.CPP),
+        (b'"cpp"', Language.CPP),
+        (b"1", Language.CPP),
+        (b"99", Language.OTHER),
+        (b"null", Language.OTHER),
+        (b"{}", Language.OTHER),
+    ],
+)
+def test_a_json_header_may_name_a_language_by_its_number(written: bytes, read: Language) -> None:
+    assert decode(frame_of(b'{"opaque":1,"language":%s}' % written)).language is read
+
+
+@pytest.mark.parametrize(
     ("tail", "reason"),
     [
         (b"", "unpack_from"),

@@ -1,9 +1,9 @@
 """The remoting server: connections, and the processors of their requests.
 
 A processor answers a request at once, or returns a coroutine or a `Deferred` for an answer that
-comes later. Answers of one connection come in any order. Unexpected errors are logged and answered with
-SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection without a
-byte for two minutes is closed, and so is one with malformed bytes, as RocketMQ does.
+comes later. Answers of one connection come in any order. Unexpected errors are logged and answered
+with SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection without
+a byte for two minutes is closed, and so is one with malformed bytes, as RocketMQ does.
 Source: NettyRemotingServer, docs/design/remoting.md section 1.4.
 """
 

@@ -88,6 +88,7 @@ class NameServerRegistration:
         self._clock = clock
         self._wake = asyncio.Event()
         connection.ended.add(self._wake.set)
+        topics.changed.add(self.changed)
         # Topics that have changed since the last request.
         self._changed: set[str] = set()
         # Changes since the start: all, and the ones that the name server has.

@@ -30,7 +30,6 @@ class RegistrationService:
     def start(self, scope: TaskScope) -> None:
         """Registers the broker from now on, in the background."""
         for each in self._registrations:
-            self._topics.changed.add(each.changed)
             scope.start(each.run())
         self._topics.published = self._published
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.services.topics.config import TopicConfig as BrokerTopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -16,8 +18,17 @@ class RegisteredTopics:
     def __init__(self, topics: TopicConfigManager, broker_permission: int) -> None:
         self._topics = topics
         self._broker_permission = broker_permission
-        # Called with the names of the topics after each change.
-        self.changed = topics.changed
+        # Called with the names of topics after each change of their registered values.
+        self.changed = Listeners[[Collection[str]]]()
+        topics.changed.add(self.changed)
+
+    def configure(self, config: BrokerConfig) -> None:
+        """Takes in a changed configuration: the broker's permission is a part of each topic's."""
+        if config.broker_permission != self._broker_permission:
+            self._broker_permission = config.broker_permission
+            # Name servers take in topics with another version only.
+            self._topics.next_version()
+            self.changed(self.present().keys())
 
     @property
     def version(self) -> DataVersion:

@@ -31,7 +31,8 @@ class BrokerSettings:
         self, config: BrokerConfig, changed: Listeners[[BrokerConfig]], clock: Clock
     ) -> None:
         self.config = config
-        self._changed = changed
+        # Called with the new configuration after each change.
+        self.changed = changed
         self._clock = clock
         self.version = DataVersion()
 
@@ -54,7 +55,7 @@ class BrokerSettings:
         if config != self.config:
             self.config = config
             self.version = self.version.next(self._clock.now_ms())
-            self._changed(config)
+            self.changed(config)
 
 
 def _changed(config: BrokerConfig, name: str, text: str) -> BrokerConfig:

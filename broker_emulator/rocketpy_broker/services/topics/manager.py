@@ -94,6 +94,10 @@ class TopicConfigManager:
         """The version of the table."""
         return self._table.version
 
+    def next_version(self) -> None:
+        """Gives the table another version; it is saved with the next save."""
+        self._table.note({})
+
     def load(self) -> None:
         """Reads the file; writes it at the first start. Blocks.
 

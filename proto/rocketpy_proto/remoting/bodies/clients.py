@@ -6,18 +6,36 @@ Source: docs/design/remoting.md sections 2.8, 4.4 and 4.5.
 from __future__ import annotations
 
 from enum import Enum
+from typing import TypeVar
 
 from msgspec import field
 
+from rocketpy_proto.remoting.errors import RemotingFormatError
 from rocketpy_proto.remoting.fields import Body, Int32, Int64, MessageQueue, QueueTable
 
 
 class _Name(Enum):
-    """A name that Java reads in any case."""
+    """A name that Java reads in any case, or as the number of its place."""
 
     @classmethod
     def _missing_(cls, value: object) -> _Name | None:
         return cls.__members__.get(str(value).upper())
+
+
+N = TypeVar("N", bound=_Name)
+
+
+def named(kind: type[N], value: N | int) -> N:
+    """Returns the member that a value stands for. Raises RemotingFormatError.
+
+    Clients for C++ send the number.
+    """
+    if not isinstance(value, int):
+        return value
+    names = list(kind)
+    if not 0 <= value < len(names):
+        raise RemotingFormatError(kind.__name__, f"{value} is not from 0 to {len(names) - 1}")
+    return names[value]
 
 
 class ConsumeType(_Name):
@@ -36,16 +54,16 @@ class MessageModel(_Name):
 
 
 class ConsumeFromWhere(_Name):
-    """Start position of a group without committed offsets; the last three are deprecated."""
+    """Start position of a group without committed offsets; three are deprecated."""
 
     CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
-    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
-    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
         "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
     )
     CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
     CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
 
 
 class SubscriptionData(Body, frozen=True):
@@ -62,12 +80,12 @@ class SubscriptionData(Body, frozen=True):
 
 
 class ConsumerData(Body, frozen=True):
-    """A group that the client consumes for."""
+    """A group that the client consumes for; `named` reads its numbers."""
 
     group_name: str
-    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
-    message_model: MessageModel = MessageModel.CLUSTERING
-    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    consume_type: ConsumeType | Int32 = ConsumeType.CONSUME_PASSIVELY
+    message_model: MessageModel | Int32 = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere | Int32 = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     subscriptions: tuple[SubscriptionData, ...] = field(name="subscriptionDataSet", default=())
     is_unit_mode: bool = field(name="unitMode", default=False)
 

@@ -1,7 +1,8 @@
 """Clients of groups: heartbeats, members, connections, queue locks.
 
 A RocketMQ client sends a heartbeat with all its groups every 30 seconds. The client service has the
-rules; a heartbeat with an illegal part is refused as a whole.
+rules. A group that it refuses is left out, and the remark of the answer names it; a heartbeat
+without another group is refused.
 Source: ClientManageProcessor, ConsumerManageProcessor, docs/design/remoting.md sections 2.8, 4.4
 and 4.5.
 """
@@ -74,9 +75,12 @@ class ClientProcessor:
     async def _heartbeat(self, request: Request) -> RemotingCommand:
         data: bodies.HeartbeatData = await request.bounded_body(self._limits.request_bytes_max)
         is_changed = not data.heartbeat_fingerprint or self._is_changed(data)
+        refused: list[BrokerError] = []
         if data.producers or data.consumers:
             connection, client_id = request.connection, data.client_id
-            heartbeat = self._heartbeat_of(request, data)
+            heartbeat, refused = self._clients.without_refused(self._heartbeat_of(request, data))
+            if not heartbeat.groups:
+                raise refused[0]
             self._remote.link(connection, client_id)
             try:
                 await self._clients.heartbeat(heartbeat)
@@ -86,7 +90,8 @@ class ClientProcessor:
             # Other requests ran during the await; they may have ended the link.
             self._remote.link(connection, client_id)
             self._remote.send_waiting(client_id)
-        return request.answer(HeartbeatResponse(True, is_changed))
+        remark = f"without refused groups: {refused[0].remark}" if refused else None
+        return request.answer(HeartbeatResponse(True, is_changed), remark=remark)
 
     def _is_changed(self, data: bodies.HeartbeatData) -> bool:
         """True if the client has to send its subscriptions with its next heartbeat.
@@ -126,13 +131,17 @@ class ClientProcessor:
             subscriptions = [] if known is None else list(known.subscriptions.values())
         else:
             subscriptions = [_subscription(each) for each in consumer.subscriptions]
-        where = consumer.consume_from_where.name.removeprefix(_FROM)
+        consume_type = bodies.named(bodies.ConsumeType, consumer.consume_type)
+        message_model = bodies.named(bodies.MessageModel, consumer.message_model)
+        where = bodies.named(bodies.ConsumeFromWhere, consumer.consume_from_where)
         return ConsumerData(
             consumer.group_name,
-            ConsumeType[consumer.consume_type.name.removeprefix(_TYPE)],
-            MessageModel[consumer.message_model.name],
+            ConsumeType[consume_type.name.removeprefix(_TYPE)],
+            MessageModel[message_model.name],
             # Java's clients treat the deprecated values as this one.
-            ConsumeFromWhere.__members__.get(where, ConsumeFromWhere.LAST_OFFSET),
+            ConsumeFromWhere.__members__.get(
+                where.name.removeprefix(_FROM), ConsumeFromWhere.LAST_OFFSET
+            ),
             subscriptions,
             consumer.is_unit_mode,
             data.heartbeat_fingerprint,

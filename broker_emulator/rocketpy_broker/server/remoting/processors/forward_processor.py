@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.remoting.clients import ConsumerNotOnlineError, RemotingClients
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.services.admin.store_admin_service import StoreAdminService
@@ -31,6 +33,9 @@ from rocketpy_proto.remoting.headers.clients import (
     GetConsumerRunningInfoRequest,
 )
 from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+# Clients that are asked in one scheduler slot: some ms. A group has a limit of members.
+CLIENTS_A_SLOT = 100
 
 
 class ForwardProcessor:
@@ -93,7 +98,7 @@ class ForwardProcessor:
         )
 
     async def _status(self, request: Request) -> RemotingCommand:
-        """Returns the next offsets of a group's clients, or of one; asks them in turn."""
+        """Returns the next offsets of a group's clients, or of one; asks them all at once."""
         header: ConsumerStatusRequest = request.header
         ids = self._clients_of(header.group)
         if not ids:
@@ -108,12 +113,14 @@ class ForwardProcessor:
         command = RemotingCommand(code, 0, ext_fields=EXCHANGES[code].request.encode(asked))
         found: dict[str, QueueTable[int]] = {}
         size = 0
-        for client_id in ids:
+
+        async def ask(client_id: str) -> None:
+            nonlocal size
             try:
                 answer = await self._remote.ask(client_id, command)
             except BrokerError:
                 # RocketMQ leaves out clients that do not answer.
-                continue
+                return
             size += len(answer.body)
             if size > self._bytes_max:
                 accepted = f"{self._bytes_max} or fewer; ask for one client"
@@ -121,6 +128,13 @@ class ForwardProcessor:
             offsets = _offsets(answer)
             if offsets is not None:
                 found[client_id] = offsets
+
+        async with TaskScope() as scope:
+            for number, client_id in enumerate(ids, 1):
+                scope.start(ask(client_id))
+                if not number % CLIENTS_A_SLOT:
+                    await take_slot("clients")
+            await scope.join()
         return request.answer(body=encode_body(ConsumerStatusBody(by_client=found)))
 
     def _clients_of(self, group: str) -> list[str]:

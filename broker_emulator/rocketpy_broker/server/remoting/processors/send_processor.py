@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -42,7 +43,7 @@ from rocketpy_proto.record import (
     hex_digits,
 )
 from rocketpy_proto.record.block.batch_body import decode_batch_body
-from rocketpy_proto.record.properties import TIMER_DELIVER_MS, UNIQ_KEY, decode_properties
+from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS, UNIQ_KEY, decode_properties
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_MASK
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.sends import (
@@ -60,6 +61,9 @@ _UNIQ_KEY = f"{UNIQ_KEY}\x01".encode()
 _TIMER = f"{TIMER_DELIVER_MS}\x01".encode()
 _END = b"\x02"
 _NEXT_UNIQ_KEY = _END + _UNIQ_KEY
+# The broker itself sets it, for messages that a pop consumer gets.
+_POP_CK = re.compile(rb"(?:^|(?<=\x02))POP_CK\x01[^\x02]*\x02")
+_DELAY = rf"(?:^|\x02){DELAY}\x01\+?0*[1-9]"
 
 
 class SendProcessor:
@@ -142,6 +146,11 @@ class SendProcessor:
     async def store(self, request: Request) -> RemotingCommand:
         """Stores a message or a batch as `send` does, after waits."""
         header = request.header
+        if header.is_batch and is_retry(header.topic):
+            raise RecordIllegalError(
+                f"batch request does not support retry group {header.topic:.200}; send its "
+                "messages one by one"
+            )
         with contextlib.suppress(OSError):
             # A topic that cannot be saved is not created: the send reports that it is missing.
             await self._sends.gate.create_topic(
@@ -189,6 +198,11 @@ class SendProcessor:
         header = request.header
         try:
             batch = decode_batch_body(request.command.body)
+            all_properties = pa.chunked_array([batch.properties, pa.array([common])])
+            if pc.any(pc.match_substring_regex(all_properties, _DELAY)).as_py():
+                raise RecordIllegalError(
+                    "a message of the batch has a delay level; send it in a request of its own"
+                )
             own = pc.if_else(
                 pc.or_(pc.ends_with(batch.properties, _END), pc.equal(batch.properties, b"")),
                 batch.properties,
@@ -259,7 +273,8 @@ def _queue_id(header: SendMessageRequest) -> int:
 
 
 def _properties(header: SendMessageRequest) -> bytes:
-    return _closed((header.properties or "").encode()) + _maximum(header)
+    sent = _closed((header.properties or "").encode())
+    return _POP_CK.sub(b"", sent) + _maximum(header)
 
 
 def _maximum(header: SendMessageRequest) -> bytes:

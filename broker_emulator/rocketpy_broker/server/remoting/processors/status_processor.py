@@ -28,7 +28,7 @@ CONFIG_BYTES_MAX = 65_536
 
 
 class StatusProcessor:
-    """The processor of figures and configuration."""
+    """The processor of figures, configuration and cleaning."""
 
     def __init__(
         self,
@@ -54,6 +54,10 @@ class StatusProcessor:
             Code.UPDATE_BROKER_CONFIG: self._update_config,
             Code.VIEW_BROKER_STATS_DATA: self._stats,
             Code.GET_BROKER_HA_STATUS: self._ha_status,
+            # A log segment takes its queues' units along.
+            Code.CLEAN_EXPIRED_CONSUMEQUEUE: self._clean_expired,
+            Code.DELETE_EXPIRED_COMMITLOG: self._clean_expired,
+            Code.CLEAN_UNUSED_TOPIC: self._clean_unused,
         }
 
     async def _runtime_info(self, request: Request) -> RemotingCommand:
@@ -103,6 +107,14 @@ class StatusProcessor:
         log_end = self._store.positions().log_end
         client = stats.HAClientInfo()
         return request.answer(body=encode_body(stats.HARuntimeInfo(True, log_end, client=client)))
+
+    async def _clean_expired(self, request: Request) -> RemotingCommand:
+        await self._store_admin.clean_expired_files()
+        return request.answer()
+
+    async def _clean_unused(self, request: Request) -> RemotingCommand:
+        await self._store_admin.clean_unused_topics()
+        return request.answer()
 
 
 class StatsNotExistError(BrokerError):

@@ -8,9 +8,10 @@ Source: ClientManageProcessor, docs/design/broker_behaviour.md sections 4.2 to 4
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import BrokerError, NoConsumerError, ParameterIllegalError
@@ -155,6 +156,32 @@ class ClientService:
                 self.producers.register(
                     group, heartbeat.client_id, heartbeat.address, heartbeat.version
                 )
+
+    def without_refused(self, heartbeat: Heartbeat) -> tuple[Heartbeat, list[BrokerError]]:
+        """Returns a heartbeat with only the groups that may be registered, and the other errors."""
+        errors: list[BrokerError] = []
+
+        def is_accepted(check: Callable[[], None]) -> bool:
+            try:
+                check()
+            except BrokerError as error:
+                errors.append(error)
+                return False
+            return True
+
+        def check_consumer(data: ConsumerData) -> None:
+            data.check(self._limits)
+            self._configs.check_available(data.group)
+
+        consumers = [
+            data for data in heartbeat.consumers if is_accepted(partial(check_consumer, data))
+        ]
+        producers = [
+            group
+            for group in heartbeat.producer_groups
+            if is_accepted(partial(check_group, group, "producer_group"))
+        ]
+        return replace(heartbeat, consumers=consumers, producer_groups=producers), errors
 
     @contextmanager
     def _timing(self, role: Role) -> Iterator[None]:

@@ -1,1 +1,0 @@
-"""Aliases for commands and options of RocketMQ's mqadmin."""
