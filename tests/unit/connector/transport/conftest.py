@@ -17,6 +17,7 @@ from pyspark_rocketpy.transport.remoting.sink import RemotingTransport
 from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import RetryPolicy
 from rocketpy_broker import LocalBroker
+from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.contract import Setup
 from tests.unit.connector.transport.scripted import MemoryBroker, ScriptedTransport
 
@@ -57,9 +58,9 @@ def _by_grpc(local: LocalBroker) -> Iterator[Setup]:
 
 
 def _by_remoting(local: LocalBroker) -> Iterator[Setup]:
-    timeouts = Timeouts(10_000, "connectTimeout")
+    timeouts = Timeouts(WAIT_SECONDS_MAX * 1000, "connectTimeout")
     cluster = ClusterConfig((local.name_server,), timeouts, timeouts)
-    source = RemotingSource(cluster, RETRIES, "group", 10_000, 64, 32 << 20, 0)
+    source = RemotingSource(cluster, RETRIES, "group", timeouts.ms, 64, 32 << 20, 0)
 
     def restart() -> None:
         raise NotImplementedError("no test of recoveries runs on a cluster")
