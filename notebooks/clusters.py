@@ -3,10 +3,10 @@
 # MAGIC # A cluster, here or there
 # MAGIC
 # MAGIC The same code writes, reads and follows a topic of an Apache RocketMQ cluster, by its name
-# MAGIC servers. The widget `nameServer` names them (`host:port`, several with semicolons); elsewhere
-# MAGIC the variable `ROCKETPY_NAMESERVER` does. The topic of widget `topic` must exist there. The
-# MAGIC notebook reads only its own messages of it. Without name servers the notebook starts a broker
-# MAGIC with a name server, which needs no Java.
+# MAGIC servers. The widget `nameServer` names them (`host:port`, several with semicolons).
+# MAGIC Elsewhere the variable `ROCKETPY_NAMESERVER` does. The topic of widget `topic` must exist
+# MAGIC there. The notebook reads only its own messages. Without name servers it starts a broker
+# MAGIC that has one and needs no Java.
 # MAGIC
 # MAGIC It runs unchanged on Databricks, or with `python notebooks/clusters.py`.
 
@@ -24,9 +24,8 @@ import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from surroundings import Surroundings
-
 from rocketpy_broker import LocalBroker
+from surroundings import Surroundings
 
 here = Surroundings(globals())
 spark = here.session()
@@ -55,7 +54,7 @@ options = {"nameServer": NAME_SERVER, "topic": TOPIC}
 # MAGIC ## Write
 # MAGIC
 # MAGIC By name server the sink delivers `at-least-once`: a task that runs again stores its messages
-# MAGIC again. With `delivery` `effectively-once` it skips them. The tag marks this run's messages.
+# MAGIC twice. With `delivery` `effectively-once` it skips them. The tag marks this run's messages.
 
 # COMMAND ----------
 

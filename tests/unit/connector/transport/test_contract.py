@@ -14,7 +14,6 @@ from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.values import QueueTime, Subscription
 from pyspark_rocketpy.transport.write_values import WriteQueues
 from rocketpy_proto.record import RecordBlock, decode_record, java_hash
-from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.contract import OPTIONS, Setup, block, of_rocketpy, pulled
 
 
@@ -60,7 +59,7 @@ def test_bounds_that_are_known_wait_for_a_message(setup: Setup) -> None:
     sender = threading.Timer(0.2, setup.send, [topic, b"a"])
     sender.start()
     try:
-        found = queries.bounds(subscription, known, WAIT_SECONDS_MAX * 1000)[topic]
+        found = queries.bounds(subscription, known, 60_000)[topic]
         assert found[setup.queue(0)].max_offset == 1
     finally:
         sender.join()
