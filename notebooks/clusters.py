@@ -1,11 +1,12 @@
 # Databricks notebook source
 # MAGIC %md
-# MAGIC # A broker here, a cluster there
+# MAGIC # A cluster, here or there
 # MAGIC
-# MAGIC The same code writes, reads and follows a topic of a broker inside this notebook, or of an
-# MAGIC Apache RocketMQ cluster. The widget `nameServer` decides (`host:port`, several with
-# MAGIC semicolons); elsewhere the variable `ROCKETPY_NAMESERVER` does. On a cluster the topic of
-# MAGIC widget `topic` must exist. The notebook reads only its own messages of it.
+# MAGIC The same code writes, reads and follows a topic of an Apache RocketMQ cluster, by its name
+# MAGIC servers. The widget `nameServer` names them (`host:port`, several with semicolons).
+# MAGIC Elsewhere the variable `ROCKETPY_NAMESERVER` does. The topic of widget `topic` must exist
+# MAGIC there. The notebook reads only its own messages. Without name servers it starts a broker
+# MAGIC that has one and needs no Java.
 # MAGIC
 # MAGIC It runs unchanged on Databricks, or with `python notebooks/clusters.py`.
 
@@ -23,6 +24,7 @@ import uuid
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from rocketpy_broker import LocalBroker
 from surroundings import Surroundings
 
 here = Surroundings(globals())
@@ -36,26 +38,23 @@ ORDERS = int(here.parameter("orders", "1000"))
 # MAGIC %md
 # MAGIC ## The connection
 # MAGIC
-# MAGIC This is the only difference. A cluster may also need the options `tls`, `accessKey` and
-# MAGIC `secretKey`.
+# MAGIC A cluster may also need the options `tls`, `accessKey` and `secretKey`.
 
 # COMMAND ----------
 
-if NAME_SERVER:
-    options = {"nameServer": NAME_SERVER, "topic": TOPIC}
-else:
-    broker = here.broker()
+if not NAME_SERVER:
+    broker = here.enter_context(LocalBroker())
     broker.create_topic(TOPIC, queues=4)
-    options = {"endpoints": broker.endpoint, "topic": TOPIC}
+    NAME_SERVER = broker.name_server
+options = {"nameServer": NAME_SERVER, "topic": TOPIC}
 
 # COMMAND ----------
 
 # MAGIC %md
 # MAGIC ## Write
 # MAGIC
-# MAGIC A broker of rocketpy stores each batch once. A cluster cannot: a task that runs again
-# MAGIC stores its messages again, so `delivery` must be `at-least-once`. The tag marks this run's
-# MAGIC messages.
+# MAGIC By name server the sink delivers `at-least-once`: a task that runs again stores its messages
+# MAGIC twice. With `delivery` `effectively-once` it skips them. The tag marks this run's messages.
 
 # COMMAND ----------
 
@@ -66,7 +65,7 @@ def write_orders(begin: int, end: int) -> None:
     """Writes orders `begin` to `end` - 1."""
     spark.range(begin, end).selectExpr(
         "concat('order ', id) as body", f"'{RUN}' as tags", "concat('o-', id) as keys"
-    ).write.format("rocketpy").options(**options, delivery="at-least-once").mode("append").save()
+    ).write.format("rocketpy").options(**options).mode("append").save()
 
 
 write_orders(0, ORDERS)
@@ -89,7 +88,7 @@ assert batch.select("body").distinct().count() == ORDERS
 # MAGIC %md
 # MAGIC ## Follow
 # MAGIC
-# MAGIC A stopped query continues from its checkpoint, at a broker and at a cluster.
+# MAGIC A stopped query continues from its checkpoint.
 
 # COMMAND ----------
 

@@ -39,7 +39,7 @@ def killed(tmp_path: Path) -> Path:
 
 
 def test_a_warning_is_logged_without_the_option(killed: Path) -> None:
-    assert "WARNING rocketpy_broker.cli.broker.start_command: recovered after a crash" in (
+    assert "WARNING rocketpy_broker.broker_program: recovered after a crash" in (
         log_of_a_start(killed)
     )
 

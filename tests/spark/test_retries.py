@@ -22,8 +22,8 @@ GROUP = "odd-ones"
 class QuickBroker(LocalBroker):
     """A broker with one second for each delay level."""
 
-    def _command(self) -> list[str]:
-        return [*super()._command(), "--message-delay-level", "1s 1s 1s 1s 1s"]
+    def _settings(self) -> dict[str, object]:
+        return {**super()._settings(), "message_delay_level": "1s 1s 1s 1s 1s"}
 
 
 @pytest.fixture(scope="module")

@@ -22,6 +22,7 @@ from pyspark_rocketpy.source.columns import column_table
 from tests.support.documents import DOCUMENTS, NOTES, TOP, blocks, blocks_of, runnable
 from tests.support.plugins.cases import commands_of, where
 from tests.unit.api_tables import api_table
+from tests.unit.request_codes import CLIENTS, code_table
 
 SHOWN = {
     "broker_emulator/rocketpy_broker/services": r"services/: ((?:[a-z_]+, )+[a-z_]+)",
@@ -69,6 +70,7 @@ def assert_table(page: str, name: str, table: str) -> None:
         ("troubleshooting", "codes of errors", error_table()),
         ("reference/broker_api", "names", api_table("broker_api")),
         ("reference/connector_api", "names", api_table("connector_api")),
+        ("clients", "request codes", code_table()),
     ],
 )
 def test_a_table_of_a_document_is_the_codes(path: str, name: str, table: str) -> None:
@@ -77,6 +79,16 @@ def test_a_table_of_a_document_is_the_codes(path: str, name: str, table: str) ->
 
 def test_what_is_said_of_options_on_clusters_is_of_options_that_exist() -> None:
     assert ON_CLUSTERS.keys() <= {spec.name for spec in (*SOURCE_OPTIONS, *SINK_OPTIONS)}
+
+
+def test_every_request_code_has_tests_and_every_named_test_is_there() -> None:
+    rows = [line.split(" | ") for line in code_table().splitlines()[2:]]
+    assert [row[1] for row in rows if not row[3].strip()] == []
+    served = {row[1].strip("`") for row in rows}
+    for client in CLIENTS:
+        there = set(re.findall(r"def (test_\w+)\(", read(client["path"])))
+        assert client["codes"].keys() <= there
+        assert {code for codes in client["codes"].values() for code in codes} <= served
 
 
 PROMISES = json.loads(read("tests/promises.json"))

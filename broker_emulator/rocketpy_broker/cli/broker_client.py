@@ -9,11 +9,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from rocketpy_broker.cli import output
 from rocketpy_broker.cli.exits import EXIT_REFUSED, leave_at_once
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.client.errors import UnreachableError
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.runtime.standard_output import drop
 
 TIMEOUT_SECONDS = REQUEST_SECONDS_MAX
 DEFAULT_ENDPOINT = "127.0.0.1:8081"
@@ -53,5 +53,5 @@ def refuse(text: str) -> NoReturn:
 
 def leave_pipe() -> NoReturn:
     """Ends the command after its reader closed the pipe; drops buffered output."""
-    output.drop()
+    drop()
     raise typer.Exit(0)

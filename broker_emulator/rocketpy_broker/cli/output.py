@@ -6,7 +6,6 @@ A pipe gets no colours, no boxes and no digit separators. Control characters of 
 from __future__ import annotations
 
 import json
-import os
 import select
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -167,19 +166,6 @@ def print_json(value: object) -> None:
 def flush() -> None:
     """Flushes standard output. Raises BrokenPipeError."""
     sys.stdout.flush()
-
-
-def drop() -> None:
-    """Redirects standard output to /dev/null, after its reader has closed the pipe."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def say(line: str) -> None:
-    """Prints a line of a server, which keeps running after the reader closed the pipe."""
-    try:
-        typer.echo(line)
-    except BrokenPipeError:
-        drop()
 
 
 def is_abandoned(wait_ms_max: float = 0) -> bool:

@@ -237,7 +237,9 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             self._name_server_port = self._name_server_port or self._reserve_port()
             if self._http_port == 0:
                 self._http_port = self._reserve_port()
-            self._process = BrokerProcess(self._command(), self.data / LOG_NAME, self._start_times)
+            self._process = BrokerProcess(
+                broker_command(self._settings()), self.data / LOG_NAME, self._start_times
+            )
         except BaseException:
             # The store of an earlier start is kept, for another start.
             if not self._has_served:
@@ -252,28 +254,25 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         self._reserved_ports.append(port)
         return port.number
 
-    def _command(self) -> list[str]:
-        options = ["--data", str(self.data), "--port", str(self._port)]
-        options += ["--remoting-port", str(self._remoting_port)]
-        options += ["--name-server-port", str(self._name_server_port)]
-        # Given here, so that the program's environment changes none of them.
-        options += ["--advertise-host", "127.0.0.1", "--advertise-port", str(self._remoting_port)]
-        options += ["--name-server", ""]
-        options += ["--flush", self._flush.value]
-        options += ["--new-segment-bytes", str(TEST_SEGMENT_BYTES)]
-        if self._commit_log_segment_bytes is not None:
-            options += ["--commit-log-segment-bytes", str(self._commit_log_segment_bytes)]
-        # A test or notebook may run on a machine with a full or a slow disk.
-        options += ["--disk-full-ratio", "1"]
-        options += ["--sync-flush-timeout-ms", str(SYNC_FLUSH_TIMEOUT_MS)]
-        options += ["--clock-ahead-ms", str(self._clock_ahead_ms)]
-        if self._message_delay_level is not None:
-            options += ["--message-delay-level", self._message_delay_level]
-        if self._http_port is not None:
-            options += ["--http-port", str(self._http_port)]
-        if self._temporary is not None:
-            options += ["--temporary", self._temporary.token]
-        return broker_command(*options)
+    def _settings(self) -> dict[str, object]:
+        """Returns the settings of the broker's process, which depend on no environment."""
+        return {
+            "data": str(self.data),
+            "temporary": None if self._temporary is None else self._temporary.token,
+            "port": self._port,
+            "remoting_port": self._remoting_port,
+            "name_server_port": self._name_server_port,
+            "advertise_host": "127.0.0.1",
+            "advertise_port": self._remoting_port,
+            "http_port": self._http_port,
+            "flush": self._flush.value,
+            "commit_log_segment_bytes": self._commit_log_segment_bytes,
+            "new_segment_bytes": TEST_SEGMENT_BYTES,
+            # A test or notebook may run on a machine with a slow disk.
+            "sync_flush_timeout_ms": SYNC_FLUSH_TIMEOUT_MS,
+            "clock_ahead_ms": self._clock_ahead_ms,
+            "message_delay_level": self._message_delay_level,
+        }
 
     def stop(self) -> None:
         """Stops the broker cleanly with SIGTERM, within 15 s; `start` reuses the store."""

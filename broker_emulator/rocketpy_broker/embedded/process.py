@@ -5,13 +5,14 @@ State: the process. It ends with the program that started it, because its input 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import selectors
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from weakref import WeakSet
@@ -259,9 +260,9 @@ def _wake_all() -> None:
 os.register_at_fork(after_in_child=_wake_all)
 
 
-def broker_command(*options: str) -> list[str]:
+def broker_command(settings: Mapping[str, object]) -> list[str]:
     """Returns the command that starts a broker with this program's Python interpreter.
 
     The broker stops when its input ends, which it does with this process.
     """
-    return [sys.executable, "-m", "rocketpy_broker", "broker", *options, "--stop-at-eof"]
+    return [sys.executable, "-m", "rocketpy_broker.broker_program", json.dumps(settings)]

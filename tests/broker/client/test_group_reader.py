@@ -134,8 +134,8 @@ def test_c07_a_group_pulls_from_the_shell(
 class ShortPollingBroker(LocalBroker):
     """A broker as `rocketpy broker --short-polling` starts it."""
 
-    def _command(self) -> list[str]:
-        return [*super()._command(), "--short-polling", "--short-polling-time-ms", "1"]
+    def _settings(self) -> dict[str, object]:
+        return {**super()._settings(), "long_polling_enable": False, "short_polling_time_ms": 1}
 
 
 def test_c08_a_broker_of_short_polling_is_started_from_the_shell() -> None:

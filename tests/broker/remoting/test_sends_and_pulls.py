@@ -1,4 +1,4 @@
-"""Sends and pulls of RocketMQ's clients: codes 10, 310, 320, 11 and 361."""
+"""Sends, recalls and pulls of RocketMQ's clients: codes 10, 310, 320, 370, 11 and 361."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ from rocketpy_proto.remoting.headers.pulls import (
     PullMessageRequest,
     PullMessageResponse,
 )
-from rocketpy_proto.remoting.headers.sends import SendMessageRequest, SendMessageResponse
+from rocketpy_proto.remoting.headers.sends import (
+    RecallMessageRequest,
+    SendMessageRequest,
+    SendMessageResponse,
+)
 from tests.support.broker.remoting_client import RemotingBroker, RemotingClient, connected
 from tests.support.broker.running_broker import StartBroker, until
 
@@ -356,3 +360,23 @@ async def test_a_stop_waits_for_the_answer_of_a_send(start_broker: StartBroker) 
             store = running.broker.store
             await until(lambda: store.range_of(QueueKey("T", 0)).max_offset == 1)
         assert (await sent).queue_offset == 0
+
+
+async def test_a_lite_pull_is_a_pull(remoting: RemotingBroker) -> None:
+    await remoting.running.create_topic("T")
+    await send(remoting.client, b"body")
+    assert bodies(await remoting.client.ask(Code.LITE_PULL_MESSAGE, pull_header())) == [b"body"]
+
+
+async def test_a_delayed_message_is_recalled_by_the_handle_of_its_send(
+    remoting: RemotingBroker,
+) -> None:
+    await remoting.running.create_topic("T")
+    due_ms = remoting.running.clock.now_ms() + 5_000
+    properties = f"TIMER_DELIVER_MS\x01{due_ms}\x02UNIQ_KEY\x01ID"
+    sent = await send(remoting.client, b"late", properties=properties)
+    assert sent.recall_handle is not None
+    header = RecallMessageRequest("T", sent.recall_handle)
+    answer = await remoting.client.ask(Code.RECALL_MESSAGE, header)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    assert EXCHANGES[Code.RECALL_MESSAGE].response.decode(answer.ext_fields).msg_id == "ID"

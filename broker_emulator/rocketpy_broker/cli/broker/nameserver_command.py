@@ -11,11 +11,12 @@ from typing import Annotated
 
 import typer
 
-from rocketpy_broker.cli import output
-from rocketpy_broker.cli.broker.start_command import LOG_FORMAT, LogLevel, LogLevelName
+from rocketpy_broker.broker_program import LOG_FORMAT
+from rocketpy_broker.cli.broker.start_command import LogLevel, LogLevelName
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.nameserver.name_server import NameServer, NameServerConfig
 from rocketpy_broker.runtime import process_tuning
+from rocketpy_broker.runtime.standard_output import say
 from rocketpy_broker.server.bind_address import ListenAddress
 
 
@@ -56,8 +57,8 @@ async def _run(config: NameServerConfig) -> None:
     ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
     ready.add_done_callback(lambda done: _say_ready(config.address.host, done.result()))
     await NameServer(config).serve_until(stopped, ready)
-    output.say("rocketpy nameserver stopped")
+    say("rocketpy nameserver stopped")
 
 
 def _say_ready(host: str, port: int) -> None:
-    output.say(f"rocketpy nameserver ready on {host}:{port}")
+    say(f"rocketpy nameserver ready on {host}:{port}")

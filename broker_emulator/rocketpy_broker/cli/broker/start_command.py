@@ -1,26 +1,14 @@
-"""`rocketpy broker start`: a broker in the foreground, until a signal.
-
-State is below --data; the store's modules describe what a crash does.
-"""
+"""`rocketpy broker start`: a broker in the foreground, until a signal."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import os
-import select
-import signal
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from rocketpy_broker.cli import output
+from rocketpy_broker.broker_program import SEGMENT_BYTES_MIN, run
 from rocketpy_broker.cli.broker.network_options import (
     AdvertiseHost,
     AdvertisePort,
@@ -34,10 +22,7 @@ from rocketpy_broker.cli.broker.network_options import (
     network_settings,
 )
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.embedded.temporary_store import PREFIX, TemporaryStore
-from rocketpy_broker.errors import BrokerError, ParameterIllegalError
-from rocketpy_broker.runtime import event_loop, process_tuning
-from rocketpy_broker.runtime.process_tuning import READY_PREFIX
+from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.store.check.read_only import (
     DEFAULT_QUEUE_FILE_BYTES,
     DEFAULT_SEGMENT_BYTES,
@@ -46,13 +31,7 @@ from rocketpy_broker.store.check.read_only import (
 from rocketpy_broker.store.cleaner import HOUR_MS, CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
-from rocketpy_proto.record.block.arrays import leave_pandas_out
 
-if TYPE_CHECKING:
-    from rocketpy_broker.broker import Ready
-
-INPUT_BYTES = 4096
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 PAGE_BYTES = 4096
 MINUTE_MS = 60_000
 # RocketMQ's diskSpaceCleanForciblyRatio is 0.05 below its diskSpaceWarningLevelRatio.
@@ -84,7 +63,7 @@ Name = Annotated[str, typer.Option(help="brokerName.")]
 SegmentBytes = Annotated[
     int | None,
     typer.Option(
-        min=4096,
+        min=SEGMENT_BYTES_MIN,
         help="mappedFileSizeCommitLog: bytes of a log segment, allocated at once. Default: the "
         f"size in the store, {DEFAULT_SEGMENT_BYTES} for a new one.",
     ),
@@ -192,7 +171,7 @@ Temporary = Annotated[str | None, typer.Option(hidden=True)]
 # A broker for tests with a movable clock; LocalBroker uses it.
 ClockAheadMs = Annotated[int | None, typer.Option(hidden=True, min=0)]
 # The segment size of a new store; a LocalBroker's is smaller than the default.
-NewSegmentBytes = Annotated[int, typer.Option(hidden=True, min=4096)]
+NewSegmentBytes = Annotated[int, typer.Option(hidden=True, min=SEGMENT_BYTES_MIN)]
 
 
 def broker(
@@ -234,49 +213,44 @@ def broker(
     new_segment_bytes: NewSegmentBytes = DEFAULT_SEGMENT_BYTES,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
-    logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
     _check_queue_file_bytes(consume_queue_file_bytes)
     delay_levels = _delay_levels(message_delay_level)
     network = network_settings(
         port, remoting_port, name_server_port, name_server, advertise_host, advertise_port
     )
-    process_tuning.tune()
-    try:
-        with _store_directory(data, temporary) as folder:
-            sizes = StoreSizes.of(
-                folder, commit_log_segment_bytes, consume_queue_file_bytes, new_segment_bytes
-            )
-            config = BrokerConfig(
-                data=folder,
-                host=host,
-                insecure=insecure,
-                **network,
-                http_port=http_port,
-                cluster_name=cluster_name,
-                broker_name=broker_name,
-                flush_disk_type=flush or _default_flush(data),
-                commit_log_segment_bytes=sizes.segment_bytes,
-                consume_queue_file_bytes=sizes.queue_file_bytes,
-                staging_bytes_max=staging_bytes_max,
-                staging_idle_ms_max=int(staging_idle_minutes * MINUTE_MS),
-                delay_levels=delay_levels,
-                timer_pending_max=timer_pending_max,
-                timer_delay_ms_max=int(timer_delay_max_hours * HOUR_MS),
-                enable_mixed_message_type=enable_mixed_message_type,
-                enable_topic_message_type_check=topic_message_type_check,
-                long_polling_enable=long_polling,
-                short_polling_time_ms=short_polling_time_ms,
-                clock_ahead_ms=clock_ahead_ms,
-                flush_times=_flush_times(
-                    flush_interval_ms, flush_least_pages, sync_flush_timeout_ms
-                ),
-                clean_policy=_clean_policy(
-                    file_reserved_hours, delete_when, disk_full_ratio, is_forcible=clean_forcibly
-                ),
-            )
-            event_loop.run(_run(config, stop_at_eof=stop_at_eof))
-    except (BrokerError, OSError) as error:
-        sys.exit(f"rocketpy broker: {error}")
+
+    def config(folder: Path) -> BrokerConfig:
+        sizes = StoreSizes.of(
+            folder, commit_log_segment_bytes, consume_queue_file_bytes, new_segment_bytes
+        )
+        return BrokerConfig(
+            data=folder,
+            host=host,
+            insecure=insecure,
+            **network,
+            http_port=http_port,
+            cluster_name=cluster_name,
+            broker_name=broker_name,
+            flush_disk_type=flush or _default_flush(data),
+            commit_log_segment_bytes=sizes.segment_bytes,
+            consume_queue_file_bytes=sizes.queue_file_bytes,
+            staging_bytes_max=staging_bytes_max,
+            staging_idle_ms_max=int(staging_idle_minutes * MINUTE_MS),
+            delay_levels=delay_levels,
+            timer_pending_max=timer_pending_max,
+            timer_delay_ms_max=int(timer_delay_max_hours * HOUR_MS),
+            enable_mixed_message_type=enable_mixed_message_type,
+            enable_topic_message_type_check=topic_message_type_check,
+            long_polling_enable=long_polling,
+            short_polling_time_ms=short_polling_time_ms,
+            clock_ahead_ms=clock_ahead_ms,
+            flush_times=_flush_times(flush_interval_ms, flush_least_pages, sync_flush_timeout_ms),
+            clean_policy=_clean_policy(
+                file_reserved_hours, delete_when, disk_full_ratio, is_forcible=clean_forcibly
+            ),
+        )
+
+    run(config, data, temporary, stop_at_eof=stop_at_eof, log_level=log_level.value)
 
 
 def _check_queue_file_bytes(size: int | None) -> None:
@@ -317,83 +291,3 @@ def _delay_levels(text: str) -> DelayLevels:
         return DelayLevels.parse(text)
     except ParameterIllegalError as error:
         raise typer.BadParameter(str(error)) from error
-
-
-@contextmanager
-def _store_directory(data: Path | None, token: str | None) -> Iterator[Path]:
-    """Yields the store's directory and removes a temporary one at the end.
-
-    A LocalBroker's is removed only if standard input has ended, so its program has.
-    """
-    if data is None:
-        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
-            yield Path(folder)
-        return
-    temporary = None if token is None else TemporaryStore(data, token)
-    try:
-        yield data
-    finally:
-        if temporary is not None and _input_has_ended():
-            temporary.remove()
-
-
-def _input_has_ended() -> bool:
-    readable, _, _ = select.select([sys.stdin], [], [], 0)
-    return bool(readable) and not os.read(sys.stdin.fileno(), INPUT_BYTES)
-
-
-async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:
-    from rocketpy_broker.broker import Broker
-
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    if stop_at_eof:
-        _watch_input(loop, stopped)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    ready: asyncio.Future[Ready] = loop.create_future()
-    ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
-    ready.add_done_callback(lambda done: _say_ready(config, done.result()))
-    broker = Broker(config)
-    if not broker.services.hooks:  # Only a hook may need pandas' objects in Arrow.
-        leave_pandas_out()
-    await broker.serve_until(stopped, ready)
-    output.say("rocketpy broker stopped")
-
-
-def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
-    try:
-        loop.add_reader(sys.stdin, lambda: _stop_at_end_of_input(loop, stopped))
-    except PermissionError:
-        # The input is a file or /dev/null, so its end is reached.
-        stopped.set()
-
-
-def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
-    if not os.read(sys.stdin.fileno(), INPUT_BYTES):
-        loop.remove_reader(sys.stdin)
-        stopped.set()
-
-
-def _say_ready(config: BrokerConfig, ready: Ready) -> None:
-    recovery = ready.recovery
-    how = "after a crash" if recovery.abnormal else "after a clean stop"
-    if recovery.abnormal or recovery.bytes_dropped:
-        logging.getLogger(__name__).warning(
-            "recovered %s: %d records checked, %d bytes of a torn tail dropped",
-            how,
-            recovery.records_scanned,
-            recovery.bytes_dropped,
-        )
-    output.say(
-        f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "
-        f"flush={config.flush_disk_type.value}"
-        + _port_text("remoting", ready.host, ready.remoting_port)
-        + _port_text("name_server", ready.host, ready.name_server_port)
-        + _port_text("http", ready.host, ready.http_port)
-    )
-    sys.stdout.flush()
-
-
-def _port_text(name: str, host: str, port: int | None) -> str:
-    return "" if port is None else f" {name}={host}:{port}"

@@ -9,9 +9,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-from pyspark_rocketpy.offsets import QueueRange
+import pytest
+
+from pyspark_rocketpy.offsets import BrokerQueue, QueueRange
 from pyspark_rocketpy.transport.interface import SinkTransport, SourceTransport
 from pyspark_rocketpy.transport.values import PullOptions, Subscription
 from pyspark_rocketpy.transport.write_values import (
@@ -22,26 +23,34 @@ from pyspark_rocketpy.transport.write_values import (
     CommittedBatch,
 )
 from tests.support.blocks import bodies_of, wire_block
-from tests.support.queues import numbered
 
+# Tests of batches and recoveries, which brokers of Apache RocketMQ do not have.
+of_rocketpy = pytest.mark.parametrize("setup", ["grpc_v1", "scripted"], indirect=True)
 OPTIONS = PullOptions("group", 1 << 20, fail_on_data_loss=True)
 _numbers = itertools.count(1)
 
 
-class Transport(SourceTransport, SinkTransport, Protocol):
-    """Both halves of a transport."""
-
-
 @dataclass(frozen=True)
 class Setup:
-    """A transport, and functions to create topics at its broker."""
+    """Both halves of a transport, and functions to create topics at its broker."""
 
-    transport: Transport
+    source: SourceTransport
+    sink: SinkTransport
     create_topic: Callable[[str, int], object]
     # Restarts after a crash without losses.
     restart: Callable[[], object]
     # Sets the number of a topic's read queues.
     show_queues: Callable[[str, int], object]
+    # The name of the broker in positions; a cluster's queues have it.
+    broker_name: str = ""
+
+    def queue(self, queue_id: int) -> BrokerQueue:
+        """Returns a queue of the broker, as in positions."""
+        return BrokerQueue(self.broker_name, queue_id)
+
+    def part(self, topic: str, begin: int, end: int, queue_id: int = 0) -> QueueRange:
+        """Returns a range of a queue."""
+        return QueueRange(topic, queue_id, begin, end, broker_name=self.broker_name)
 
     def topic(self, queues: int = 2) -> str:
         """Creates a new topic."""
@@ -55,7 +64,7 @@ class Setup:
 
     def write(self, attempt: Attempt | None, *blocks: Block) -> bytes:
         """Writes the blocks of one task; returns its part of the commit."""
-        writer = self.transport.block_writer(attempt)
+        writer = self.sink.block_writer(attempt)
         try:
             for one in blocks:
                 writer.send(one)
@@ -68,14 +77,12 @@ class Setup:
     ) -> list[bytes]:
         """Returns all bodies of a queue from `begin` on."""
         end = self.end(topic, queue_id)
-        return pulled(self.transport, QueueRange(topic, queue_id, begin, end), options)
+        return pulled(self.source, self.part(topic, begin, end, queue_id), options)
 
     def end(self, topic: str, queue_id: int = 0) -> int:
         """Returns the end of a queue."""
-        queries = self.transport.offset_queries()
-        return queries.bounds(Subscription((topic,), None, ""))[topic][
-            numbered(queue_id)
-        ].max_offset
+        bounds = self.source.offset_queries().bounds(Subscription((topic,), None, ""))
+        return bounds[topic][self.queue(queue_id)].max_offset
 
     def stage(self, job: BatchJob, topic: str, *bodies: bytes, task: int = 0) -> bytes:
         """Stages one block with these bodies as a task; returns its part of the commit."""
@@ -84,7 +91,7 @@ class Setup:
 
     def commit(self, job: BatchJob, *parts: bytes) -> CommittedBatch:
         """Commits a job's batch from these parts."""
-        return self.transport.commit_batch(parts, job.batch.batch_id)
+        return self.sink.commit_batch(parts, job.batch.batch_id)
 
 
 def job_for(topic: str, batch_id: int, token: int = 1) -> BatchJob:
@@ -102,10 +109,10 @@ def block(topic: str, bodies: Sequence[bytes], queue_id: int = 0, tags: str | No
     return Block(topic, queue_id, wire.record_sizes, wire.records)
 
 
-def pulled(transport: SourceTransport, part: QueueRange, options: PullOptions) -> list[bytes]:
+def pulled(source: SourceTransport, part: QueueRange, options: PullOptions) -> list[bytes]:
     """Returns the bodies of a range; asserts that its pieces join."""
     found, offset = [], part.begin
-    for piece in transport.pull(part, options):
+    for piece in source.pull(part, options):
         assert piece.begin == offset
         offset = piece.end
         found += bodies_of(bytes(piece.records), piece.sizes)

@@ -1,4 +1,4 @@
-"""Contract of exactly-once sink and transport: each transport passes this suite."""
+"""Contract of exactly-once sink and transport: each transport with batches passes this suite."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 from pyspark_rocketpy.errors import BrokerError, CommitError
 from pyspark_rocketpy.transport.write_values import CommittedBatch
-from tests.unit.connector.transport.contract import Setup, attempt, block, job_for
+from tests.unit.connector.transport.contract import Setup, attempt, block, job_for, of_rocketpy
+
+pytestmark = of_rocketpy
 
 
 def test_s2_what_is_staged_shows_with_the_commit_of_all_tasks_and_not_before(
@@ -54,7 +56,7 @@ def test_s7_parts_that_do_not_belong_together_are_refused(setup: Setup) -> None:
     first, second, other = (setup.stage(job, topic, b"x") for job in jobs)
     for parts in ([], [first, second], [first, other], [other]):
         with pytest.raises(CommitError):
-            setup.transport.commit_batch(parts, 1)
+            setup.sink.commit_batch(parts, 1)
     assert setup.bodies(topic) == []
 
 
@@ -62,8 +64,8 @@ def test_s2_what_was_aborted_is_gone_and_comes_no_more(setup: Setup) -> None:
     topic = setup.topic()
     job, next_job = job_for(topic, 1), job_for(topic, 1, token=2)
     part = setup.stage(job, topic, b"x")
-    setup.transport.abort_batch(job)
-    setup.transport.abort_batch(job)
+    setup.sink.abort_batch(job)
+    setup.sink.abort_batch(job)
     with pytest.raises(BrokerError):
         setup.commit(job, part)
     with pytest.raises(BrokerError):
@@ -77,7 +79,7 @@ def test_s7_an_abort_has_no_effect_on_a_committed_batch(setup: Setup) -> None:
     job = job_for(topic, 1)
     part = setup.stage(job, topic, b"a")
     setup.commit(job, part)
-    setup.transport.abort_batch(job)
+    setup.sink.abort_batch(job)
     assert setup.commit(job, part) == CommittedBatch(1, True, 1, 1)
     assert setup.bodies(topic) == [b"a"]
 
@@ -132,7 +134,7 @@ def test_s2_a_batch_without_messages_counts_as_one(setup: Setup) -> None:
 def test_s2_an_attempt_that_is_late_for_its_own_batch_ends_as_the_others(setup: Setup) -> None:
     topic = setup.topic()
     job = job_for(topic, 1)
-    with closing(setup.transport.block_writer(attempt(job))) as late:
+    with closing(setup.sink.block_writer(attempt(job))) as late:
         late.send(block(topic, [b"x"]))
         setup.commit(job, setup.stage(job, topic, b"a"))
         late.send(block(topic, [b"x"]))

@@ -90,7 +90,9 @@ def _handshake_failed(peer: Peer, error: Exception) -> ConnectionFailedError:
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
         problem = f"speaks no compatible TLS ({_reason(error)}); see option tls"
         return peer.failed(problem, is_lasting=True)
-    return peer.failed(f"ended the TLS handshake ({_reason(error)}); see option tls")
+    return peer.failed(
+        f"ended the TLS handshake ({_reason(error)}); see option tls: rocketpy's broker has no TLS"
+    )
 
 
 def _reason(error: Exception) -> str:

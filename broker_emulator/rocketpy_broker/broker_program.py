@@ -1,0 +1,174 @@
+"""Process of a broker: its directory, its signals, and its end.
+
+    python -m rocketpy_broker.broker_program SETTINGS
+
+starts a LocalBroker's broker by settings in JSON, without the imports of the command line. State is
+below the store's directory; the store's modules describe what a crash does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import select
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.embedded.temporary_store import PREFIX, TemporaryStore
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.runtime import event_loop, process_tuning
+from rocketpy_broker.runtime.process_tuning import READY_PREFIX
+from rocketpy_broker.runtime.standard_output import say
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.cleaner import CleanPolicy
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
+from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
+from rocketpy_proto.record.block.arrays import leave_pandas_out
+
+if TYPE_CHECKING:
+    from rocketpy_broker.broker import Ready
+
+INPUT_BYTES = 4096
+SEGMENT_BYTES_MIN = 4096
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def run(
+    config: Callable[[Path], BrokerConfig],
+    data: Path | None,
+    token: str | None,
+    *,
+    stop_at_eof: bool,
+    log_level: str,
+) -> None:
+    """Runs a broker until SIGTERM or SIGINT; without `data` its store is temporary.
+
+    `token` is that of a LocalBroker's temporary store.
+    """
+    logging.basicConfig(format=LOG_FORMAT, level=log_level.upper())
+    process_tuning.tune()
+    try:
+        with _store_directory(data, token) as folder:
+            event_loop.run(_run(config(folder), stop_at_eof=stop_at_eof))
+    except (BrokerError, OSError) as error:
+        sys.exit(f"rocketpy broker: {error}")
+
+
+@contextmanager
+def _store_directory(data: Path | None, token: str | None) -> Iterator[Path]:
+    """Yields the store's directory and removes a temporary one at the end.
+
+    A LocalBroker's is removed only if standard input has ended, so its program has.
+    """
+    if data is None:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
+            yield Path(folder)
+        return
+    temporary = None if token is None else TemporaryStore(data, token)
+    try:
+        yield data
+    finally:
+        if temporary is not None and _input_has_ended():
+            temporary.remove()
+
+
+def _input_has_ended() -> bool:
+    readable, _, _ = select.select([sys.stdin], [], [], 0)
+    return bool(readable) and not os.read(sys.stdin.fileno(), INPUT_BYTES)
+
+
+async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:
+    from rocketpy_broker.broker import Broker
+
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    if stop_at_eof:
+        _watch_input(loop, stopped)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    ready: asyncio.Future[Ready] = loop.create_future()
+    ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
+    ready.add_done_callback(lambda done: _say_ready(config, done.result()))
+    broker = Broker(config)
+    if not broker.services.hooks:  # Only a hook may need pandas' objects in Arrow.
+        leave_pandas_out()
+    await broker.serve_until(stopped, ready)
+    say("rocketpy broker stopped")
+
+
+def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    try:
+        loop.add_reader(sys.stdin, lambda: _stop_at_end_of_input(loop, stopped))
+    except PermissionError:
+        # The input is a file or /dev/null, so its end is reached.
+        stopped.set()
+
+
+def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), INPUT_BYTES):
+        loop.remove_reader(sys.stdin)
+        stopped.set()
+
+
+def _say_ready(config: BrokerConfig, ready: Ready) -> None:
+    recovery = ready.recovery
+    how = "after a crash" if recovery.abnormal else "after a clean stop"
+    if recovery.abnormal or recovery.bytes_dropped:
+        logging.getLogger(__name__).warning(
+            "recovered %s: %d records checked, %d bytes of a torn tail dropped",
+            how,
+            recovery.records_scanned,
+            recovery.bytes_dropped,
+        )
+    say(
+        f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "
+        f"flush={config.flush_disk_type.value}"
+        + _port_text("remoting", ready.host, ready.remoting_port)
+        + _port_text("name_server", ready.host, ready.name_server_port)
+        + _port_text("http", ready.host, ready.http_port)
+    )
+
+
+def _port_text(name: str, host: str, port: int | None) -> str:
+    return "" if port is None else f" {name}={host}:{port}"
+
+
+def _local_config(given: dict[str, Any], folder: Path) -> BrokerConfig:
+    """Returns the configuration of a LocalBroker's broker. Raises ParameterIllegalError."""
+    segment_bytes = given.pop("commit_log_segment_bytes")
+    if segment_bytes is not None and segment_bytes < SEGMENT_BYTES_MIN:
+        accepted = f"at least {SEGMENT_BYTES_MIN}"
+        raise ParameterIllegalError("commit_log_segment_bytes", segment_bytes, accepted)
+    sizes = StoreSizes.of(folder, segment_bytes, None, given.pop("new_segment_bytes"))
+    return BrokerConfig(
+        data=folder,
+        flush_disk_type=FlushDiskType(given.pop("flush")),
+        commit_log_segment_bytes=sizes.segment_bytes,
+        consume_queue_file_bytes=sizes.queue_file_bytes,
+        delay_levels=DelayLevels.parse(given.pop("message_delay_level") or DEFAULT_LEVELS),
+        flush_times=FlushTimes(sync_flush_timeout_ms=given.pop("sync_flush_timeout_ms")),
+        # The program may run on a machine with a full disk.
+        clean_policy=CleanPolicy(clean_forcibly_ratio=0.95, warning_level_ratio=1.0),
+        **given,
+    )
+
+
+def main() -> None:
+    """Runs a LocalBroker's broker."""
+    given = json.loads(sys.argv[1])
+    data, token = Path(given.pop("data")), given.pop("temporary")
+    level = os.environ.get("ROCKETPY_LOG_LEVEL", "warning")
+    run(partial(_local_config, given), data, token, stop_at_eof=True, log_level=level)
+
+
+if __name__ == "__main__":
+    main()
