@@ -1,14 +1,17 @@
-"""A broker of ours with its name server, and a process of Java clients for each version."""
+"""A broker of ours with its name server, and processes of RocketMQ's Java and Go clients."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from rocketpy_broker import LocalBroker
 from tests.interop.remoting.clients import Messaging
-from tests.interop.rocketmq import VERSIONS, RocketMQStore
+from tests.interop.drivers import Driver
+from tests.interop.rocketmq import TOP, VERSIONS, RocketMQStore
 
 
 @pytest.fixture
@@ -39,3 +42,14 @@ def messaging(broker: LocalBroker, java: RocketMQStore, version: str) -> Iterato
     clients = Messaging(java, broker.name_server, version)
     yield clients
     clients.stop_all()
+
+
+@pytest.fixture
+def go(broker: LocalBroker, tmp_path: Path) -> Iterator[Messaging]:
+    """Yields Go clients in a process of this test, whose home has the local offsets."""
+    environment = {**os.environ, "HOME": str(tmp_path), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
+    command = [str(TOP / ".interop" / "go" / "client")]
+    with Driver(command, tmp_path / "go.log", environment) as process:
+        clients = Messaging(process, broker.name_server, "go")
+        yield clients
+        clients.stop_all()
