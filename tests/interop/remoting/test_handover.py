@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -9,18 +10,23 @@ import pytest
 from rocketpy_broker import LocalBroker
 from tests.interop.clients import CONSUMERS, PRODUCERS, TOPIC, RocketMQBroker, check_clean
 from tests.interop.cluster.java_clients import JavaClient, JavaMessage, JavaQueue
-from tests.interop.remoting.clients import Consumer, Messaging, until_consumed
+from tests.interop.remoting.clients import Messaging, until_consumed
 from tests.interop.rocketmq import V5_3, RocketMQStore
 
 pytestmark = pytest.mark.timeout(600)
 MODES = ["sync", "async", "oneway", "batch", "ordered"]
-CONF = {"transactionTimeOut": 500, "transactionCheckInterval": 1_000}
+# Checks are early and frequent; the end of a transaction is stored before the next check.
+CONF = {
+    "transactionTimeOut": 500,
+    "transactionCheckInterval": 2_000,
+    "transactionOpBatchInterval": 100,
+}
 
 
-def use(broker: LocalBroker, java: RocketMQStore) -> tuple[list[str], list[int]]:
+def use(broker: LocalBroker, java: RocketMQStore) -> tuple[list[str], set[int]]:
     """Uses all kinds of clients.
 
-    Returns the bodies that every group has consumed, and the failed message's deliveries.
+    Returns the bodies that every group has consumed, and the failed message's redeliveries.
     """
     clients = Messaging(java, broker.name_server, V5_3)
     producer = clients.producer("others")
@@ -38,7 +44,10 @@ def use(broker: LocalBroker, java: RocketMQStore) -> tuple[list[str], list[int]]
     consumer = clients.consumer(TOPIC, group=CONSUMERS)
     producer.send(TOPIC, ["fail-once"])
     until_consumed([consumer], [*read, "fail-once"])
-    deliveries = failures(consumer)
+    # The failed message is sent back meanwhile.
+    producer.send(TOPIC, ["last"])
+    until_consumed([consumer], ["last"])
+    failures = {each.reconsume_times for each in consumer.consumed() if each.body == "fail-once"}
     consumer.stop()
     producer.send(TOPIC, ["later"])
     producer.send(TOPIC, ["delayed"], delayLevel=4)
@@ -46,13 +55,8 @@ def use(broker: LocalBroker, java: RocketMQStore) -> tuple[list[str], list[int]]
     clients.stop_all()
     half = JavaMessage(b"half", {"first": "UNKNOW", "later": "COMMIT_MESSAGE"})
     JavaClient(java, broker.name_server, PRODUCERS, TOPIC).send(JavaQueue("broker-a", 0), [half])
-    assert [each.producer_group for each in broker.transactions()] == [PRODUCERS]
-    return read, deliveries
-
-
-def failures(consumer: Consumer) -> list[int]:
-    """Returns the reconsume times of the failed message's deliveries."""
-    return [each.reconsume_times for each in consumer.consumed() if each.body == "fail-once"]
+    assert len(broker.transactions(PRODUCERS)) == 1
+    return read, failures
 
 
 def test_f16_rocketmq_continues_what_its_clients_left_at_our_broker(tmp_path: Path) -> None:
@@ -62,11 +66,14 @@ def test_f16_rocketmq_continues_what_its_clients_left_at_our_broker(tmp_path: Pa
         RocketMQStore(tmp_path / "java.log", tmp_path, V5_3) as java,
     ):
         broker.create_topic(TOPIC, 4)
-        read, deliveries = use(broker, java)
+        read, failures = use(broker, java)
     check_clean(folder)
     with RocketMQStore(tmp_path / "java.log", tmp_path, V5_3) as java:
         offsets = java.ask("readConfig", folder=str(folder))["offsets"]
-    assert sum(offsets[f"{TOPIC}@{CONSUMERS}"].values()) == len(read) + 1
+    # A retry may be under way when its consumer stops.
+    assert (
+        len(read) <= sum(offsets[f"{TOPIC}@{CONSUMERS}"].values()) <= len([*read, "fail", "last"])
+    )
     for group in ("orderly", "lite"):
         assert sum(offsets[f"{TOPIC}@{group}"].values()) == len(read) - 1
     with RocketMQBroker(folder, V5_3, **CONF) as theirs:
@@ -75,14 +82,15 @@ def test_f16_rocketmq_continues_what_its_clients_left_at_our_broker(tmp_path: Pa
         theirs.start_producer()
         theirs.start_consumer()
         theirs.until(lambda: waiting <= {each.body for each in theirs.consumed})
-        theirs.until(lambda: deliveries + retries(theirs) == [0, 1])
-        expected = {*waiting, "fail-once"} if deliveries == [0] else waiting
-        assert {each.body for each in theirs.consumed} == expected
-        assert len(theirs.consumed) == len(expected)
+        theirs.until(lambda: failures | retries(theirs) == {0, 1})
+        assert {each.body for each in theirs.consumed} <= {*waiting, "fail-once", "last"}
+        assert Counter(each.body for each in theirs.consumed if each.body in waiting) == Counter(
+            waiting
+        )
         theirs.kill()
     check_clean(folder)
 
 
-def retries(theirs: RocketMQBroker) -> list[int]:
-    """Returns the reconsume times of the failed message's deliveries by RocketMQ."""
-    return [each.reconsume_times for each in theirs.consumed if each.body == "fail-once"]
+def retries(theirs: RocketMQBroker) -> set[int]:
+    """Returns the redeliveries of the failed message by RocketMQ."""
+    return {each.reconsume_times for each in theirs.consumed if each.body == "fail-once"}
