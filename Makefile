@@ -87,7 +87,7 @@ coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or t
 		--fail-under=100
 
 interop: ## Compare with RocketMQ's own code, run its cluster, and run our images
-interop: $(INSTALLED) programs images $(ROCKETMQS:%=.interop/%/compiled)
+interop: $(INSTALLED) programs images $(ROCKETMQS:%=.interop/%/compiled) .interop/go/client
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m interop --numprocesses 2 --dist loadgroup tests/interop $(ARGS)
 
@@ -97,6 +97,9 @@ images:
 .interop/%/compiled: $(INTEROP_SOURCES)/%/pom.xml $(INTEROP_SOURCES)/%/Version.java \
 		$(wildcard $(INTEROP_SOURCES)/*.java) | java
 	@tools/setup.sh rocketmq $*
+
+.interop/go/client: $(wildcard tests/interop/go/*)
+	@tools/setup.sh go
 
 rocketmq-versions: $(INSTALLED) ## Report, with Maven, newer RocketMQs than interop runs
 	@$(BIN)/python -m tests.interop.versions

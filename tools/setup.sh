@@ -5,6 +5,7 @@
 #   programs            programs that tests of faults call
 #   classes PYTHON FILE an archive of Spark's classes, which JVMs of tests start from
 #   rocketmq VERSION    RocketMQ's jars, and the Java programs of tests/interop, compiled
+#   go                  the Go programs of tests/interop, compiled
 #   java-home           prints the home of the first Java 17 or newer: JAVA_HOME's, the path's, any
 # A missing program is installed where apt-get can; else the message says how to get it.
 set -eu
@@ -131,11 +132,28 @@ rocketmq() {
 	touch "$folder/compiled"
 }
 
+# The client's modules are fetched once, into the folder of RocketMQ's jars; go.sum has their sums.
+go_client() {
+	folder=$PWD/.interop/go
+	if ! command -v go > /dev/null; then
+		install Go "apt-get update -q && apt-get install -qy golang-go"
+	fi
+	echo "make: compiling RocketMQ's Go client"
+	(
+		cd tests/interop/go
+		GOTOOLCHAIN=local GOMODCACHE=${ROCKETPY_CACHE:-$folder}/go-modules CGO_ENABLED=0 \
+			GOFLAGS="-mod=mod -modcacherw -buildvcs=false" \
+			go build -o "$folder/client" .
+	)
+	touch "$folder/client"
+}
+
 case "${1:-}" in
 	python | java | programs | classes | rocketmq) "$@" ;;
+	go) go_client ;;
 	java-home) java_home ;;
 	*)
-		sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+		sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
 		exit 2
 		;;
 esac

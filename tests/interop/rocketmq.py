@@ -7,18 +7,16 @@ here. Requests and answers are lines of JSON, see `java/StoreDriver.java`.
 from __future__ import annotations
 
 import base64
-import json
 import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any
 
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
-from tests.support.time_limits import WAIT_SECONDS_MAX
+from tests.interop.drivers import Driver
 
 TOP = Path(__file__).parents[2]
 # The newest completely available version, and the last of two older lines; as in the Makefile.
@@ -43,14 +41,6 @@ def class_path_of(version: str) -> str:
     return f"{classes_of(version)}:{classes_of(version).with_name('lib')}/*"
 
 
-class RocketMQError(Exception):
-    """RocketMQ's code refused a request; the text is its exception."""
-
-
-class ProcessEndedError(Exception):
-    """RocketMQ's process ended before it answered."""
-
-
 @dataclass(frozen=True)
 class Message:
     """A producer's message: a body, and properties with TAGS and KEYS among them."""
@@ -59,39 +49,15 @@ class Message:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-class RocketMQStore:
+class RocketMQStore(Driver):
     """A Java process that holds one message store; its output goes to `log`."""
 
     def __init__(self, log: Path, home: Path, version: str = V5) -> None:
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         options = (*JAVA_OPTIONS, "-cp", class_path_of(version))
-        with log.open("ab") as errors:
-            self._process = subprocess.Popen(
-                [java, f"-Duser.home={home}", *options, "StoreDriver"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                bufsize=0,
-                # Some of mqadmin's commands write files.
-                cwd=home,
-            )
-
-    def ask(self, do: str, **request: object) -> dict[str, Any]:
-        """Sends a request and waits for its answer. Raises RocketMQError, ProcessEndedError."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps({"do": do, **request}).encode() + b"\n")
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = b""
-        if not line:
-            raise ProcessEndedError(do)
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise RocketMQError(answer["error"])
-        return answer
+        command = [str(java), f"-Duser.home={home}", *options, "StoreDriver"]
+        # Some of mqadmin's commands write files.
+        super().__init__(command, log, folder=home)
 
     def open(
         self,
@@ -143,35 +109,6 @@ class RocketMQStore:
         """Stops the store cleanly, and the process."""
         self.ask("stop")
         self.end()
-
-    def kill_process(self) -> None:
-        """Sends SIGKILL, from any thread: the store stays as it is."""
-        self._process.kill()
-
-    def kill(self) -> None:
-        """Sends SIGKILL and waits for the end."""
-        self.kill_process()
-        self.end()
-
-    def end(self) -> None:
-        """Ends the process. An open store is then a crashed one."""
-        process = self._process
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.close()
-        process.stdout.close()
-        process.wait(WAIT_SECONDS_MAX)
-
-    def __enter__(self) -> RocketMQStore:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.kill()
 
 
 def _queue(queue: QueueKey) -> dict[str, object]:

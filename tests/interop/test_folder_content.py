@@ -14,7 +14,8 @@ from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.units import UNIT
 from rocketpy_broker.store.values import QueueKey
-from tests.interop.rocketmq import VERSIONS, RocketMQError
+from tests.interop.drivers import RocketMQError
+from tests.interop.rocketmq import VERSIONS
 from tests.interop.stores import READ_WHOLE_LOG, MakeStores, Stores, messages, queue_files
 from tests.support.store.messages import delete_topic, flush_log
 from tests.support.store.planted_faults import write_at

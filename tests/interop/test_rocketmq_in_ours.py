@@ -9,7 +9,8 @@ import pytest
 from rocketpy_broker.errors import StoreLockedError
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
-from tests.interop.rocketmq import Message, ProcessEndedError, RocketMQError, RocketMQStore
+from tests.interop.drivers import ProcessEndedError, RocketMQError
+from tests.interop.rocketmq import Message, RocketMQStore
 from tests.interop.stores import MakeStores, Stores, messages, queue_files, read, rebuilt_queues
 from tests.support.store.stores import crash
 

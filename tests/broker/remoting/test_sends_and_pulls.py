@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rocketpy_broker.services.topics.system import TRACE_TOPIC
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
@@ -32,6 +33,7 @@ from rocketpy_proto.remoting.headers.sends import (
     SendMessageRequest,
     SendMessageResponse,
 )
+from tests.broker.remoting.requests import update_topic
 from tests.support.broker.remoting_client import RemotingBroker, RemotingClient, connected
 from tests.support.broker.running_broker import StartBroker, until
 
@@ -186,6 +188,15 @@ async def test_a_send_creates_its_topic_from_the_template(remoting: RemotingBrok
     ).code == ResponseCode.PULL_NOT_FOUND
     answer = await pull(remoting.client, topic="new", queue_id=3)
     assert answer.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_the_first_trace_creates_its_topic_though_no_tool_may(
+    remoting: RemotingBroker,
+) -> None:
+    tool = await update_topic(remoting.client, topic=TRACE_TOPIC)
+    assert tool.code == ResponseCode.INVALID_PARAMETER
+    await send(remoting.client, b"Pub", topic=TRACE_TOPIC, default_topic_queue_nums=1)
+    assert bodies(await pull(remoting.client, topic=TRACE_TOPIC)) == [b"Pub"]
 
 
 async def test_a_message_without_a_key_gets_one(remoting: RemotingBroker) -> None:

@@ -1,4 +1,7 @@
-"""Producers and consumers of RocketMQ's own Java client; java/Messaging.java is the other side."""
+"""Producers and consumers of RocketMQ's own clients, in a process of their language.
+
+The other sides are `java/Messaging.java` and `go/main.go`.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocketpy_broker.runtime.clock import SystemClock
-from tests.interop.rocketmq import RocketMQStore
+from tests.interop.drivers import Driver
 
 # A busy machine may take a minute for a second's work.
 WAIT_MS_MAX = 90_000
@@ -17,7 +20,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class Consumed:
-    """A message as a Java consumer received it."""
+    """A message as a consumer received it."""
 
     body: str
     topic: str
@@ -29,24 +32,33 @@ class Consumed:
 
 
 class Messaging:
-    """Clients in one Java process, by name."""
+    """Clients in one process, by name."""
 
-    def __init__(self, process: RocketMQStore, name_servers: str, version: str) -> None:
+    def __init__(self, process: Driver, name_servers: str, version: str) -> None:
         self._process = process
         self.version = version
         self._name_servers = name_servers
         self._names: list[str] = []
 
-    def producer(self, group: str = "producers") -> Producer:
-        """Starts a producer."""
-        name = self._start("produce", group=group)
+    def producer(self, group: str = "producers", **options: object) -> Producer:
+        """Starts a producer; the Go driver has the options `mode` and `trace`."""
+        name = self._start("produce", group=group, **options)
         return Producer(self, name)
 
     def consumer(
-        self, topic: str, kind: str = "concurrent", group: str = "consumers", expression: str = "*"
+        self,
+        topic: str,
+        kind: str = "concurrent",
+        group: str = "consumers",
+        expression: str = "*",
+        **options: object,
     ) -> Consumer:
-        """Starts a consumer: concurrent, orderly, broadcasting, lite, pop or replying."""
-        name = self._start("consume", topic=topic, kind=kind, group=group, expression=expression)
+        """Starts a consumer: concurrent, orderly, broadcasting, replying; in Java lite or pop.
+
+        The Go driver has the kind pull, and the options `maxReconsumeTimes` and `trace`.
+        """
+        usual = {"topic": topic, "kind": kind, "group": group, "expression": expression}
+        name = self._start("consume", **usual, **options)
         return Consumer(self, name)
 
     def ask(self, act: str, name: str, **request: object) -> dict[str, Any]:
@@ -91,6 +103,11 @@ class Producer:
         """Sends a request and returns the reply."""
         reply: str = self.messaging.ask("request", self.name, topic=topic, body=body)["reply"]
         return reply
+
+    def asked(self) -> list[str]:
+        """Returns the bodies of the transactions that the broker has checked."""
+        bodies: list[str] = self.messaging.ask("asked", self.name)["asked"]
+        return bodies
 
 
 @dataclass(frozen=True)

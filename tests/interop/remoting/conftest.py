@@ -1,15 +1,18 @@
-"""A broker of ours with its name server, and a process of Java clients for each version."""
+"""A broker of ours with its name server, and processes of RocketMQ's Java and Go clients."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from rocketpy_broker import LocalBroker
 from tests.interop.cluster.processes import configure_logs
+from tests.interop.drivers import Driver
 from tests.interop.remoting.clients import Messaging
-from tests.interop.rocketmq import VERSIONS, RocketMQStore
+from tests.interop.rocketmq import TOP, VERSIONS, RocketMQStore
 
 # Runs a command of mqadmin with these words, and returns what it prints.
 Tool = Callable[..., str]
@@ -55,3 +58,14 @@ def tool(broker: LocalBroker, java: RocketMQStore) -> Tool:
         return str(java.ask("admin", words=arguments)["printed"])
 
     return run
+
+
+@pytest.fixture
+def go(broker: LocalBroker, tmp_path: Path) -> Iterator[Messaging]:
+    """Yields Go clients in a process of this test, whose home has the local offsets."""
+    environment = {**os.environ, "HOME": str(tmp_path), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
+    command = [str(TOP / ".interop" / "go" / "client")]
+    with Driver(command, tmp_path / "go.log", environment) as process:
+        clients = Messaging(process, broker.name_server, "go")
+        yield clients
+        clients.stop_all()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from rocketpy_broker import LocalBroker
+from tests.interop.drivers import RocketMQError
 from tests.interop.remoting.clients import Messaging, until, until_consumed
-from tests.interop.rocketmq import V5_3, RocketMQError
+from tests.interop.rocketmq import V5_3
 
 MODES = ["sync", "async", "oneway", "batch", "ordered"]
 

@@ -49,6 +49,7 @@ from rocketpy_broker.services.topics.system import (
     RESERVED_PREFIX,
     RETRY_PREFIX,
     SEND_FORBIDDEN,
+    TRACE_TOPIC,
     system_topics,
 )
 
@@ -246,11 +247,14 @@ class TopicConfigManager:
         self._check(config)
 
     async def create(self, config: TopicConfig) -> None:
-        """Creates a topic unless it exists; durable on return.
+        """Creates a topic for a send unless it exists; durable on return.
 
-        Raises TopicIllegalError, OSError; then nothing has changed.
+        Clients create the topic of their traces so, though its name is reserved. Raises
+        TopicIllegalError, OSError; then nothing has changed.
         """
-        self._check(config)
+        if config.topic != TRACE_TOPIC:
+            self._check_own_name(config.topic)
+        check_values(config)
         await self._change(config.topic, lambda old: old or made(config))
 
     @staticmethod
