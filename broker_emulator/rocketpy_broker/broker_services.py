@@ -45,6 +45,7 @@ from rocketpy_broker.services.long_polling import wiring as long_polling
 from rocketpy_broker.services.observability.statistics import wiring as statistics
 from rocketpy_broker.services.offsets import wiring as offsets
 from rocketpy_broker.services.pull import wiring as pull
+from rocketpy_broker.services.receipts import wiring as receipts
 from rocketpy_broker.services.retry.service import SendBackService
 from rocketpy_broker.services.send.retry_sends import RetrySends
 from rocketpy_broker.services.send.retry_targets import RetryTargets
@@ -93,6 +94,16 @@ class BrokerServices:
             self.long_polling.calls,
             self.offsets.offsets,
             self.hooks,
+        )
+        self.receipts = receipts.build(
+            context,
+            self.topics,
+            self.groups,
+            self.flush,
+            self.long_polling,
+            self.delay,
+            self.offsets,
+            self.pull,
         )
         self.transactions = transactions.build(
             context, self.topics, self.groups, self.flush, self.delay, self.offsets
