@@ -14,6 +14,11 @@ from rocketpy_broker.server.remoting.processors.forward_processor import Forward
 from rocketpy_broker.server.remoting.processors.group_processor import GroupProcessor
 from rocketpy_broker.server.remoting.processors.lookup_processor import LookupProcessor
 from rocketpy_broker.server.remoting.processors.offset_processor import OffsetProcessor
+from rocketpy_broker.server.remoting.processors.pop.ack_processor import AckProcessor
+from rocketpy_broker.server.remoting.processors.pop.assignment_processor import (
+    AssignmentProcessor,
+)
+from rocketpy_broker.server.remoting.processors.pop.pop_processor import PopProcessor
 from rocketpy_broker.server.remoting.processors.pull_processor import PullProcessor
 from rocketpy_broker.server.remoting.processors.reply_processor import ReplyProcessor
 from rocketpy_broker.server.remoting.processors.retry_processor import RetryProcessor
@@ -232,6 +237,11 @@ class BrokerServices:
             LookupProcessor(self._store),
             TransactionProcessor(self.transactions.service),
             RetryProcessor(self.retry),
+            PopProcessor(self.receipts.pops, config, self._clock),
+            AckProcessor(self.receipts.acks, config),
+            AssignmentProcessor(
+                self.receipts.assignments, self.receipts.modes, config.limits.clients
+            ),
             *self._admin_processors(config),
         ]
         return {code: each for part in parts for code, each in part.by_code().items()}

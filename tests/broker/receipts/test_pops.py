@@ -21,6 +21,7 @@ from rocketpy_broker.services.receipts.receipt import MessageGoneError, ReceiptI
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record
+from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.pops import (
     GROUP,
@@ -297,8 +298,6 @@ async def test_a_group_continues_where_it_was_reset_to(start_broker: StartBroker
 
 async def reset(running: RunningBroker, offset: int) -> None:
     """Resets the group to an offset of queue 0."""
-    from rocketpy_proto.rocketpy.v1 import groups_pb2
-
     request = groups_pb2.ResetOffsetsRequest(
         consumer_group=GROUP, topic=TOPIC, queue_id=0, offset=offset, force=True
     )

@@ -10,10 +10,11 @@ ChangeInvisibleTimeProcessor, docs/design/storage.md section 15.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.check_points import COUNT_MAX, CheckPoint, ack_of
@@ -26,6 +27,16 @@ from rocketpy_broker.services.receipts.revive_log import ReviveLog
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """Acknowledged queue offsets of one check point; `queue` is of the real topic."""
+
+    group: str
+    queue: QueueKey
+    offsets: Sequence[int]
+    receipt: Receipt
 
 
 class AckService:
@@ -58,12 +69,32 @@ class AckService:
         MessageGoneError, ParameterIllegalError, StoreClosedError, StoreBusyError,
         TimerRefusedError, RecordIllegalError, FlushTimeoutError.
         """
-        self._check(group, queue, offsets)
-        revive_queue = self._log.queue(receipt.revive_queue_id)
-        await self._ready()
-        ack = ack_of(group, *queue, offsets, receipt)
-        written = self._log.append(revive_queue, (ack, receipt.visible_ms))
-        await self._group_commit.wait(written.end_offset)
+        (error,) = await self.ack_all([Acknowledged(group, queue, offsets, receipt)])
+        if error is not None:
+            raise error
+
+    async def ack_all(self, wanted: Sequence[Acknowledged]) -> list[BrokerError | None]:
+        """Acknowledges messages of several check points; returns the error of each, or None.
+
+        Raises FlushTimeoutError, StoreClosedError for all.
+        """
+        errors: list[BrokerError | None] = []
+        end = 0
+        for number, each in enumerate(wanted):
+            if number:
+                await take_slot()
+            try:
+                self._check(each.group, each.queue, each.offsets)
+                revive_queue = self._log.queue(each.receipt.revive_queue_id)
+                await self._ready()
+                ack = ack_of(each.group, *each.queue, each.offsets, each.receipt)
+                written = self._log.append(revive_queue, (ack, each.receipt.visible_ms))
+                end = written.end_offset
+                errors.append(None)
+            except BrokerError as error:
+                errors.append(error)
+        await self._group_commit.wait(end)
+        return errors
 
     async def change_invisible_time(
         self, group: str, queue: QueueKey, offset: int, receipt: Receipt, invisible_ms: int

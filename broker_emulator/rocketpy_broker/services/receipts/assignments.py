@@ -12,7 +12,11 @@ from dataclasses import dataclass
 
 from rocketpy_broker.services.groups.clients.registry import ClientService
 from rocketpy_broker.services.receipts.pop_service import ANY_QUEUE
-from rocketpy_broker.services.receipts.request_modes import POP, MessageRequestModes
+from rocketpy_broker.services.receipts.request_modes import (
+    POP,
+    MessageRequestMode,
+    MessageRequestModes,
+)
 from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
@@ -58,18 +62,27 @@ class AssignmentService:
         if self._clients.consumer_group(group) is None or strategy not in {AVERAGELY, BY_CIRCLE}:
             return None
         members = self._clients.member_ids(group)
-        place, size = bisect_left(members, client_id), len(members)
-        is_member = members[place : place + 1] == [client_id]
-        if mode.mode == POP and mode.share_count <= 0:
-            return Assignment(mode.mode, [ANY_QUEUE] if count else [])
-        if not (is_member and count):
-            return Assignment(mode.mode, [])
-        if mode.mode == POP and size > count:
-            return Assignment(mode.mode, [place % count])
-        shared = min(mode.share_count, size - 1) if mode.mode == POP else 0
-        places = [(place + i) % size for i in range(shared + 1)]
-        queue_ids = [i for each in places for i in _allocated(strategy, each, size, count)]
-        return Assignment(mode.mode, sorted(queue_ids))
+        return Assignment(mode.mode, _queues_of(client_id, members, mode, strategy, count))
+
+
+def _queues_of(
+    client_id: str,
+    members: Sequence[str],
+    mode: MessageRequestMode,
+    strategy: str,
+    count: int,
+) -> Sequence[int]:
+    """Returns the queues of one of the members, which are sorted."""
+    place, size = bisect_left(members, client_id), len(members)
+    if mode.mode == POP and mode.share_count <= 0:
+        return [ANY_QUEUE] if count else []
+    if not count or members[place : place + 1] != [client_id]:
+        return []
+    if mode.mode == POP and size > count:
+        return [place % count]
+    shared = min(mode.share_count, size - 1) if mode.mode == POP else 0
+    places = [(place + i) % size for i in range(shared + 1)]
+    return sorted(i for each in places for i in _allocated(strategy, each, size, count))
 
 
 def _allocated(strategy: str, place: int, size: int, count: int) -> range:
