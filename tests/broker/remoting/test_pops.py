@@ -131,15 +131,21 @@ async def test_a_held_pop_gets_the_next_message(remoting: RemotingBroker) -> Non
         info = headers.PollingInfoRequest(GROUP, TOPIC, -1)
         answer = await other.ask(Code.POLLING_INFO, info)
         assert header_of(answer, Code.POLLING_INFO).polling_num == 1
-        now_ms = remoting.running.clock.now_ms()
-        asked = headers.NotificationRequest(GROUP, TOPIC, -1, 15_000, now_ms)
-        notified = asyncio.ensure_future(other.ask(Code.NOTIFICATION, asked))
-        await remoting.running.held(2)
         await remoting.running.append(TOPIC, 0, b"a")
         assert [each.body for each in records(await held)] == [b"a"]
-        assert header_of(await notified, Code.NOTIFICATION) is not None
         peek = headers.PeekMessageRequest(GROUP, TOPIC, -1, 32)
         assert (await other.ask(Code.PEEK_MESSAGE, peek)).code == ResponseCode.POLLING_TIMEOUT
+
+
+async def test_a_notification_waits_for_a_message(remoting: RemotingBroker) -> None:
+    await remoting.running.create_topic(TOPIC, 1)
+    now_ms = remoting.running.clock.now_ms()
+    request = headers.NotificationRequest(GROUP, TOPIC, -1, 15_000, now_ms)
+    notified = asyncio.ensure_future(remoting.client.ask(Code.NOTIFICATION, request))
+    await remoting.running.held(1)
+    await remoting.running.append(TOPIC, 0, b"a")
+    assert header_of(await notified, Code.NOTIFICATION).has_msg is True
+    assert [each.body for each in records(await pop(remoting))] == [b"a"]
 
 
 @pytest.mark.parametrize(

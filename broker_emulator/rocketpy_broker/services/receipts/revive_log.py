@@ -150,7 +150,7 @@ class ReviveLog:
         for offset, place, origin, (begin, end), tag, out_ms, deliver_ms, topic in rows:
             if is_timer and topic != self.queues[0].topic:
                 continue
-            content = _decoded(tag, bytes(block.data[begin:end]))
+            content = decoded(tag, bytes(block.data[begin:end]))
             if content is not None:
                 has_waited = out_ms is not None and not is_timer
                 due_ms = int(deliver_ms) if has_waited and str(deliver_ms).isdecimal() else 0
@@ -158,7 +158,8 @@ class ReviveLog:
                 yield Entry(offset, place, written_at, due_ms, content)
 
 
-def _decoded(tag: str | None, body: bytes) -> CheckPoint | Ack | None:
+def decoded(tag: str | None, body: bytes) -> CheckPoint | Ack | None:
+    """Returns the content of a message; None if it is no sound check point or acknowledgement."""
     kinds: dict[str | None, type[CheckPoint | Ack]] = {
         CHECK_POINT_TAG: CheckPoint,
         ACK_TAG: Ack,
