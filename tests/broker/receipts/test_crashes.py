@@ -103,12 +103,28 @@ async def test_the_store_has_check_points_and_acknowledgements_of_rocketmq(
             for at in (data.index(b'{"bm"'), data.index(b'{"ao"'))
         )
         assert point == {
-            **{"bm": 0, "bn": "broker-a", "c": GROUP, "d": [0, 1], "it": INVISIBLE_MS, "n": 2},
-            **{"pt": pop_ms, "q": 0, "reviveTime": pop_ms + INVISIBLE_MS, "ro": 0, "so": 0},
-            **{"t": TOPIC, "rp": None},
+            "bm": 0,
+            "bn": "broker-a",
+            "c": GROUP,
+            "d": [0, 1],
+            "it": INVISIBLE_MS,
+            "n": 2,
+            "pt": pop_ms,
+            "q": 0,
+            "reviveTime": pop_ms + INVISIBLE_MS,
+            "ro": 0,
+            "so": 0,
+            "t": TOPIC,
+            "rp": None,
         }
         assert acked == {
-            **{"ao": 1, "bn": "broker-a", "c": GROUP, "pt": pop_ms, "q": 0, "so": 0, "t": TOPIC}
+            "ao": 1,
+            "bn": "broker-a",
+            "c": GROUP,
+            "pt": pop_ms,
+            "q": 0,
+            "so": 0,
+            "t": TOPIC,
         }
         names = f"{TOPIC}@0@0@{GROUP}@{pop_ms}@broker-a@ck", f"{TOPIC}@0@1@{GROUP}@{pop_ms}"
         assert all(each.encode() in data for each in names)
