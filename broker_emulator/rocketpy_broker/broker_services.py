@@ -18,7 +18,7 @@ from rocketpy_broker.server.remoting.processors.pop.ack_processor import AckProc
 from rocketpy_broker.server.remoting.processors.pop.assignment_processor import (
     AssignmentProcessor,
 )
-from rocketpy_broker.server.remoting.processors.pop.pop_processor import PopProcessor
+from rocketpy_broker.server.remoting.processors.pop.message_processor import PopProcessor
 from rocketpy_broker.server.remoting.processors.pull_processor import PullProcessor
 from rocketpy_broker.server.remoting.processors.reply_processor import ReplyProcessor
 from rocketpy_broker.server.remoting.processors.retry_processor import RetryProcessor
@@ -100,16 +100,7 @@ class BrokerServices:
             self.offsets.offsets,
             self.hooks,
         )
-        self.receipts = receipts.build(
-            context,
-            self.topics,
-            self.groups,
-            self.flush,
-            self.long_polling,
-            self.delay,
-            self.offsets,
-            self.pull,
-        )
+        self.receipts = self._receipts(context)
         self.transactions = transactions.build(
             context, self.topics, self.groups, self.flush, self.delay, self.offsets
         )
@@ -135,6 +126,18 @@ class BrokerServices:
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)
+
+    def _receipts(self, context: BrokerContext) -> receipts.Receipts:
+        return receipts.build(
+            context,
+            self.topics,
+            self.groups,
+            self.flush,
+            self.long_polling,
+            self.delay,
+            self.offsets,
+            self.pull,
+        )
 
     def _operations(self, context: BrokerContext) -> admin.AdminWiring:
         context.config_changed.add(self.sends.configure)

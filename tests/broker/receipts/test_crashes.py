@@ -133,7 +133,7 @@ async def test_the_store_has_check_points_and_acknowledgements_of_rocketmq(
 async def test_rocketmqs_file_of_offsets_starts_no_scan(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """RocketMQ's save omits this broker's field."""
+    """Covers a save of RocketMQ, which omits this broker's field."""
     async with start_broker() as running:
         await running.create_topic(TOPIC, 1)
         await running.append(TOPIC, 0, b"a", b"b")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocketpy_broker.services.receipts.receipt import Receipt
+from rocketpy_broker.services.receipts.handle import Receipt
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Record, decode_record

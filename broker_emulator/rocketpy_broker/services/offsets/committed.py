@@ -131,9 +131,9 @@ class ConsumerOffsetManager:
             self._version = self._version.next(self._clock.now_ms())
 
     def cover_pops(self, log_offset: int) -> None:
-        """Notes that the offsets cover all pops in the log up to `log_offset`."""
+        """Notes that the offsets cover all pops in the log up to `log_offset`, and never less."""
         is_first = self.pop_log_offset is None
-        self.pop_log_offset = log_offset
+        self.pop_log_offset = max(log_offset, self.pop_log_offset or 0)
         if is_first or log_offset - self._pop_log_saved >= POP_LOG_BYTES:
             self._change_count += 1
 

@@ -18,7 +18,7 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.check_points import COUNT_MAX, CheckPoint, ack_of
-from rocketpy_broker.services.receipts.receipt import (
+from rocketpy_broker.services.receipts.handle import (
     MessageGoneError,
     Receipt,
     ReceiptIllegalError,

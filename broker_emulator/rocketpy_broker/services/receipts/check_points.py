@@ -14,7 +14,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta, field
 
-from rocketpy_broker.services.receipts.receipt import Receipt
+from rocketpy_broker.services.receipts.handle import Receipt
 from rocketpy_broker.store.values import QueueKey
 
 CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"

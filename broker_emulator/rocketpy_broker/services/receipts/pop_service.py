@@ -3,9 +3,9 @@
 A pop of a topic reads its queues in turn, from the group's next offset. Each read with messages
 appends a check point and moves the group, without an await in between. A crash before the answer
 leaves the check point: the messages come again after their invisible time. One pop in five asks the
-retry topic first, the others ask it last. A held pop is woken by messages of both topics. State in
+retry topic first; the rest ask it last. A held pop is woken by messages of both topics. State in
 memory: the numbers of held calls. Source: PopMessageProcessor, NotificationProcessor,
-docs/design/storage.md section 15, docs/design/grpc_v2_semantics.md section 8.
+docs/design/storage.md section 15.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from rocketpy_broker.services.pull.matching_reader import MatchingReader
 from rocketpy_broker.services.pull.outcome import Pulled, behind_ms
 from rocketpy_broker.services.pull.service import PullService
 from rocketpy_broker.services.receipts.check_points import CheckPoint
+from rocketpy_broker.services.receipts.handle import Receipt, kind_of, pop_retry_topic
 from rocketpy_broker.services.receipts.positions import PopPositions
-from rocketpy_broker.services.receipts.receipt import Receipt, kind_of, pop_retry_topic
 from rocketpy_broker.services.receipts.revive_log import ReviveLog
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
@@ -177,7 +177,7 @@ class PopService:
         return await self._popped(request, self._command(request), is_peek=True)
 
     async def has_message(self, request: PopRequest) -> bool:
-        """True once a pop would find a message, matching or not; False at the end of the hold.
+        """Returns True once a pop would find a message, matching or not; False after the hold.
 
         Raises the errors of PullChecks, PollingFullError.
         """

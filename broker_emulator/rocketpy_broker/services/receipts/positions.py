@@ -17,7 +17,7 @@ from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.service import OffsetService
 from rocketpy_broker.services.offsets.wiring import Offsets
 from rocketpy_broker.services.receipts.check_points import CheckPoint
-from rocketpy_broker.services.receipts.receipt import TopicKind, kind_of
+from rocketpy_broker.services.receipts.handle import TopicKind, kind_of
 from rocketpy_broker.services.receipts.revive_log import ReviveLog
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
@@ -125,7 +125,7 @@ class PopPositions:
             self._committed.cover_pops(min(begin, flushed))
 
     def commit_all(self) -> None:
-        """Commits all moves, also those that are not on disk yet."""
+        """Commits all moves, also moves that are not on disk yet."""
         end = self._store.positions().log_end
         self._commit_below(end)
         if self._committed.pop_log_offset is not None:

@@ -31,7 +31,7 @@ from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.receipts.check_points import CheckPoint, Key
-from rocketpy_broker.services.receipts.receipt import TopicKind, kind_of, pop_retry_topic
+from rocketpy_broker.services.receipts.handle import TopicKind, kind_of, pop_retry_topic
 from rocketpy_broker.services.receipts.revive_log import Entry, ReviveLog
 from rocketpy_broker.services.receipts.revived_records import copies_of, numbers_of
 from rocketpy_broker.services.topics.config import READ_WRITE, TopicConfig

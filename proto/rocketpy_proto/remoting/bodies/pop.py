@@ -38,7 +38,7 @@ class QueryAssignmentResponseBody(Body, frozen=True):
 
 
 class SetMessageRequestModeBody(Body, frozen=True):
-    """SET_MESSAGE_REQUEST_MODE: PULL or POP. Members share queues with `share_count` others."""
+    """SET_MESSAGE_REQUEST_MODE: PULL or POP. A member shares queues with `share_count` members."""
 
     topic: str
     consumer_group: str

@@ -13,7 +13,7 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.services.receipts.ack_service import Acknowledged, AckService
-from rocketpy_broker.services.receipts.receipt import (
+from rocketpy_broker.services.receipts.handle import (
     TIME_MS_MAX,
     MessageGoneError,
     Receipt,

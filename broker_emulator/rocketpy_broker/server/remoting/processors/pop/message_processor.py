@@ -16,6 +16,7 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.services.filters.service import FilterText
+from rocketpy_broker.services.receipts.handle import Receipt, TopicKind, kind_of
 from rocketpy_broker.services.receipts.pop_service import (
     ANY_QUEUE,
     PollingFullError,
@@ -24,7 +25,6 @@ from rocketpy_broker.services.receipts.pop_service import (
     PopRequest,
     PopService,
 )
-from rocketpy_broker.services.receipts.receipt import Receipt, TopicKind, kind_of
 from rocketpy_broker.store.values import GetMessageStatus
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
