@@ -11,7 +11,6 @@ from rocketpy_broker.services.receipts import revive
 from rocketpy_broker.services.receipts.check_points import CheckPoint
 from rocketpy_broker.services.receipts.revive_log import decoded
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.values import QueueKey
 from tests.broker.receipts.test_pops import reset
 from tests.support.broker.pops import (
     GROUP,
@@ -150,14 +149,19 @@ async def test_rocketmqs_file_of_offsets_starts_no_scan(
 async def test_messages_of_a_deleted_topic_do_not_come_again(start_broker: StartBroker) -> None:
     async with start_broker() as running:
         await running.create_topic(TOPIC, 1)
-        await running.append(TOPIC, 0, b"old")
+        await running.append(TOPIC, 0, b"failed")
         await pop(running)
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert revived(running) == 1
+        await running.append(TOPIC, 0, b"old")
+        assert found(await pop(running, count_max=1)) == [b"old"]
         await running.broker.services.admin.admin.delete_topic(TOPIC)
         await running.create_topic(TOPIC, 1)
         await running.append(TOPIC, 0, b"new")
         await pass_time(running, INVISIBLE_MS + REVIVE_MS)
         assert revived(running) == 0
-        assert running.broker.store.range_of(QueueKey(RETRY_TOPIC, 0)).max_offset == 0
+        assert RETRY_TOPIC not in running.broker.services.topics
+        assert found(await pop(running)) == [b"new"]
 
 
 def test_a_broken_check_point_is_no_check_point() -> None:

@@ -64,8 +64,8 @@ class Receipt:
         Raises ParameterIllegalError.
         """
         parts = text.split(SEPARATOR)
-        *numbers, kind, broker_name = parts[:PARTS_MIN]
-        numbers += parts[PARTS_MIN : PARTS_MAX - 1]
+        numbers = [*parts[:4], *parts[PARTS_MIN : PARTS_MAX - 1]]
+        kind, broker_name = (*parts[4:PARTS_MIN], "", "")[:2]
         is_number = all(map(NUMBER.fullmatch, numbers))
         if not (PARTS_MIN <= len(parts) <= PARTS_MAX and is_number and kind in set(TopicKind)):
             accepted = "the POP_CK text of a popped message"
