@@ -17,7 +17,7 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.receipts.handle import MessageGoneError, ReceiptIllegalError
-from rocketpy_broker.services.receipts.pop_service import PopRequest
+from rocketpy_broker.services.receipts.popped import PopRequest
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record

@@ -123,6 +123,23 @@ async def test_a_change_and_a_batch_of_acknowledgements_count(remoting: Remoting
     assert [each.body for each in records(await pop(remoting))] == [b"0", b"10"]
 
 
+async def test_an_ordered_pop_counts_deliveries(remoting: RemotingBroker) -> None:
+    await remoting.running.create_topic(TOPIC, 1)
+    await remoting.running.append(TOPIC, 0, b"a", b"b")
+    first = header_of(await pop(remoting, is_order=True, max_msg_nums=1))
+    assert (first.revive_queue_id, first.order_count_info) == (999, "0 0 0")
+    now_ms = remoting.running.clock.now_ms()
+    asked = headers.NotificationRequest(GROUP, TOPIC, -1, 0, now_ms, is_order=True)
+    answer = await remoting.client.ask(Code.NOTIFICATION, asked)
+    assert header_of(answer, Code.NOTIFICATION).has_msg is False
+    remoting.running.clock.advance(INVISIBLE_MS)
+    answer = await pop(remoting, is_order=True)
+    assert header_of(answer).order_count_info == "0 qo0%0 1;0 0 0"
+    assert [each.body for each in records(answer)] == [b"a", b"b"]
+    acked = await ack(remoting, str(receipt(answer)))
+    assert acked.code == ResponseCode.SUCCESS, acked.remark
+
+
 async def test_a_held_pop_gets_the_next_message(remoting: RemotingBroker) -> None:
     await remoting.running.create_topic(TOPIC, 1)
     held = asyncio.ensure_future(pop(remoting, poll_ms=15_000))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rocketpy_broker.services.receipts.handle import Receipt, pop_retry_topic
-from rocketpy_broker.services.receipts.pop_service import Popped, PopRequest
+from rocketpy_broker.services.receipts.popped import Popped, PopRequest
 from rocketpy_broker.services.receipts.wiring import Receipts
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey

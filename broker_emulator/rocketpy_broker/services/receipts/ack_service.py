@@ -23,10 +23,11 @@ from rocketpy_broker.services.receipts.handle import (
     Receipt,
     ReceiptIllegalError,
 )
+from rocketpy_broker.services.receipts.ordered import OrderedPops
 from rocketpy_broker.services.receipts.revive_log import ReviveLog
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.values import AppendResult, QueueKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class AckService:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         log: ReviveLog,
+        ordered: OrderedPops,
         group_commit: GroupCommit,
         clock: Clock,
         invisible_ms_max: int,
@@ -56,6 +58,7 @@ class AckService:
         self._topics = topics
         self._groups = groups
         self._log = log
+        self._ordered = ordered
         self._group_commit = group_commit
         self._clock = clock
         self._invisible_ms_max = invisible_ms_max
@@ -85,16 +88,21 @@ class AckService:
                 await take_slot()
             try:
                 self._check(each.group, each.queue, each.offsets)
-                revive_queue = self._log.queue(each.receipt.revive_queue_id)
                 await self._ready()
-                ack = ack_of(each.group, *each.queue, each.offsets, each.receipt)
-                written = self._log.append(revive_queue, (ack, each.receipt.visible_ms))
-                end = written.end_offset
+                written = self._append(each)
+                end = end if written is None else written.end_offset
                 errors.append(None)
             except BrokerError as error:
                 errors.append(error)
         await self._group_commit.wait(end)
         return errors
+
+    def _append(self, each: Acknowledged) -> AppendResult | None:
+        if each.receipt.is_ordered:
+            return self._ordered.ack(each.group, each.queue, each.offsets, each.receipt)
+        revive_queue = self._log.queue(each.receipt.revive_queue_id)
+        ack = ack_of(each.group, *each.queue, each.offsets, each.receipt)
+        return self._log.append(revive_queue, (ack, each.receipt.visible_ms))
 
     async def change_invisible_time(
         self, group: str, queue: QueueKey, offset: int, receipt: Receipt, invisible_ms: int
@@ -107,6 +115,8 @@ class AckService:
         if not 0 <= invisible_ms <= self._invisible_ms_max:
             accepted = f"0 to {self._invisible_ms_max}"
             raise ParameterIllegalError("invisibleTime", invisible_ms, accepted)
+        if receipt.is_ordered:
+            return self._ordered.change(group, queue, offset, receipt, invisible_ms)
         revive_queue = self._log.queue(receipt.revive_queue_id)
         await self._ready()
         # Check points of one message differ in their time.

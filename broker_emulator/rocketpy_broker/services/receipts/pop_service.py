@@ -10,17 +10,17 @@ docs/design/storage.md section 15.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError, StoreError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters, Waiter
 from rocketpy_broker.services.pull.checks import NO_END, PullChecks, PullCommand, PullRequest
@@ -28,7 +28,15 @@ from rocketpy_broker.services.pull.matching_reader import MatchingReader
 from rocketpy_broker.services.pull.outcome import Pulled, behind_ms
 from rocketpy_broker.services.pull.service import PullService
 from rocketpy_broker.services.receipts.check_points import CheckPoint
-from rocketpy_broker.services.receipts.handle import Receipt, kind_of, pop_retry_topic
+from rocketpy_broker.services.receipts.handle import ORDERED, pop_retry_topic
+from rocketpy_broker.services.receipts.ordered import OrderedPops
+from rocketpy_broker.services.receipts.popped import (
+    ANY_QUEUE,
+    COUNT_MAX,
+    Popped,
+    PoppedQueue,
+    PopRequest,
+)
 from rocketpy_broker.services.receipts.positions import PopPositions
 from rocketpy_broker.services.receipts.revive_log import ReviveLog
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -37,8 +45,6 @@ from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, Que
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import RecordBlock
 
-ANY_QUEUE = -1
-COUNT_MAX = 32
 RETRY_FIRST_EVERY = 5
 QUEUES_A_SLOT = 100
 # popPollingSize, popPollingMapSize: held calls of one group in one queue or topic, and of all.
@@ -59,66 +65,6 @@ class PollingFullError(BrokerError):
     code = ResponseCode.POLLING_FULL
 
 
-@dataclass(frozen=True, slots=True)
-class PopRequest:
-    """A pop of a topic, or of one queue; a call without messages is held for `wait_ms`."""
-
-    group: str
-    topic: str
-    queue_id: int = ANY_QUEUE
-    count_max: int = COUNT_MAX
-    invisible_ms: int = 60_000
-    wait_ms: int = 0
-    filter_text: FilterText = field(default_factory=FilterText)
-    from_min: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class PoppedQueue:
-    """Popped messages of one queue: their offsets, and their records as stored.
-
-    `start_offset` is that of their check point.
-    """
-
-    queue: QueueKey
-    start_offset: int
-    offsets: list[int]
-    block: RecordBlock
-
-
-@dataclass(slots=True)
-class Popped:
-    """The messages of a pop; `rest_count` is the number of later messages in the queues."""
-
-    pop_ms: int
-    invisible_ms: int
-    revive_queue: QueueKey
-    broker_name: str
-    queues: list[PoppedQueue] = field(default_factory=list)
-    rest_count: int = 0
-    end: int = 0
-
-    @property
-    def count(self) -> int:
-        """The number of messages."""
-        return sum(len(each.offsets) for each in self.queues)
-
-    @property
-    def byte_count(self) -> int:
-        """The size of the records in bytes."""
-        return sum(len(each.block.data) for each in self.queues)
-
-    def receipts(self, part: PoppedQueue) -> list[Receipt]:
-        """Returns the receipts of the messages of one queue."""
-        return [
-            Receipt(
-                *(part.start_offset, self.pop_ms, self.invisible_ms, self.revive_queue.queue_id),
-                *(kind_of(part.queue.topic), self.broker_name, part.queue.queue_id, offset),
-            )
-            for offset in part.offsets
-        ]
-
-
 class PopService:
     """The service for pops, peeks and notifications."""
 
@@ -129,6 +75,7 @@ class PopService:
         checks: PullChecks,
         pulls: PullService,
         positions: PopPositions,
+        ordered: OrderedPops,
         log: ReviveLog,
         held: LongPollWaiters,
         group_commit: GroupCommit,
@@ -141,6 +88,7 @@ class PopService:
         self._checks = checks
         self._pulls = pulls
         self._positions = positions
+        self._ordered = ordered
         self._log = log
         self._held = held
         self._group_commit = group_commit
@@ -245,13 +193,25 @@ class PopService:
             )
         self._polling[key] += 1
         try:
-            is_woken = await watch.wait(deadline_ms)
+            is_woken = await watch.wait(min(deadline_ms, self._free_ms(request)))
         finally:
             self._polling[key] -= 1
             if self._polling[key] == 0:
                 del self._polling[key]
         watch.take_changes()
         return is_woken
+
+    def _free_ms(self, request: PopRequest) -> float:
+        """Returns the monotonic time at which a blocked queue is free."""
+        if not request.is_ordered:
+            return math.inf
+        group, attempt_id = request.group, request.attempt_id
+        queues = self._queues(request)
+        times = [self._ordered.blocked_until(group, each, attempt_id) for each in queues]
+        first_ms = min((each for each in times if each is not None), default=None)
+        if first_ms is None:
+            return math.inf
+        return self._clock.monotonic_ms() + max(first_ms - self._clock.now_ms(), 1)
 
     # --- Reads ---
 
@@ -261,6 +221,8 @@ class PopService:
         own = [QueueKey(request.topic, request.queue_id)]
         if request.queue_id == ANY_QUEUE:
             own = self._rotated(request.topic)
+        if request.is_ordered:
+            return own
         retries = self._rotated(pop_retry_topic(request.group, request.topic))
         return [*retries, *own] if self._turn % RETRY_FIRST_EVERY == 0 else [*own, *retries]
 
@@ -274,7 +236,10 @@ class PopService:
             offset = self._positions.find(request.group, queue)
             if offset is None:
                 offset = self._store.range_of(queue).min_offset
-            if offset < self._store.range_of(queue).max_offset:
+            if (
+                not self._is_blocked(request, queue)
+                and offset < self._store.range_of(queue).max_offset
+            ):
                 return True
             if number % QUEUES_A_SLOT == 0:
                 await take_slot()
@@ -284,10 +249,11 @@ class PopService:
         self, request: PopRequest, command: PullCommand, *, is_peek: bool = False
     ) -> Popped:
         """Returns messages of the queues, as many as wanted."""
-        popped = Popped(
-            *(self._clock.now_ms(), request.invisible_ms, self._log.next_queue()),
-            self._broker_name,
-        )
+        revive_queue = self._log.next_queue()
+        if request.is_ordered:
+            revive_queue = QueueKey(revive_queue.topic, ORDERED)
+        now_ms = self._clock.now_ms()
+        popped = Popped(now_ms, request.invisible_ms, revive_queue, self._broker_name)
         for number, queue in enumerate(self._queues(request), 1):
             if number % QUEUES_A_SLOT == 0:
                 await take_slot()
@@ -312,6 +278,8 @@ class PopService:
         tries_left = TRIES_MAX
         while tries_left:
             offset = self._next_offset(request, queue, is_peek=is_peek)
+            if self._is_blocked(request, queue):
+                return
             rest_count = max(self._store.range_of(queue).max_offset - offset, 0)
             is_full = popped.count >= request.count_max
             if not rest_count or is_full or popped.byte_count >= command.limits.bytes_max:
@@ -320,7 +288,8 @@ class PopService:
             result = await self._read(request, command, queue, offset, popped.count)
             await self._group_commit.admission.write_over()
             # Other pops may have run meanwhile.
-            if not is_peek and self._next_offset(request, queue, is_peek=False) != offset:
+            is_moved = not is_peek and self._next_offset(request, queue, is_peek=False) != offset
+            if is_moved or self._is_blocked(request, queue):
                 tries_left -= 1
             elif len(result.sizes) or is_peek or result.next_offset <= offset:
                 break
@@ -332,6 +301,12 @@ class PopService:
         if len(result.sizes):
             self._take(request, queue, offset, result, popped, is_peek=is_peek)
         popped.rest_count += max(result.max_offset - result.next_offset, 0)
+
+    def _is_blocked(self, request: PopRequest, queue: QueueKey) -> bool:
+        group, attempt_id = request.group, request.attempt_id
+        return request.is_ordered and bool(
+            self._ordered.blocked_until(group, queue, attempt_id) is not None
+        )
 
     def _next_offset(self, request: PopRequest, queue: QueueKey, *, is_peek: bool) -> int:
         if not is_peek:
@@ -370,27 +345,43 @@ class PopService:
         """Appends the check point of a read and adds its messages. Raises as `pop` does."""
         block = RecordBlock.parse(bytearray(result.data), result.sizes)
         offsets = block.header["queue_offset"].astype(np.int64).tolist()
+        counts: list[int] = []
+        if request.is_ordered and not is_peek:
+            counts = self._ordered.deliver(
+                *(request.group, queue, offsets, popped.pop_ms, popped.invisible_ms),
+                request.attempt_id,
+            )
+        elif not is_peek:
+            self._check_point(request, queue, offset, offsets, result, popped)
         if not is_peek:
-            point = CheckPoint(
-                broker_name=self._broker_name,
-                group=request.group,
-                differences=tuple(each - offset for each in offsets),
-                invisible_ms=popped.invisible_ms,
-                count=len(offsets),
-                pop_ms=popped.pop_ms,
-                queue_id=queue.queue_id,
-                revive_ms=popped.pop_ms + popped.invisible_ms,
-                start_offset=offset,
-                topic=queue.topic,
-            )
-            begin = self._store.positions().log_end
-            written = self._log.append(popped.revive_queue, (point, point.deliver_ms))
-            popped.end = written.end_offset
-            self._positions.move(
-                request.group, queue, result.next_offset, begin, written.end_offset
-            )
             self._pulls.pulled(self._pulled(request, queue, result))
-        popped.queues.append(PoppedQueue(queue, offset, offsets, block))
+        popped.queues.append(PoppedQueue(queue, offset, offsets, block, counts))
+
+    def _check_point(
+        self,
+        request: PopRequest,
+        queue: QueueKey,
+        offset: int,
+        offsets: list[int],
+        result: GetMessageResult,
+        popped: Popped,
+    ) -> None:
+        point = CheckPoint(
+            broker_name=self._broker_name,
+            group=request.group,
+            differences=tuple(each - offset for each in offsets),
+            invisible_ms=popped.invisible_ms,
+            count=len(offsets),
+            pop_ms=popped.pop_ms,
+            queue_id=queue.queue_id,
+            revive_ms=popped.pop_ms + popped.invisible_ms,
+            start_offset=offset,
+            topic=queue.topic,
+        )
+        begin = self._store.positions().log_end
+        written = self._log.append(popped.revive_queue, (point, point.deliver_ms))
+        popped.end = written.end_offset
+        self._positions.move(request.group, queue, result.next_offset, begin, popped.end)
 
     def _pulled(self, request: PopRequest, queue: QueueKey, result: GetMessageResult) -> Pulled:
         return Pulled(

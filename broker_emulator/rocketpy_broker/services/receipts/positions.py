@@ -48,7 +48,7 @@ class PopPositions:
         self._saver = offsets.saver
         self._log = log
         self._moves: deque[_Move] = deque()
-        self._next: dict[tuple[str, QueueKey], int] = {}
+        self._next: dict[tuple[str, QueueKey], _Move] = {}
 
     def load(self) -> None:
         """Takes in the check points since the last save. Blocks."""
@@ -80,7 +80,8 @@ class PopPositions:
     def find(self, group: str, queue: QueueKey) -> int | None:
         """Returns the next offset; None if the group has none."""
         committed = self._committed.query(group, *queue)
-        offset = max(committed, self._next.get((group, queue), committed))
+        move = self._next.get((group, queue))
+        offset = max(committed, move.offset if move and self._is_valid(move) else committed)
         return None if offset < 0 else offset
 
     def get(self, group: str, queue: QueueKey, *, from_min: bool) -> int:
@@ -108,8 +109,13 @@ class PopPositions:
 
     def move(self, group: str, queue: QueueKey, offset: int, begin: int, end: int) -> None:
         """Moves the group to `offset`, by what the log has from `begin` to `end`."""
-        self._moves.append(_Move(begin, end, group, queue, offset))
-        self._next[group, queue] = offset
+        move = self._next[group, queue] = _Move(begin, end, group, queue, offset)
+        self._moves.append(move)
+
+    def _is_valid(self, move: _Move) -> bool:
+        """True if neither the topic nor the group was deleted since."""
+        is_known = move.queue.topic in self._topics and self._offsets.group_exists(move.group)
+        return is_known and move.begin >= self._store.deleted_below(move.queue.topic)
 
     def skip(self, group: str, queue: QueueKey, offset: int) -> None:
         """Moves the group over messages that do not match."""
@@ -134,10 +140,9 @@ class PopPositions:
     def _commit_below(self, end: int) -> None:
         while self._moves and self._moves[0].end <= end:
             move = self._moves.popleft()
-            if self._next.get((move.group, move.queue)) == move.offset:
+            if self._next.get((move.group, move.queue)) is move:
                 del self._next[move.group, move.queue]
-            # Its topic or group may be gone.
-            if move.queue.topic in self._topics and self._offsets.group_exists(move.group):
+            if self._is_valid(move):
                 self._committed.commit(move.group, *move.queue, move.offset)
 
     def plan_save(self) -> SavePlan | None:

@@ -14,10 +14,12 @@ from rocketpy_broker.services.long_polling.wiring import LongPolling
 from rocketpy_broker.services.offsets.wiring import Offsets
 from rocketpy_broker.services.pull.wiring import PullServices
 from rocketpy_broker.services.receipts.ack_service import AckService
-from rocketpy_broker.services.receipts.assignments import AssignmentService
+from rocketpy_broker.services.receipts.assignment.modes import MessageRequestModes
+from rocketpy_broker.services.receipts.assignment.service import AssignmentService
+from rocketpy_broker.services.receipts.order_table import OrderTable
+from rocketpy_broker.services.receipts.ordered import OrderedPops
 from rocketpy_broker.services.receipts.pop_service import PopService
 from rocketpy_broker.services.receipts.positions import PopPositions
-from rocketpy_broker.services.receipts.request_modes import MessageRequestModes
 from rocketpy_broker.services.receipts.revive import ReviveQueue
 from rocketpy_broker.services.receipts.revive_log import ReviveLog
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -54,6 +56,8 @@ def build(
     group_commit, invisible_ms_max = flush.group_commit, config.timer_delay_ms_max
     log = ReviveLog(store, delay.schedule, clock, config)
     positions = PopPositions(store, topics, offsets, log)
+    order_table = OrderTable(config.config_folder, clock)
+    ordered = OrderedPops(order_table, positions, log, long_polling.calls, clock)
     revives = [
         ReviveQueue(
             *(queue, log, store, topics, groups.configs, offsets.committed, delay.timer),
@@ -62,10 +66,12 @@ def build(
         for queue in log.queues
     ]
     pops = PopService(
-        *(store, topics, pull.checks, pull.pulls, positions, log, long_polling.calls),
+        *(store, topics, pull.checks, pull.pulls, positions, ordered, log, long_polling.calls),
         *(group_commit, clock, config.broker_name, invisible_ms_max),
     )
-    acks = AckService(store, topics, groups.configs, log, group_commit, clock, invisible_ms_max)
+    acks = AckService(
+        store, topics, groups.configs, log, ordered, group_commit, clock, invisible_ms_max
+    )
     modes = MessageRequestModes(config.config_folder, clock, config.limits.clients.groups_max)
     assignments = AssignmentService(topics, groups.clients, modes, config.broker_name)
 
@@ -84,8 +90,8 @@ def build(
         positions.close()
 
     offsets.committed.resetting.add(positions.commit_all)
-    lifecycle.loads.extend([load, modes.load])
+    lifecycle.loads.extend([load, modes.load, order_table.load])
     lifecycle.starts.append(start)
-    lifecycle.tables.extend([Saver(positions), modes.saver])
+    lifecycle.tables.extend([Saver(positions), Saver(order_table), modes.saver])
     lifecycle.clean_closes.append(close)
     return Receipts(pops, acks, assignments, modes, revives)

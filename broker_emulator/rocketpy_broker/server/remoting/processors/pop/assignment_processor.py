@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.server.remoting.tables import encode_large
-from rocketpy_broker.services.receipts.assignments import AVERAGELY, AssignmentService
-from rocketpy_broker.services.receipts.request_modes import (
+from rocketpy_broker.services.receipts.assignment.modes import (
     MessageRequestMode,
     MessageRequestModes,
 )
+from rocketpy_broker.services.receipts.assignment.service import AVERAGELY, AssignmentService
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand
 from rocketpy_proto.remoting.bodies.clients import MessageModel

@@ -17,13 +17,12 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.receipts.handle import Receipt, TopicKind, kind_of
-from rocketpy_broker.services.receipts.pop_service import (
+from rocketpy_broker.services.receipts.pop_service import PollingFullError, PopService
+from rocketpy_broker.services.receipts.popped import (
     ANY_QUEUE,
-    PollingFullError,
     Popped,
     PoppedQueue,
     PopRequest,
-    PopService,
 )
 from rocketpy_broker.store.values import GetMessageStatus
 from rocketpy_proto.model.codes import RequestCode as Code
@@ -74,6 +73,8 @@ class PopProcessor:
             *(header.max_msg_nums, header.invisible_ms, self._bounded(wait_ms)),
             FilterText(header.expression_type or "TAG", header.expression or "*"),
             from_min=header.init_mode == INIT_MIN,
+            is_ordered=bool(header.is_order),
+            attempt_id=header.attempt_id or "",
         )
         try:
             popped = await self._pops.pop(wanted)
@@ -94,6 +95,8 @@ class PopProcessor:
         wanted = PopRequest(
             *(header.consumer_group, header.topic, max(header.queue_id, ANY_QUEUE)),
             wait_ms=self._bounded(self._wait_ms(header.born_ms, header.poll_ms)),
+            is_ordered=bool(header.is_order),
+            attempt_id=header.attempt_id or "",
         )
         try:
             has_message = await self._pops.has_message(wanted)
@@ -131,11 +134,20 @@ def _answer(request: Request, popped: Popped, topic: str) -> RemotingCommand:
             popped.rest_count,
             PART_SEPARATOR.join(map(" ".join, starts)),
             PART_SEPARATOR.join(map(" ".join, offsets)),
+            PART_SEPARATOR.join(map(_counts, popped.queues)) if popped.is_ordered else None,
         ),
         body=b"".join(_records(each, popped.receipts(each), topic) for each in popped.queues),
         code=ResponseCode.SUCCESS if popped.queues else ResponseCode.POLLING_TIMEOUT,
         remark=status.name,
     )
+
+
+def _counts(part: PoppedQueue) -> str:
+    """Returns the earlier deliveries of each message, and the fewest of the queue."""
+    kind, queue_id = _place(part)
+    rows = zip(part.offsets, part.counts, strict=True)
+    entries = [f"{kind} qo{queue_id}%{offset} {count}" for offset, count in rows if count]
+    return PART_SEPARATOR.join([*entries, f"{kind} {queue_id} {min(part.counts)}"])
 
 
 def _place(part: PoppedQueue) -> tuple[str, str]:

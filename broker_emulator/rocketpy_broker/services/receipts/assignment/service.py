@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rocketpy_broker.services.groups.clients.registry import ClientService
-from rocketpy_broker.services.receipts.pop_service import ANY_QUEUE
-from rocketpy_broker.services.receipts.request_modes import (
+from rocketpy_broker.services.receipts.assignment.modes import (
     POP,
     MessageRequestMode,
     MessageRequestModes,
 )
+from rocketpy_broker.services.receipts.popped import ANY_QUEUE
 from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
