@@ -11,6 +11,7 @@ docs/design/storage.md section 11.6.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -29,7 +30,7 @@ QUEUES_MAX = 100_000
 CLEANED_A_SAVE = 1_000
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class OrderedDelivery:
     """Messages of the last ordered pop of a queue, by queue offset.
 
@@ -41,9 +42,9 @@ class OrderedDelivery:
     invisible_ms: int
     offsets: list[int]
     attempt_id: str = ""
-    visible_ms: dict[int, int] = field(default_factory=dict)
-    counts: dict[int, int] = field(default_factory=dict)
-    acked: set[int] = field(default_factory=set)
+    visible_ms: Mapping[int, int] = field(default_factory=dict)
+    counts: Mapping[int, int] = field(default_factory=dict)
+    acked: AbstractSet[int] = frozenset()
 
     def blocked_until(self) -> int | None:
         """Returns the time at which all unacknowledged messages are visible; None without any."""
@@ -127,14 +128,10 @@ class OrderTable:
             del self._deliveries[next(iter(self._deliveries))]
         self._change_count += 1
 
-    def changed(self) -> None:
-        """Notes that a delivery was changed."""
+    def update(self, group: str, queue: QueueKey, delivery: OrderedDelivery) -> None:
+        """Changes the last delivery."""
+        self._deliveries[group, queue] = delivery
         self._change_count += 1
-
-    def forget(self, group: str, queue: QueueKey) -> None:
-        """Drops the last delivery: the group was reset."""
-        if self._deliveries.pop((group, queue), None) is not None:
-            self._change_count += 1
 
     def plan_save(self) -> SavePlan | None:
         """Returns a save of the present deliveries; None without changes."""
@@ -145,12 +142,18 @@ class OrderTable:
         count = self._change_count
         if count == self._saved_count:
             return None
-        table: dict[str, dict[str, object]] = {}
-        for (group, queue), delivery in self._deliveries.items():
-            entry = table.setdefault(queue.topic + SEPARATOR + group, {})
-            entry[str(queue.queue_id)] = delivery.to_json()
+        deliveries = self._deliveries.copy()
 
         def saved() -> None:
             self._saved_count = count
 
-        return SavePlan(lambda: self._file.save({TABLE: table}), saved)
+        return SavePlan(lambda: self._file.save({TABLE: _table_of(deliveries)}), saved)
+
+
+def _table_of(deliveries: Mapping[tuple[str, QueueKey], OrderedDelivery]) -> dict[str, object]:
+    """Returns the file's table; in the thread of the save."""
+    table: dict[str, Any] = {}
+    for (group, queue), delivery in deliveries.items():
+        entry = table.setdefault(queue.topic + SEPARATOR + group, {})
+        entry[str(queue.queue_id)] = delivery.to_json()
+    return table

@@ -96,13 +96,13 @@ class OrderedPops:
                     f"offset {wrong[0]} of queue {queue.queue_id} of topic {queue.topic!r:.200} "
                     "is not of the receipt's delivery; acknowledge with its own receipt"
                 )
-            following = replace(delivery, acked={*delivery.acked, *offsets}).next_offset
+            delivery = replace(delivery, acked={*delivery.acked, *offsets})
+            following = delivery.next_offset
         written = None
         if following is not None and following != position:
             written = self._move(group, queue, following, receipt.broker_name)
         if delivery is not None and receipt.pop_ms == delivery.pop_ms:
-            delivery.acked.update(offsets)
-            self._table.changed()
+            self._table.update(group, queue, delivery)
         if self.blocked_until(group, queue, "") is None:
             self._held.notify_queue(queue)
         return written
@@ -135,7 +135,7 @@ class OrderedPops:
         if delivery is None or not is_own or offset not in delivery.offsets:
             return receipt
         visible_ms = self._clock.now_ms() + invisible_ms
-        delivery.visible_ms[offset] = visible_ms
-        self._table.changed()
+        changed = replace(delivery, visible_ms={**delivery.visible_ms, offset: visible_ms})
+        self._table.update(group, queue, changed)
         self._held.notify_queue(queue)
         return replace(receipt, invisible_ms=visible_ms - receipt.pop_ms)
