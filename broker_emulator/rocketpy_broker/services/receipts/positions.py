@@ -9,6 +9,7 @@ Source: PopMessageProcessor#getPopOffset, docs/design/storage.md section 15.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from dataclasses import dataclass
 
@@ -48,6 +49,8 @@ class PopPositions:
         self._saver = offsets.saver
         self._log = log
         self._moves: deque[_Move] = deque()
+        self._beginning = asyncio.Lock()
+        self._is_begun = False
         self._next: dict[tuple[str, QueueKey], _Move] = {}
 
     def load(self) -> None:
@@ -73,9 +76,14 @@ class PopPositions:
 
     async def begin(self) -> None:
         """Saves the start of the check points before a directory's first one. Raises OSError."""
-        if self._committed.pop_log_offset is None:
-            self._committed.cover_pops(self._store.positions().log_end)
+        if self._is_begun:
+            return
+        async with self._beginning:
+            if self._committed.pop_log_offset is None:
+                self._committed.cover_pops(self._store.positions().log_end)
+            # A failed save is tried again: the table has the change.
             await self._saver.save()
+            self._is_begun = True
 
     def find(self, group: str, queue: QueueKey) -> int | None:
         """Returns the next offset; None if the group has none."""
