@@ -14,6 +14,11 @@ from rocketpy_broker.server.remoting.processors.forward_processor import Forward
 from rocketpy_broker.server.remoting.processors.group_processor import GroupProcessor
 from rocketpy_broker.server.remoting.processors.lookup_processor import LookupProcessor
 from rocketpy_broker.server.remoting.processors.offset_processor import OffsetProcessor
+from rocketpy_broker.server.remoting.processors.pop.ack_processor import AckProcessor
+from rocketpy_broker.server.remoting.processors.pop.assignment_processor import (
+    AssignmentProcessor,
+)
+from rocketpy_broker.server.remoting.processors.pop.message_processor import PopProcessor
 from rocketpy_broker.server.remoting.processors.pull_processor import PullProcessor
 from rocketpy_broker.server.remoting.processors.reply_processor import ReplyProcessor
 from rocketpy_broker.server.remoting.processors.retry_processor import RetryProcessor
@@ -45,6 +50,7 @@ from rocketpy_broker.services.long_polling import wiring as long_polling
 from rocketpy_broker.services.observability.statistics import wiring as statistics
 from rocketpy_broker.services.offsets import wiring as offsets
 from rocketpy_broker.services.pull import wiring as pull
+from rocketpy_broker.services.receipts import wiring as receipts
 from rocketpy_broker.services.retry.service import SendBackService
 from rocketpy_broker.services.send.retry_sends import RetrySends
 from rocketpy_broker.services.send.retry_targets import RetryTargets
@@ -94,6 +100,7 @@ class BrokerServices:
             self.offsets.offsets,
             self.hooks,
         )
+        self.receipts = self._receipts(context)
         self.transactions = transactions.build(
             context, self.topics, self.groups, self.flush, self.delay, self.offsets
         )
@@ -119,6 +126,18 @@ class BrokerServices:
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)
+
+    def _receipts(self, context: BrokerContext) -> receipts.Receipts:
+        return receipts.build(
+            context,
+            self.topics,
+            self.groups,
+            self.flush,
+            self.long_polling,
+            self.delay,
+            self.offsets,
+            self.pull,
+        )
 
     def _operations(self, context: BrokerContext) -> admin.AdminWiring:
         context.config_changed.add(self.sends.configure)
@@ -221,6 +240,11 @@ class BrokerServices:
             LookupProcessor(self._store),
             TransactionProcessor(self.transactions.service),
             RetryProcessor(self.retry),
+            PopProcessor(self.receipts.pops, config, self._clock),
+            AckProcessor(self.receipts.acks, config),
+            AssignmentProcessor(
+                self.receipts.assignments, self.receipts.modes, config.limits.clients
+            ),
             *self._admin_processors(config),
         ]
         return {code: each for part in parts for code, each in part.by_code().items()}

@@ -12,7 +12,7 @@ from tests.support.documents import TOP
 
 BROKER = TOP / "broker_emulator/rocketpy_broker"
 SERVERS = {
-    "broker": sorted((BROKER / "server/remoting/processors").glob("*.py")),
+    "broker": sorted((BROKER / "server/remoting/processors").rglob("*.py")),
     "name server": [BROKER / "nameserver/processors.py"],
 }
 # The connector's calls; the contract of transports makes all of them.

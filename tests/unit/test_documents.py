@@ -86,7 +86,9 @@ def test_every_request_code_has_tests_and_every_named_test_is_there() -> None:
     assert [row[1] for row in rows if not row[3].strip()] == []
     served = {row[1].strip("`") for row in rows}
     for client in CLIENTS:
-        there = set(re.findall(r"def (test_\w+)\(", read(client["path"])))
+        there = {
+            test for path in client["paths"] for test in re.findall(r"def (test_\w+)\(", read(path))
+        }
         assert client["codes"].keys() <= there
         assert {code for codes in client["codes"].values() for code in codes} <= served
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rocketpy_broker import LocalBroker
+from tests.interop.cluster.java_clients import mqadmin
 from tests.interop.drivers import RocketMQError
 from tests.interop.remoting.clients import Messaging, until, until_consumed
-from tests.interop.rocketmq import V5_3
+from tests.interop.rocketmq import V4, V5_3
 
 MODES = ["sync", "async", "oneway", "batch", "ordered"]
 
@@ -167,3 +169,47 @@ def test_a_killed_broker_loses_nothing_that_was_acknowledged(
     if kind == "orderly":
         first_places = [consumer.bodies().index(body) for body in before + after]
         assert first_places == sorted(first_places)
+
+
+def set_pop(broker: LocalBroker, messaging: Messaging, folder: Path) -> None:
+    """Lets the group pop the topic, by RocketMQ's tool."""
+    if messaging.version == V4:
+        pytest.skip("RocketMQ 4 has no pop consumption")
+    words = ("-b", broker.remoting_endpoint, "-t", "T", "-g", "consumers", "-m", "POP", "-q", "0")
+    said = mqadmin(messaging.version, folder, "setConsumeMode", *words)
+    assert "success" in said, said
+
+
+def test_pop_consumers_share_the_queues_and_get_a_failed_message_again(
+    broker: LocalBroker, messaging: Messaging, tmp_path: Path
+) -> None:
+    broker.create_topic("T", queues=2)
+    set_pop(broker, messaging, tmp_path)
+    consumers = [messaging.consumer("T", "pop") for _ in range(2)]
+    sent = [*numbered("m", 20), "fail-once"]
+    messaging.producer().send("T", sent)
+    until_consumed(consumers, sent)
+
+    def times() -> list[int]:
+        every = [one for each in consumers for one in each.consumed()]
+        return [each.reconsume_times for each in every if each.body == "fail-once"]
+
+    until(lambda: len(times()) >= 2, times)
+    assert times() == [0, 1]
+    bodies = [body for each in consumers for body in each.bodies()]
+    assert sorted(bodies) == sorted([*sent, "fail-once"])
+
+
+def test_a_killed_broker_loses_no_message_of_a_pop_consumer(
+    broker: LocalBroker, messaging: Messaging, tmp_path: Path
+) -> None:
+    broker.create_topic("T", queues=1)
+    set_pop(broker, messaging, tmp_path)
+    producer, consumer = messaging.producer(), messaging.consumer("T", "pop")
+    before, after = numbered("before", 50), numbered("after", 50)
+    producer.send("T", before)
+    until(lambda: len(consumer.bodies()) > 5, consumer.bodies)
+    broker.kill()
+    broker.start()
+    producer.send("T", after)
+    until_consumed([consumer], before + after)

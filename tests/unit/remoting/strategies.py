@@ -76,6 +76,7 @@ def _field(field: msgspec.inspect.Field, hint: object) -> st.SearchStrategy[Any]
 _PLAIN: dict[type[msgspec.inspect.Type], st.SearchStrategy[Any]] = {
     msgspec.inspect.StrType: TEXTS | st.sampled_from(["null", "true", "1", '{"a":1}']),
     msgspec.inspect.BoolType: st.booleans(),
+    msgspec.inspect.BytesType: st.binary(max_size=20),
     msgspec.inspect.FloatType: st.floats(allow_nan=False, allow_infinity=False),
     msgspec.inspect.NoneType: st.none(),
     # Kept as received.

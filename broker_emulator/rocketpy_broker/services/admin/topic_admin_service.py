@@ -24,6 +24,7 @@ from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.flush.admission import Admission
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.services.topics.changes import FIELDS, TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -98,7 +99,7 @@ class TopicAdminService:
             await self._topics.alter(changes, create_only=create_only)
 
     async def delete_topic(self, topic: str) -> None:
-        """Removes a topic, its queues, and the committed offsets of all groups in it.
+        """Removes a topic with its queues, pop retry topics, and the offsets of all groups in it.
 
         Sends to it are refused meanwhile. It continues when the caller is cancelled.
         Raises TopicNotExistError, TopicIllegalError, StoreClosedError, BrokerError.
@@ -109,10 +110,18 @@ class TopicAdminService:
         # Lets a large write under way end first, so that the deletion includes it.
         await self._admission.write_over()
         self._topics.check_deletable(topic)
-        with saving(f"topic {topic!r}"), self._store.deletions.refusing(topic):
-            await self._contents.remove(topic)
-            await self._topics.delete(topic)
-        await self._statistics.forget_topic(topic)
+        # The topic is the last one: a repeated call finds it after a crash.
+        for each in [*await self._pop_retry_topics(topic), topic]:
+            with saving(f"topic {each!r}"), self._store.deletions.refusing(each):
+                await self._contents.remove(each)
+                await self._topics.delete(each)
+            await self._statistics.forget_topic(each)
+
+    async def _pop_retry_topics(self, topic: str) -> list[str]:
+        """Returns the topics for redeliveries of the topic's messages to groups that pop them."""
+        groups = [group async for of, group in self._consumers.entries() if of == topic]
+        names = [pop_retry_topic(group, topic) for group in groups]
+        return [name for name in names if name in self._topics]
 
     async def remove_given_up(self) -> None:
         """Removes the half messages of abandoned transactions. Raises BrokerError."""

@@ -46,6 +46,11 @@ class FlushedProgress(Generic[Value]):
         self._marks.append(_Mark(begin, log_end, value))
         self._begin = None
 
+    @property
+    def is_pending(self) -> bool:
+        """True if a mark is not on disk yet."""
+        return bool(self._marks)
+
     def flushed(self, end: int) -> Value | None:
         """Returns the last mark that is on disk, once; None if there is no new one."""
         value = None

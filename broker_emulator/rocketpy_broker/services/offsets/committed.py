@@ -26,9 +26,11 @@ import msgspec
 
 from rocketpy_broker.errors import AnswerTooLargeError
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.config_files.data_version import DATA_VERSION, DataVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
+from rocketpy_broker.services.config_files.json_fields import as_long
 from rocketpy_broker.services.config_files.saver import SavePlan
 from rocketpy_broker.services.offsets.pending_resets import PendingResets
 from rocketpy_broker.services.offsets.table import (
@@ -44,6 +46,10 @@ TABLE = "offsetTable"
 DERIVED = "groupTopicMap"
 # A field of this broker; RocketMQ ignores it, and omits it when it saves.
 RESETS = "rocketpyResets"
+# Also of this broker: the log offset up to which the offsets cover all pops.
+POP_LOG_OFFSET = "rocketpyPopLogOffset"
+# The log that a start reads for pops, besides the log between two saves.
+POP_LOG_BYTES = 64 << 20
 # A group with a commit within this time is in use, also without heartbeats of its clients.
 COMMITTING_MS = 600_000
 # consumerOffsetUpdateVersionStep: commits per change of the data version.
@@ -59,15 +65,20 @@ class ConsumerOffsetManager:
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._file = ConfigFile(
-            folder / "consumerOffset.json", (DATA_VERSION, TABLE, DERIVED, RESETS)
+            folder / "consumerOffset.json", (DATA_VERSION, TABLE, DERIVED, RESETS, POP_LOG_OFFSET)
         )
         self._clock = clock
         self._table = OffsetTable()
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
         self.resets = PendingResets(clock)
+        # Called before a reset.
+        self.resetting = Listeners[[]]()
+        # None in a directory without pops since RocketMQ used it.
+        self.pop_log_offset: int | None = None
         self._version = DataVersion()
         self._commits = 0
+        self._pop_log_saved = 0
         self._change_count = 0
         self._saved_count = 0, 0
 
@@ -77,6 +88,8 @@ class ConsumerOffsetManager:
         def decode(content: Mapping[str, Any]) -> tuple[DataVersion, list[OffsetTable]]:
             # RocketMQ 4 writes no data version.
             version = DataVersion.from_json(content.get(DATA_VERSION))
+            pops = content.get(POP_LOG_OFFSET)
+            self.pop_log_offset = None if pops is None else as_long(pops)
             return version, [OffsetTable.from_json(content.get(name)) for name in (TABLE, RESETS)]
 
         loaded = self._file.load(decode)
@@ -116,6 +129,13 @@ class ConsumerOffsetManager:
         self._commits += 1
         if self._commits % COMMITS_PER_VERSION == 0:
             self._version = self._version.next(self._clock.now_ms())
+
+    def cover_pops(self, log_offset: int) -> None:
+        """Notes that the offsets cover all pops in the log up to `log_offset`, and never less."""
+        is_first = self.pop_log_offset is None
+        self.pop_log_offset = max(log_offset, self.pop_log_offset or 0)
+        if is_first or log_offset - self._pop_log_saved >= POP_LOG_BYTES:
+            self._change_count += 1
 
     def query(self, group: str, topic: str, queue_id: int) -> int:
         """Returns the next offset of a queue, or NOT_COMMITTED."""
@@ -214,7 +234,9 @@ class ConsumerOffsetManager:
             DATA_VERSION: self._version.to_json(),
             TABLE: self._table.snapshot(),
             RESETS: self.resets.snapshot(),
+            POP_LOG_OFFSET: self.pop_log_offset,
         }
+        self._pop_log_saved = self.pop_log_offset or 0
 
         def saved() -> None:
             self._saved_count = count

@@ -150,6 +150,7 @@ class ResetService:
             # The topic may have been recreated during the await.
             self._topics.check_epoch(topic, topic_epoch)
             self._store.deletions.check(topic)
+            self._committed.resetting()
             self._let_wait(group, topic, {each.queue_id: each.new_offset for each in part})
             for each in part:
                 self._committed.commit(group, topic, each.queue_id, each.new_offset)

@@ -102,7 +102,7 @@ class PullService:
         command = self._checks.command(request)
         committed = self._committed(request)
         if group:
-            await self._make(group)
+            await self.create_group(group)
         context = ConsumeContext(group, queue.topic, queue.queue_id, request.offset)
         self._hooks.before_consume(context)
         reset_to = self._offsets.take_reset(group, queue) if group else None
@@ -200,8 +200,8 @@ class PullService:
         self._offsets.check_commit(request.consumer_group, committed)
         return committed
 
-    async def _make(self, group: str) -> None:
-        """Creates and saves a group on its first pull."""
+    async def create_group(self, group: str) -> None:
+        """Creates and saves a group on its first use, after its checks."""
         if group not in self._configs:
             self._configs.get_or_create(group)
             await self._configs.save_new()

@@ -21,8 +21,9 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 
 @dataclass(frozen=True, slots=True)
 class PullServices:
-    """The services for pulls, offset ranges and key lookups."""
+    """The services for pulls, offset ranges and key lookups, and the checks of pulls."""
 
+    checks: PullChecks
     pulls: PullService
     range_limits: RangeLimitService
     key_lookup: KeyLookupService
@@ -54,5 +55,8 @@ def build(
         slave_read_enable=config.slave_read_enable,
     )
     return PullServices(
-        pulls, RangeLimitService(store, topics, clock), KeyLookupService(store, topics, clock)
+        checks,
+        pulls,
+        RangeLimitService(store, topics, clock),
+        KeyLookupService(store, topics, clock),
     )

@@ -299,7 +299,7 @@ class TopicConfigManager:
         Raises TopicNotExistError, PermissionDeniedError, QueueIdIllegalError.
         """
         config = self.get(topic)
-        if topic in SEND_FORBIDDEN:
+        if topic in SEND_FORBIDDEN or topic.startswith(RESERVED_PREFIX):
             raise PermissionDeniedError(f"sending to the system topic {topic!r} is forbidden")
         if not config.perm & Perm.WRITE:
             raise PermissionDeniedError(f"topic {topic!r} is not writable (perm {config.perm})")

@@ -48,6 +48,11 @@ def retry_topic(group: str) -> str:
     return RETRY_PREFIX + group
 
 
+def revive_topic(cluster_name: str) -> str:
+    """Returns the topic for check points and acknowledgements of popped messages."""
+    return f"{RESERVED_PREFIX}REVIVE_LOG_{cluster_name}"
+
+
 def dead_letter_topic(group: str) -> str:
     """Returns the dead-letter topic of a consumer group."""
     return DEAD_LETTER_PREFIX + group
@@ -66,7 +71,7 @@ def system_topics(
         (OFFSET_MOVED_EVENT, 1, READ_WRITE),
         ("SCHEDULE_TOPIC_XXXX", 18, READ_WRITE),
         (f"{cluster_name}_REPLY_TOPIC", 1, READ_WRITE),
-        (f"rmq_sys_REVIVE_LOG_{cluster_name}", options.revive_queue_nums, READ_WRITE),
+        (revive_topic(cluster_name), options.revive_queue_nums, READ_WRITE),
         (f"rmq_sys_SYNC_BROKER_MEMBER_{broker_name}", 1, Perm.INHERIT),
         (HALF_TOPIC, 1, READ_WRITE),
         (OP_TOPIC, 1, READ_WRITE),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketpy_proto.model.codes import RequestCode as Code
-from rocketpy_proto.remoting.bodies import clients, configs, registration, routes, stats
+from rocketpy_proto.remoting.bodies import clients, configs, pop, registration, routes, stats
 from rocketpy_proto.remoting.fields import Body
 
 REQUEST_BODIES: Mapping[Code, type[Body]] = {
@@ -17,7 +17,9 @@ REQUEST_BODIES: Mapping[Code, type[Body]] = {
     Code.CHECK_CLIENT_CONFIG: clients.CheckClientRequestBody,
     Code.LOCK_BATCH_MQ: clients.LockBatchRequestBody,
     Code.UNLOCK_BATCH_MQ: clients.LockBatchRequestBody,
-    Code.QUERY_ASSIGNMENT: clients.QueryAssignmentRequestBody,
+    Code.QUERY_ASSIGNMENT: pop.QueryAssignmentRequestBody,
+    Code.SET_MESSAGE_REQUEST_MODE: pop.SetMessageRequestModeBody,
+    Code.BATCH_ACK_MESSAGE: pop.BatchAckMessageBody,
     Code.UPDATE_AND_CREATE_TOPIC_LIST: configs.CreateTopicListRequestBody,
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: configs.SubscriptionGroupConfig,
     Code.REGISTER_BROKER: registration.RegisterBrokerBody,
@@ -45,7 +47,7 @@ RESPONSE_BODIES: Mapping[Code, type[Body]] = {
     Code.CONSUME_MESSAGE_DIRECTLY: clients.ConsumeMessageDirectlyResult,
     Code.QUERY_SUBSCRIPTION_BY_CONSUMER: clients.QuerySubscriptionBody,
     Code.LOCK_BATCH_MQ: clients.LockBatchResponseBody,
-    Code.QUERY_ASSIGNMENT: clients.QueryAssignmentResponseBody,
+    Code.QUERY_ASSIGNMENT: pop.QueryAssignmentResponseBody,
     Code.GET_TOPIC_STATS_INFO: stats.TopicStatsTable,
     Code.GET_CONSUME_STATS: stats.ConsumeStats,
     Code.GET_BROKER_CONSUME_STATS: stats.ConsumeStatsList,

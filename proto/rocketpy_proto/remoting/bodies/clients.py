@@ -186,29 +186,3 @@ class LockBatchResponseBody(Body, frozen=True):
     """LOCK_BATCH_MQ: the queues that the client now holds."""
 
     locked: tuple[MessageQueue, ...] = field(name="lockOKMQSet", default=())
-
-
-class MessageQueueAssignment(Body, frozen=True):
-    """A queue for a client, and the mode of reading it: PULL or POP."""
-
-    message_queue: MessageQueue
-    mode: str
-    attachments: dict[str, str] | None = None
-
-
-class QueryAssignmentRequestBody(Body, frozen=True):
-    """QUERY_ASSIGNMENT."""
-
-    topic: str
-    consumer_group: str
-    client_id: str
-    strategy_name: str | None = None
-    message_model: MessageModel = MessageModel.CLUSTERING
-
-
-class QueryAssignmentResponseBody(Body, frozen=True):
-    """QUERY_ASSIGNMENT."""
-
-    assignments: tuple[MessageQueueAssignment, ...] = field(
-        name="messageQueueAssignments", default=()
-    )

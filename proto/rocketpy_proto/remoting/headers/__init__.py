@@ -139,4 +139,5 @@ EXCHANGES: Mapping[Code, Exchange] = {
     Code.NOTIFICATION: _exchange(pop.NotificationRequest, pop.NotificationResponse),
     Code.POLLING_INFO: _exchange(pop.PollingInfoRequest, pop.PollingInfoResponse),
     Code.QUERY_ASSIGNMENT: _exchange(),
+    Code.SET_MESSAGE_REQUEST_MODE: _exchange(),
 }

@@ -1,0 +1,109 @@
+"""Acknowledgements of popped messages, and changes of their invisible time.
+
+Source: AckMessageProcessor, ChangeInvisibleTimeProcessor, docs/design/remoting.md section 2.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.server.remoting.server import Processor, Request
+from rocketpy_broker.services.receipts.ack_service import Acknowledged, AckService
+from rocketpy_broker.services.receipts.handle import (
+    TIME_MS_MAX,
+    MessageGoneError,
+    Receipt,
+    TopicKind,
+    real_topic,
+)
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.remoting import RemotingCommand
+from rocketpy_proto.remoting.bodies.pop import BatchAck, BatchAckMessageBody
+from rocketpy_proto.remoting.headers.pop import (
+    AckMessageRequest,
+    ChangeInvisibleTimeRequest,
+    ChangeInvisibleTimeResponse,
+)
+
+ACKS_MAX = 1_000
+BITS_BYTES_MAX = 8_192
+
+
+class AckProcessor:
+    """The processor of acknowledgements."""
+
+    def __init__(self, acks: AckService, config: BrokerConfig) -> None:
+        self._acks = acks
+        self._broker_name = config.broker_name
+        self._bytes_max = config.limits.clients.request_bytes_max
+
+    def by_code(self) -> Mapping[int, Processor]:
+        """Returns the processors."""
+        return {
+            Code.ACK_MESSAGE: self._ack,
+            Code.BATCH_ACK_MESSAGE: self._batch_ack,
+            Code.CHANGE_MESSAGE_INVISIBLETIME: self._change,
+        }
+
+    async def _ack(self, request: Request) -> RemotingCommand:
+        header: AckMessageRequest = request.header
+        queue, receipt = QueueKey(header.topic, header.queue_id), Receipt.parse(header.extra_info)
+        await self._acks.ack(header.consumer_group, queue, [header.offset], receipt)
+        return request.answer()
+
+    async def _batch_ack(self, request: Request) -> RemotingCommand:
+        """Acknowledges all that it can; the answer has the first error."""
+        body: BatchAckMessageBody = await request.bounded_body(self._bytes_max)
+        if not body.acks:
+            raise MessageGoneError("the request acknowledges no message")
+        if len(body.acks) > ACKS_MAX:
+            raise ParameterIllegalError("number of acks", len(body.acks), f"1 to {ACKS_MAX}")
+        broker_name = body.broker_name or self._broker_name
+        wanted = [_acknowledged(each, broker_name) for each in body.acks]
+        errors = await self._acks.ack_all(wanted)
+        for error in errors:
+            if error is not None:
+                raise error
+        return request.answer()
+
+    async def _change(self, request: Request) -> RemotingCommand:
+        header: ChangeInvisibleTimeRequest = request.header
+        changed = await self._acks.change_invisible_time(
+            header.consumer_group,
+            QueueKey(header.topic, header.queue_id),
+            header.offset,
+            Receipt.parse(header.extra_info),
+            header.invisible_ms,
+        )
+        return request.answer(
+            ChangeInvisibleTimeResponse(
+                changed.pop_ms, changed.invisible_ms, changed.revive_queue_id
+            )
+        )
+
+
+def _acknowledged(ack: BatchAck, broker_name: str) -> Acknowledged:
+    """Returns what an entry of a batch acknowledges. Raises ParameterIllegalError."""
+    if ack.retry not in set(TopicKind):
+        raise ParameterIllegalError("r", ack.retry, "the kind of a topic")
+    if min(ack.pop_ms, ack.invisible_ms, ack.start_offset) < 0:
+        raise ParameterIllegalError("so, pt and it", ack.start_offset, "0 or more")
+    if ack.pop_ms + ack.invisible_ms > TIME_MS_MAX:
+        raise ParameterIllegalError("pt and it", ack.pop_ms, f"up to {TIME_MS_MAX}")
+    if len(ack.bits) > BITS_BYTES_MAX:
+        accepted = f"{BITS_BYTES_MAX} or fewer"
+        raise ParameterIllegalError("bytes of b", len(ack.bits), accepted)
+    bits = np.unpackbits(np.frombuffer(ack.bits, np.uint8), bitorder="little")
+    offsets = (ack.start_offset + np.flatnonzero(bits)).tolist()
+    kind = TopicKind(ack.retry)
+    topic = real_topic(kind, ack.consumer_group, ack.topic)
+    receipt = Receipt(
+        *(ack.start_offset, ack.pop_ms, ack.invisible_ms, ack.revive_queue_id),
+        *(kind, broker_name, ack.queue_id, ack.start_offset),
+    )
+    return Acknowledged(ack.consumer_group, QueueKey(topic, ack.queue_id), offsets, receipt)

@@ -1,0 +1,1 @@
+"""Pop consumption: check points, acknowledgements, revive, and assignments of queues."""

@@ -1,0 +1,1 @@
+"""Assignment of queues to members of groups, and modes of reading."""

@@ -1,0 +1,88 @@
+"""Requests for pops, and their results.
+
+Source: PopMessageProcessor, docs/design/storage.md section 15.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rocketpy_broker.services.filters.service import FilterText
+from rocketpy_broker.services.receipts.handle import ORDERED, Receipt, kind_of
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import RecordBlock
+
+ANY_QUEUE = -1
+COUNT_MAX = 32
+
+
+@dataclass(frozen=True, slots=True)
+class PopRequest:
+    """A pop of a topic, or of one queue; a call without messages is held for `wait_ms`.
+
+    An ordered pop takes only queues without unacknowledged messages, except repeated attempts.
+    """
+
+    group: str
+    topic: str
+    queue_id: int = ANY_QUEUE
+    count_max: int = COUNT_MAX
+    invisible_ms: int = 60_000
+    wait_ms: int = 0
+    filter_text: FilterText = field(default_factory=FilterText)
+    from_min: bool = True
+    is_ordered: bool = False
+    attempt_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoppedQueue:
+    """Popped messages of one queue: their offsets, and their records as stored.
+
+    `start_offset` is that of their check point. `counts` are the earlier deliveries of messages of
+    an ordered pop.
+    """
+
+    queue: QueueKey
+    start_offset: int
+    offsets: list[int]
+    block: RecordBlock
+    counts: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Popped:
+    """The messages of a pop; `rest_count` is the number of later messages in the queues."""
+
+    pop_ms: int
+    invisible_ms: int
+    revive_queue: QueueKey
+    broker_name: str
+    queues: list[PoppedQueue] = field(default_factory=list)
+    rest_count: int = 0
+    end: int = 0
+
+    @property
+    def is_ordered(self) -> bool:
+        """True for an ordered pop."""
+        return self.revive_queue.queue_id == ORDERED
+
+    @property
+    def count(self) -> int:
+        """The number of messages."""
+        return sum(len(each.offsets) for each in self.queues)
+
+    @property
+    def byte_count(self) -> int:
+        """The size of the records in bytes."""
+        return sum(len(each.block.data) for each in self.queues)
+
+    def receipts(self, part: PoppedQueue) -> list[Receipt]:
+        """Returns the receipts of the messages of one queue."""
+        return [
+            Receipt(
+                *(part.start_offset, self.pop_ms, self.invisible_ms, self.revive_queue.queue_id),
+                *(kind_of(part.queue.topic), self.broker_name, part.queue.queue_id, offset),
+            )
+            for offset in part.offsets
+        ]
