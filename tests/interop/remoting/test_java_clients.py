@@ -11,8 +11,10 @@ from rocketpy_broker import LocalBroker
 from tests.interop.cluster.java_clients import mqadmin
 from tests.interop.drivers import RocketMQError
 from tests.interop.remoting.clients import Messaging, until, until_consumed
-from tests.interop.rocketmq import V4, V5_3
+from tests.interop.rocketmq import V5, V5_3
 
+# RocketMQ 4 has no pop consumption.
+with_pop = pytest.mark.parametrize("version", [V5, V5_3], indirect=True, scope="session")
 MODES = ["sync", "async", "oneway", "batch", "ordered"]
 
 
@@ -173,13 +175,12 @@ def test_a_killed_broker_loses_nothing_that_was_acknowledged(
 
 def set_pop(broker: LocalBroker, messaging: Messaging, folder: Path) -> None:
     """Lets the group pop the topic, by RocketMQ's tool."""
-    if messaging.version == V4:
-        pytest.skip("RocketMQ 4 has no pop consumption")
     words = ("-b", broker.remoting_endpoint, "-t", "T", "-g", "consumers", "-m", "POP", "-q", "0")
     said = mqadmin(messaging.version, folder, "setConsumeMode", *words)
     assert "success" in said, said
 
 
+@with_pop
 def test_pop_consumers_share_the_queues_and_get_a_failed_message_again(
     broker: LocalBroker, messaging: Messaging, tmp_path: Path
 ) -> None:
@@ -200,6 +201,7 @@ def test_pop_consumers_share_the_queues_and_get_a_failed_message_again(
     assert sorted(bodies) == sorted([*sent, "fail-once"])
 
 
+@with_pop
 def test_a_killed_broker_loses_no_message_of_a_pop_consumer(
     broker: LocalBroker, messaging: Messaging, tmp_path: Path
 ) -> None:

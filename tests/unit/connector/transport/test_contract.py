@@ -251,6 +251,8 @@ def test_a_pickled_transport_reaches_the_same_broker(setup: Setup) -> None:
     topic = setup.topic(queues=5)
     source, sink = pickle.loads(pickle.dumps((setup.source, setup.sink)))
     assert queues(sink, topic).count == 5
+    replace(setup, sink=sink).send(topic, b"a", queue_id=4)
+    assert replace(setup, source=source).bodies(topic, queue_id=4) == [b"a"]
     limits = sink.limits()
     assert limits == setup.sink.limits()
     assert min(limits.body_bytes_max, limits.request_bytes_max) > 0

@@ -90,10 +90,6 @@ def test_bounds_are_of_each_brokers_queues(setup: Setup) -> None:
     assert bounds[BrokerQueue(B, 0)] == QueueBounds(0, 5, -1)
 
 
-def test_a_topic_that_is_not_there_is_missing(setup: Setup) -> None:
-    assert setup.queries().bounds(SUBSCRIPTION) == {}
-
-
 def test_only_topics_of_users_match_a_pattern(setup: Setup) -> None:
     address = setup.broker(ScriptedQueue(1).answer)
     own = ("TBW102", "%RETRY%g", "%DLQ%g", "rmq_sys_x", "RMQ_SYS_TRANS_HALF_TOPIC", "C", A)

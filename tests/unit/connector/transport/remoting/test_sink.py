@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterator
 
 import pytest
@@ -16,8 +15,6 @@ from pyspark_rocketpy.transport.values import RetryPolicy
 from tests.unit.connector.transport.remoting.conftest import Peers
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge, route_of
 from tests.unit.connector.transport.remoting.scripted_peer import ScriptedPeer, answering
-from tests.unit.connector.transport.remoting.scripted_store import Store
-from tests.unit.connector.transport.remoting.stored_blocks import of_bodies
 
 
 @pytest.fixture(autouse=True)
@@ -40,18 +37,6 @@ def test_options_say_how_patient_it_is(peers: Peers) -> None:
     assert transport.cluster.connect.ms == transport.cluster.request.ms == 678
     assert transport.cluster.access is not None
     assert "secret_key" not in repr(transport)
-
-
-def test_a_copy_in_a_task_writes_to_the_same_cluster(peers: Peers) -> None:
-    store = Store()
-    knowledge = Knowledge({TOPIC: route_of(a=peers(store.script).address)})
-    transport = transport_of(peers(answering(knowledge.answer)))
-    writer = pickle.loads(pickle.dumps(transport)).block_writer(None)
-    assert writer.write_queues([TOPIC])[TOPIC].nums == {"a": 2}
-    writer.send(of_bodies(b"one", b"two", queue_id=1))
-    assert writer.finish() == b""
-    writer.close()
-    assert store.bodies == {1: [b"one", b"two"]}
 
 
 def test_a_job_that_cannot_begin_is_told_at_once(peers: Peers) -> None:
