@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rocketpy_broker.store.cleaner import CleanPolicy
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
@@ -22,7 +23,10 @@ async def test_expired_segments_are_removed_with_their_units(
     policy = CleanPolicy(reserved_ms=1_000, confirm_ms=0)
     async with (
         start_broker(
-            remoting_port=0, commit_log_segment_bytes=1 << 20, clean_policy=policy
+            remoting_port=0,
+            commit_log_segment_bytes=1 << 20,
+            clean_policy=policy,
+            flush=FlushDiskType.SYNC_FLUSH,
         ) as running,
         RemotingBroker.of(running) as remoting,
     ):
