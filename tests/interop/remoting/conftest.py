@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.interop.remoting.clients import Messaging
 from tests.interop.drivers import Driver
+from tests.interop.remoting.clients import Messaging
 from tests.interop.rocketmq import TOP, VERSIONS, RocketMQStore
 
 

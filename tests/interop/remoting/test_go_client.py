@@ -29,13 +29,13 @@ def until_registered(broker: LocalBroker, group: str) -> None:
     until(lambda: ask(broker.remoting_endpoint, code, header).code == 0)
 
 
-def second_consumer(go: Messaging, **options: object) -> Consumer:
+def second_consumer(go: Messaging, max_reconsume_times: int = 0) -> Consumer:
     """Starts a consumer of a group whose retry topic has a route.
 
     The client asks for that route at its start, and then every 30 seconds.
     """
     go.consumer("T").stop()
-    return go.consumer("T", **options)
+    return go.consumer("T", maxReconsumeTimes=max_reconsume_times)
 
 
 def redeliveries(consumer: Consumer) -> set[int]:
@@ -157,7 +157,7 @@ def test_a_message_that_go_never_consumes_is_a_dead_letter(
     broker: LocalBroker, go: Messaging
 ) -> None:
     broker.create_topic("T", queues=1)
-    consumer = second_consumer(go, maxReconsumeTimes=1)
+    consumer = second_consumer(go, max_reconsume_times=1)
     go.producer().send("T", ["poison"])
     until(lambda: DEAD_LETTERS in broker.topics(), consumer.bodies)
     # The client sends a message back again where the answer takes longer than 3 seconds.

@@ -35,13 +35,17 @@ class Place(NamedTuple):
 
 @dataclass
 class OfCluster:
-    """A topic, with reads and writes of it; `sent` is everything that `send` stored there."""
+    """A topic, with reads and writes of it; `sent` is everything that `send` stored there.
+
+    `others` are addresses of brokers that are not the cluster's own, by name.
+    """
 
     topic: str
     spark: SparkSession
     cluster: Cluster
     folder: Path
     sent: list[Place] = field(default_factory=list)
+    others: dict[str, str] = field(default_factory=dict)
 
     def options(self, **options: object) -> dict[str, str]:
         """Options of the connector; a value of None leaves one out."""
@@ -66,7 +70,8 @@ class OfCluster:
         encoded = encode_properties(properties or {})
         messages = [BatchMessage(body.encode(), encoded) for body in bodies]
         queue = Queue(self.topic, queue_id)
-        with Connection(self.cluster.broker(broker_name).address) as connection:
+        address = self.others.get(broker_name) or self.cluster.broker(broker_name).address
+        with Connection(address) as connection:
             begin = send_batch(connection, queue, messages).ok().header.queue_offset
             until_pullable(connection, queue, begin + len(bodies) - 1)
         places = [
