@@ -15,14 +15,19 @@ import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.LocalTransactionState;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.TransactionListener;
+import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.client.utils.MessageUtil;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Producers and consumers of RocketMQ's own Java client, by name, for any broker. A consumer fails
@@ -32,6 +37,8 @@ final class Messaging {
     private static final int TIMEOUT_MS = 30_000;
 
     private final Map<String, DefaultMQProducer> producers = new HashMap<>();
+    /** The bodies of the transactions that the broker has checked, by producer. */
+    private final Map<String, Queue<String>> asked = new HashMap<>();
     private final Map<String, Runnable> stops = new HashMap<>();
     private final Map<String, Queue<JSONObject>> consumed = new HashMap<>();
     private DefaultMQProducer replies;
@@ -44,6 +51,7 @@ final class Messaging {
             case "send" -> answer.put("results", send(producers.get(name), request));
             case "request" -> answer.put("reply", text(producers.get(name).request(
                 message(request, request.getString("body")), TIMEOUT_MS)));
+            case "asked" -> answer.put("asked", new JSONArray(List.copyOf(asked.get(name))));
             case "consumed" ->
                 answer.put("consumed", new JSONArray(List.copyOf(consumed.get(name))));
             case "stop" -> stops.remove(name).run();
@@ -52,7 +60,12 @@ final class Messaging {
     }
 
     private void produce(String name, JSONObject request) throws Exception {
-        DefaultMQProducer producer = new DefaultMQProducer(request.getString("group"));
+        String group = request.getString("group");
+        DefaultMQProducer producer = "transaction".equals(request.getString("mode"))
+            ? inTransactions(name, group)
+            : new DefaultMQProducer(
+                group, (RPCHook) null, request.getBooleanValue("trace"), null);
+        producer.setNamespace(request.getString("namespace"));
         producer.setNamesrvAddr(request.getString("nameServers"));
         producer.setInstanceName(name);
         producer.setSendMsgTimeout(TIMEOUT_MS);
@@ -66,6 +79,34 @@ final class Messaging {
         stops.put(name, producer::shutdown);
     }
 
+    /** One that decides by bodies: commit, rollback, or undecided until the broker's check. */
+    private TransactionMQProducer inTransactions(String name, String group) {
+        Queue<String> checked = new ConcurrentLinkedQueue<>();
+        asked.put(name, checked);
+        TransactionMQProducer producer = new TransactionMQProducer(group);
+        producer.setTransactionListener(new TransactionListener() {
+            @Override
+            public LocalTransactionState executeLocalTransaction(Message half, Object argument) {
+                return decision(new String(half.getBody(), StandardCharsets.UTF_8));
+            }
+
+            @Override
+            public LocalTransactionState checkLocalTransaction(MessageExt half) {
+                checked.add(text(half));
+                return decision(text(half).replaceFirst("^later ", ""));
+            }
+        });
+        return producer;
+    }
+
+    private static LocalTransactionState decision(String body) {
+        return switch (body.split(" ")[0]) {
+            case "commit" -> LocalTransactionState.COMMIT_MESSAGE;
+            case "rollback" -> LocalTransactionState.ROLLBACK_MESSAGE;
+            default -> LocalTransactionState.UNKNOW;
+        };
+    }
+
     private void consume(String name, JSONObject request) throws Exception {
         consumed.put(name, new ConcurrentLinkedQueue<>());
         if (request.getString("kind").equals("lite")) {
@@ -73,7 +114,10 @@ final class Messaging {
             return;
         }
         System.setProperty("rocketmq.client.rebalance.waitInterval", "500");
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            request.getString("group"), null, new AllocateMessageQueueAveragely(),
+            request.getBooleanValue("trace"), null);
+        consumer.setNamespace(request.getString("namespace"));
         consumer.setNamesrvAddr(request.getString("nameServers"));
         consumer.setInstanceName(name);
         consumer.setPollNameServerInterval(500);
@@ -121,7 +165,7 @@ final class Messaging {
             try {
                 for (MessageExt message : messages) {
                     byte[] body = ("reply to " + text(message)).getBytes(StandardCharsets.UTF_8);
-                    replies.send(MessageUtil.createReplyMessage(message, body), 3_000);
+                    replies.send(MessageUtil.createReplyMessage(message, body), TIMEOUT_MS);
                 }
             } catch (Exception error) {
                 error.printStackTrace();
@@ -202,7 +246,9 @@ final class Messaging {
             case "async" -> sendAsync(producer, messages, results);
             default -> {
                 for (Message message : messages) {
-                    results.add(result(producer.send(message)));
+                    results.add(result(producer instanceof TransactionMQProducer
+                        ? producer.sendMessageInTransaction(message, null)
+                        : producer.send(message)));
                 }
             }
         }

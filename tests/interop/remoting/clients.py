@@ -41,7 +41,7 @@ class Messaging:
         self._names: list[str] = []
 
     def producer(self, group: str = "producers", **options: object) -> Producer:
-        """Starts a producer; the Go driver has the options `mode` and `trace`."""
+        """Starts a producer with the options `mode`, `trace` and, in Java, `namespace`."""
         name = self._start("produce", group=group, **options)
         return Producer(self, name)
 
@@ -55,7 +55,8 @@ class Messaging:
     ) -> Consumer:
         """Starts a consumer: concurrent, orderly, broadcasting, replying; in Java lite or pop.
 
-        The Go driver has the kind pull, and the options `maxReconsumeTimes` and `trace`.
+        Option: `trace`. The Go driver has the kind pull and the option `maxReconsumeTimes`, the
+        Java driver the option `namespace`.
         """
         usual = {"topic": topic, "kind": kind, "group": group, "expression": expression}
         name = self._start("consume", **usual, **options)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rocketpy_broker import LocalBroker
+from rocketpy_broker import LocalBroker, LocalBrokerError
 from tests.interop.cluster.java_clients import mqadmin
 from tests.interop.drivers import RocketMQError
 from tests.interop.remoting.clients import Messaging, until, until_consumed
@@ -15,6 +16,9 @@ from tests.interop.rocketmq import V5, V5_3
 
 # RocketMQ 4 has no pop consumption.
 with_pop = pytest.mark.parametrize("version", [V5, V5_3], indirect=True, scope="session")
+TRACES = "RMQ_SYS_TRACE_TOPIC"
+# After it the broker checks a transaction.
+CHECK_SECONDS = 60
 MODES = ["sync", "async", "oneway", "batch", "ordered"]
 
 
@@ -153,6 +157,51 @@ def test_a_request_gets_its_reply(broker: LocalBroker, messaging: Messaging) -> 
             producer.request("T", "question")
         return
     assert producer.request("T", "question") == "reply to question"
+
+
+def test_transactions_commit_roll_back_and_answer_the_brokers_check(
+    broker: LocalBroker, messaging: Messaging
+) -> None:
+    broker.create_topic("T", queues=1)
+    consumer, producer = messaging.consumer("T"), messaging.producer(mode="transaction")
+    producer.send("T", ["commit", "rollback", "later commit", "later rollback"])
+    until_consumed([consumer], ["commit"])
+    broker.advance_clock(CHECK_SECONDS)
+    until_consumed([consumer], ["later commit"])
+    until(lambda: broker.transactions() == [], broker.transactions)
+    assert sorted(producer.asked()) == ["later commit", "later rollback"]
+    assert consumer.bodies() == ["commit", "later commit"]
+
+
+def test_traces_show_the_send_and_both_ends_of_the_consumption(
+    broker: LocalBroker, messaging: Messaging
+) -> None:
+    broker.create_topic("T", queues=1)
+    consumer = messaging.consumer("T", trace=True)
+    [sent] = messaging.producer(trace=True).send("T", ["traced"])
+    until_consumed([consumer], ["traced"])
+
+    def traces() -> set[str]:
+        texts: list[str] = []
+        # The first trace creates the topic.
+        with contextlib.suppress(LocalBrokerError):
+            texts = [message.text for message in broker.messages(TRACES)]
+        lines = [line for text in texts for line in text.split("\x02") if sent["msgId"] in line]
+        return {line.partition("\x01")[0] for line in lines}
+
+    until(lambda: traces() == {"Pub", "SubBefore", "SubAfter"}, traces)
+
+
+def test_a_failed_message_comes_again_in_its_namespace(
+    broker: LocalBroker, messaging: Messaging
+) -> None:
+    broker.create_topic("tenant%T", queues=1)
+    consumer = messaging.consumer("T", namespace="tenant")
+    messaging.producer(namespace="tenant").send("T", ["fail", "second"])
+    until(lambda: sorted(consumer.bodies()) == ["fail", "fail", "second"], consumer.bodies)
+    assert len(broker.messages("tenant%T")) == 2
+    [retry] = broker.messages("%RETRY%tenant%consumers")
+    assert retry.text == "fail"
 
 
 @pytest.mark.parametrize("kind", ["concurrent", "orderly", "lite"])
