@@ -53,6 +53,11 @@ async def sleep(clock: Clock, delay_ms: float) -> None:
         timer.cancel()
 
 
+async def next_pass() -> None:
+    """Waits for the next pass of the event loop."""
+    await asyncio.sleep(0)
+
+
 async def within(clock: Clock, limit_ms: float, work: Coroutine[object, object, T]) -> T:
     """Returns the result of `work`; cancels it after `limit_ms` and raises TimeoutError."""
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()

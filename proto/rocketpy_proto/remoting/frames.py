@@ -71,7 +71,9 @@ def decode_frame(frame: memoryview, header_bytes_max: int = FRAME_BYTES_MAX) -> 
         raise RemotingFormatError(
             _WHAT, f"its header has the unknown serialization type {serialization}"
         )
-    return decode(frame[_PREFIX.size : header_end], frame[header_end:])
+    # A view, even an empty one, would keep the received bytes.
+    body = frame[header_end:] if header_end < len(frame) else memoryview(b"")
+    return decode(frame[_PREFIX.size : header_end], body)
 
 
 class FrameDecoder:
@@ -90,6 +92,8 @@ class FrameDecoder:
         self._begun = bytearray()
         self._unread = memoryview(b"")
         self._failure: RemotingFormatError | None = None
+        # Of the command that was returned last.
+        self.frame_bytes = 0
 
     def feed(self, data: bytes) -> Iterator[RemotingCommand]:
         """Returns the commands that `data` completes; the bodies stay views of `data`.
@@ -110,6 +114,7 @@ class FrameDecoder:
         if self._failure is None:
             try:
                 while (frame := self._next_frame()) is not None:
+                    self.frame_bytes = len(frame)
                     yield decode_frame(frame, self._header_bytes_max)
             except RemotingFormatError as error:
                 self._failure = error

@@ -14,7 +14,7 @@ import pytest
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.scheduler import running_scheduler
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
-from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.services.flush.group_commit import CALLERS_A_PASS, GroupCommit
 from rocketpy_broker.services.flush.store_files import StoreFiles
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.files import durable
@@ -346,3 +346,44 @@ async def test_s07_answers_of_a_stream_keep_their_order_beside_one_that_waits_fo
         assert (await call.read()).status.code == ResponseCode.TOPIC_NOT_EXIST
         await call.done_writing()
         assert await call.read() is grpc.aio.EOF
+
+
+async def test_n14_a_flush_with_many_senders_is_answered_over_several_passes_of_the_loop(
+    start_broker: StartBroker, slow_disk: threading.Event
+) -> None:
+    async with start_broker(FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic("T")
+        group_commit = running.broker.services.flush.group_commit
+        answering = asyncio.ensure_future(running.append("T", 0, b"a"))
+        await until_timers_run(running, 1)
+        end, passes = running.broker.store.positions().log_end, [0]
+
+        async def passed() -> int:
+            await group_commit.wait(end)
+            return passes[0]
+
+        senders = [asyncio.ensure_future(passed()) for _ in range(3 * CALLERS_A_PASS)]
+        await until_timers_run(running, 3 * CALLERS_A_PASS)
+        slow_disk.set()
+        while not all(sender.done() for sender in senders):
+            passes[0] += 1
+            await asyncio.sleep(0)
+        numbers = [sender.result() for sender in senders]
+        assert max(map(numbers.count, numbers)) <= CALLERS_A_PASS
+        assert (await answering).status.code == ResponseCode.SUCCESS
+
+
+async def test_p01_senders_that_wait_for_a_write_continue_in_their_order(
+    running: RunningBroker,
+) -> None:
+    admission, order = running.broker.services.sends.admission, list[int]()
+
+    async def sender(number: int) -> None:
+        await admission.write_over()
+        order.append(number)
+
+    with admission.writing():
+        senders = [asyncio.ensure_future(sender(number)) for number in range(5)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*senders)
+    assert order == [0, 1, 2, 3, 4]

@@ -281,3 +281,25 @@ async def test_f7_when_the_log_cannot_be_written_each_sender_is_told(
         answers = await send_all(running, *[(0, message(b"m"))] * 3)
     assert [str(answer) for answer in answers] == ["the disk is full"] * 3
     assert places(await send_all(running, (0, message(b"m")))) == [(0, 0)]
+
+
+@pytest.mark.parametrize("properties", [{"WAIT": "false"}, {"DELAY": "1"}])
+async def test_p01_a_pass_of_the_loop_stores_few_messages_that_are_stored_alone(
+    monkeypatch: pytest.MonkeyPatch, running: RunningBroker, properties: dict[str, str]
+) -> None:
+    await running.create_topic("T")
+    counts: list[int] = []
+    store = send_batcher.SendBatcher._store
+
+    def counted(
+        batcher: send_batcher.SendBatcher, topic: str, sends: list[send_batcher.Send]
+    ) -> None:
+        counts.append(len(sends))
+        monkeypatch.setattr(send_batcher.SendBatcher, "_store", store)
+        store(batcher, topic, sends)
+        monkeypatch.setattr(send_batcher.SendBatcher, "_store", counted)
+
+    monkeypatch.setattr(send_batcher.SendBatcher, "_store", counted)
+    answers = await send_all(running, *[(0, message(b"%d" % n, **properties)) for n in range(20)])
+    assert len(places(answers)) == 20
+    assert counts == [4, 4, 4, 4, 4]

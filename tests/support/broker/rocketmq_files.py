@@ -96,7 +96,6 @@ GROUPS = f"""{{
 # Tables that this broker has no use for yet.
 FOREIGN = {
     "consumerFilter.json": '{\n\t"filterDataByTopic":{}\n}',
-    "consumerOrderInfo.json": '{\n\t"table":{"T@g":{0:{"popTime":1,"o":[1,2]}\n\t}}\n}',
     "topicQueueMapping.json": '{\n\t"topicQueueMappingInfoMap":{}\n}',
     "messageRequestMode.json": '{\n\t"messageRequestModeMap":{}\n}',
     "lmqConsumerOffset.json": '{\n\t"offsetTable":{}\n}',

@@ -153,13 +153,16 @@ class CallGuard:
             self.running -= 1
 
     def begin(self, peer: str, size: int) -> Charge:
-        """Counts a call that keeps `size` bytes, until `end`. Raises BrokerError."""
-        if self.running >= self._calls_max:
-            raise TooManyCallsError(self._calls_max)
+        """Counts a call that keeps `size` bytes, until `end`. Raises KeptBytesError."""
         charge = Charge(self.memory, peer)
         charge.set(size)
         self.running += 1
         return charge
+
+    def check_count(self) -> None:
+        """Raises TooManyCallsError if more calls run than may, the ones of `begin` included."""
+        if self.running > self._calls_max:
+            raise TooManyCallsError(self._calls_max)
 
     def end(self, charge: Charge) -> None:
         """Ends a call that `begin` has counted."""

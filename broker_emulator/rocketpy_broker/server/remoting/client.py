@@ -130,7 +130,9 @@ class RemotingClient:
         """Accepts the connection."""
         return True
 
-    def received(self, connection: RemotingConnection, command: RemotingCommand) -> None:
+    def received(
+        self, connection: RemotingConnection, command: RemotingCommand, _size: int
+    ) -> None:
         """Takes an answer; refuses a request of the server."""
         if command.is_response:
             connection.answered(command)

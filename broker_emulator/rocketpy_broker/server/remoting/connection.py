@@ -77,8 +77,8 @@ class ConnectionOwner(Protocol):
     def opened(self, connection: RemotingConnection) -> bool:
         """Takes in a new connection; False closes it."""
 
-    def received(self, connection: RemotingConnection, command: RemotingCommand) -> None:
-        """Handles a request, or an answer to a request of the server."""
+    def received(self, connection: RemotingConnection, command: RemotingCommand, size: int) -> None:
+        """Handles a request, or an answer to one of this end's; its frame had `size` bytes."""
 
     def malformed(self, connection: RemotingConnection, error: RemotingFormatError) -> None:
         """Reports bytes that are no frame; the connection is closed."""
@@ -110,9 +110,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._owner = owner
         self._buffer = memoryview(buffer)
         self._decoder = FrameDecoder(frame_bytes_max, HEADER_BYTES_MAX)
-        self._waiting: deque[RemotingCommand] = deque()
+        # With the bytes of their frames.
+        self._waiting: deque[tuple[RemotingCommand, int]] = deque()
         self._waiting_bytes = 0
         self._running, self._running_max = 0, running_max
+        self._is_turn_due = False
         self._is_reading = True
         self._is_stopping = False
         # Set while the peer reads its answers.
@@ -157,10 +159,10 @@ class RemotingConnection(asyncio.BufferedProtocol):
             for command in self._decoder.feed(bytes(self._buffer[:nbytes])):
                 if command.is_response:
                     # It does not wait for requests before it, which may be held pulls.
-                    self._owner.received(self, command)
+                    self._owner.received(self, command, self._decoder.frame_bytes)
                     continue
-                self._waiting.append(command)
-                self._waiting_bytes += len(command.body)
+                self._waiting.append((command, self._decoder.frame_bytes))
+                self._waiting_bytes += self._decoder.frame_bytes
         except RemotingFormatError as error:
             self._owner.malformed(self, error)
             self.abort()
@@ -188,14 +190,20 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """Ends the requests that want an answer; one-way requests are done."""
         self._transport = None
         self._drained.set()
-        self._waiting = deque(each for each in self._waiting if each.is_one_way)
-        for task in self._cancelled_at_end:
-            task.cancel()
+        self._waiting = deque(each for each in self._waiting if each[0].is_one_way)
+        self._cancel_some()
         asyncio.get_running_loop().call_soon(self._handle)
         asked, self._asked = self._asked, {}
         for answer in asked.values():
             _fail(answer, ConnectionEndedError(self.peer))
         self._owner.closed(self)
+
+    def _cancel_some(self) -> None:
+        """Cancels the work that ends with the connection, a turn's worth in a pass of the loop."""
+        for _ in range(min(REQUESTS_PER_TURN, len(self._cancelled_at_end))):
+            self._cancelled_at_end.pop().cancel()
+        if self._cancelled_at_end:
+            asyncio.get_running_loop().call_soon(self._cancel_some)
 
     # --- Commands ---
 
@@ -264,7 +272,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def ended(self) -> None:
         """Ends a request that was `started`."""
         self._running -= 1
-        self._handle()
+        self._take_turn()
+        self._set_reading()
 
     def wait_for(self, work: asyncio.Future[Any], *, is_cancelled_at_end: bool) -> None:
         """Lists the work of a running request until it is done; the connection's end may cancel it.
@@ -330,17 +339,26 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._is_queued = False
         self._set_reading()
 
+    def _take_turn(self) -> None:
+        """Handles waiting requests in the next pass of the loop: once, however often asked."""
+        if self._waiting and not self._is_turn_due:
+            self._is_turn_due = True
+            asyncio.get_running_loop().call_soon(self._handle_in_turn)
+
+    def _handle_in_turn(self) -> None:
+        self._is_turn_due = False
+        self._handle()
+
     def _handle(self) -> None:
         """Hands over the next requests, a turn's worth; the rest waits for the next pass."""
-        for _ in range(REQUESTS_PER_TURN):
+        for _ in range(0 if self._is_turn_due else REQUESTS_PER_TURN):
             if not self._waiting or not self.is_drained or self._running >= self._running_max:
                 break
-            command = self._waiting.popleft()
-            self._waiting_bytes -= len(command.body)
-            self._owner.received(self, command)
+            command, size = self._waiting.popleft()
+            self._waiting_bytes -= size
+            self._owner.received(self, command, size)
         else:
-            if self._waiting:
-                asyncio.get_running_loop().call_soon(self._handle)
+            self._take_turn()
         self._set_reading()
 
     def _set_reading(self) -> None:

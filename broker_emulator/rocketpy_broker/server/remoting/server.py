@@ -56,8 +56,9 @@ INTERVAL_MS = 5_000
 # A body up to this size takes few milliseconds to decode. A client's body that is not plain JSON
 # takes up to 20 ms.
 SMALL_BODY_BYTES, LENIENT_BODY_BYTES = 16_384, 65_536
-# A large answer is refused while all connections have more unread bytes than this.
-LARGE_ANSWER_BYTES, UNREAD_BYTES_MAX = 65_536, 256 << 20
+# A large answer, or one to a peer that does not read, is refused while all connections have more
+# unread bytes than this. Their sum is SUM_MS old at most.
+LARGE_ANSWER_BYTES, UNREAD_BYTES_MAX, SUM_MS = 65_536, 256 << 20, 10
 _NAMES = {int(code): code.name for code in RequestCode}
 _REQUESTS = {int(code): exchange.request for code, exchange in EXCHANGES.items()}
 
@@ -154,6 +155,8 @@ class RemotingServer:
         # Connections with a place for a large frame and its start, and the ones that wait for one.
         self._large: dict[RemotingConnection, float] = {}
         self._queued: dict[RemotingConnection, None] = {}
+        # The unread bytes of all connections, summed up from time to time.
+        self._unread, self._unread_until_ms = 0, 0.0
         self._empty = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks = TaskScope()
@@ -267,8 +270,8 @@ class RemotingServer:
                 *(connection.peer, error, withheld),
             )
 
-    def received(self, connection: RemotingConnection, command: RemotingCommand) -> None:
-        """Handles one request, or an answer to one of the server's."""
+    def received(self, connection: RemotingConnection, command: RemotingCommand, size: int) -> None:
+        """Handles one request, or an answer to one of the server's; its frame had `size` bytes."""
         connection.active_ms = self._clock.monotonic_ms()
         if command.is_response:
             connection.answered(command)
@@ -280,7 +283,7 @@ class RemotingServer:
         # The connection's events share a context, which tasks copy.
         scheduler.connection.set(connection.peer)
         try:
-            call = Call(connection, command, self._guard.begin(connection.peer, len(command.body)))
+            call = Call(connection, command, self._guard.begin(connection.peer, size))
         except BrokerError as error:
             self._send(connection, command, self._failed(connection, command, error))
             return
@@ -302,6 +305,11 @@ class RemotingServer:
             return self._failed(connection, command, error)
         if not isinstance(step, Coroutine):
             return step
+        try:
+            self._guard.check_count()
+        except BrokerError as error:
+            step.close()
+            return self._failed(connection, command, error)
         with charge.running():
             task = self._tasks.begin(step)
         connection.wait_for(task, is_cancelled_at_end=not command.is_one_way)
@@ -317,8 +325,10 @@ class RemotingServer:
             if isinstance(following, Deferred):
                 self._follow(call, following)
             else:
-                self._end(call, following)
-                call.connection.ended()
+                try:
+                    self._end(call, following)
+                finally:
+                    call.connection.ended()
 
         future.add_done_callback(done)
 
@@ -332,7 +342,9 @@ class RemotingServer:
     ) -> None:
         if command.is_one_way:
             return
-        if len(answer.body) > LARGE_ANSWER_BYTES and self._is_unread_full(len(answer.body)):
+        size = len(answer.body)
+        is_watched = size > LARGE_ANSWER_BYTES or not connection.is_drained
+        if size and is_watched and self._is_unread_full(size):
             remark = f"clients have not read {UNREAD_BYTES_MAX} bytes of answers; ask again later"
             answer = command.answer(ResponseCode.SYSTEM_BUSY, remark=remark)
         connection.active_ms = self._clock.monotonic_ms()
@@ -345,8 +357,15 @@ class RemotingServer:
             connection.send(command.answer(ResponseCode.SYSTEM_ERROR, remark=remark))
 
     def _is_unread_full(self, size: int) -> bool:
-        unread = sum(each.unread_bytes for each in self._connections)
-        return unread + size > UNREAD_BYTES_MAX
+        """True if connections keep too many unread bytes, this answer of theirs included."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._unread_until_ms:
+            self._unread = sum(each.unread_bytes for each in self._connections)
+            self._unread_until_ms = now_ms + SUM_MS
+        if self._unread + size > UNREAD_BYTES_MAX:
+            return True
+        self._unread += size
+        return False
 
     def _failed(
         self, connection: RemotingConnection, command: RemotingCommand, error: Exception

@@ -145,8 +145,9 @@ class Admission:
             yield
         finally:
             self.is_writing = False
-            while self._waiting:
-                resolve(self._waiting.pop())
+            waiting, self._waiting = self._waiting, []
+            for each in waiting:
+                resolve(each)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """Runs the check or the write of a large block; a cancelled caller waits for its end."""

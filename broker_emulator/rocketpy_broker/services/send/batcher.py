@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 # Each message may have another queue.
 GATHERED_MAX = BLOCK_QUEUES_MAX
 # Marks of messages that cannot, or probably cannot, be batched; checks find the rest.
+ALONE_A_PASS = 4
 ALONE = (NO_WAIT, b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
 
 
@@ -87,7 +88,7 @@ class SendBatcher:
             return
         topic = next(iter(self._by_topic))
         sends = self._by_topic.pop(topic)
-        count = _count_of_block(sends)
+        count = _count_of_block(sends, has_hooks=self._sends.has_hooks)
         if len(sends) > count:
             self._by_topic[topic] = sends[count:]
         if self._by_topic:
@@ -154,10 +155,18 @@ class SendBatcher:
         return True
 
 
-def _count_of_block(sends: list[Send]) -> int:
-    """Returns the number of first messages that make a small block; at least 1."""
-    ends = list(accumulate([len(send.record) for send in sends[:GATHERED_MAX]]))
+def _count_of_block(sends: list[Send], *, has_hooks: bool) -> int:
+    """Returns the number of first messages that make a small block; at least 1.
+
+    Of messages that are stored alone a pass of the loop takes a few.
+    """
+    ends = list(accumulate([_weight(send.record, has_hooks) for send in sends[:GATHERED_MAX]]))
     return max(bisect_right(ends, SMALL_BYTES_MAX), 1)
+
+
+def _weight(record: bytes, is_alone: bool) -> int:
+    is_alone = is_alone or any(mark in record for mark in ALONE)
+    return max(len(record), SMALL_BYTES_MAX // ALONE_A_PASS) if is_alone else len(record)
 
 
 def _tell(sends: list[Send], topic: str, block: RecordBlock, result: AppendResult) -> None:

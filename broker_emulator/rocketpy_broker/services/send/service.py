@@ -97,16 +97,18 @@ class SendService:
         await admission.write_over()
         return self.append_now(topic, queue_id, records, record_sizes)
 
+    def takes_single(self, topic: str, body_bytes: int) -> bool:
+        """True if `append_single` may store a message now, without waits."""
+        is_small = body_bytes <= SMALL_BYTES_MAX
+        return is_small and not (self.admission.is_busy or is_retry(topic))
+
     def append_single(
         self, topic: str, queue_id: int, record: bytes
-    ) -> asyncio.Future[Stored | None] | None:
-        """Stores a small message as `append` does, without a task.
+    ) -> asyncio.Future[Stored | None]:
+        """Stores a message as `append` does, without a task.
 
-        Returns None for a message that needs `append`; so does the future's result.
+        The result is None, without storing, for a message that needs `append`.
         """
-        is_small = len(record) <= SMALL_BYTES_MAX
-        if not is_small or self.admission.is_busy or is_retry(topic):
-            return None
         return self._batcher.put(topic, queue_id, record, len(record).to_bytes(4, "big"))
 
     async def _append_retry(

@@ -98,13 +98,13 @@ class SendProcessor:
     def send(self, request: Request) -> Step:
         """Stores a message or a batch, and answers. Raises BrokerError."""
         header = request.header
-        if header.is_batch or self._sends.gate.is_missing(header.topic):
+        is_known = not self._sends.gate.is_missing(header.topic)
+        body_bytes = len(request.command.body)
+        if header.is_batch or not (is_known and self._sends.takes_single(header.topic, body_bytes)):
             return self.store(request)
         properties = self._with_key(_properties(header))
         record = self._record(request, properties)
         stored = self._sends.append_single(header.topic, _queue_id(header), record)
-        if stored is None:
-            return self.store(request)
         return Deferred(stored, lambda done: self._stored(request, properties, record, done))
 
     def _stored(
