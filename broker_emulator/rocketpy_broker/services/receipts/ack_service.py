@@ -17,7 +17,12 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
-from rocketpy_broker.services.receipts.check_points import COUNT_MAX, CheckPoint, ack_of
+from rocketpy_broker.services.receipts.check_points import (
+    CHANGED,
+    COUNT_MAX,
+    CheckPoint,
+    ack_of,
+)
 from rocketpy_broker.services.receipts.handle import (
     MessageGoneError,
     Receipt,
@@ -140,6 +145,7 @@ class AckService:
             revive_ms=now_ms + invisible_ms,
             start_offset=offset,
             topic=queue.topic,
+            put_again_count=CHANGED,
         )
         ack = ack_of(group, *queue, [offset], receipt)
         written = self._log.append(
