@@ -82,7 +82,8 @@ class OrderedPops:
         """Acknowledges messages; returns what was appended, or None if the group stays.
 
         An acknowledgement of an older delivery has no effect. A kill may have lost the delivery.
-        Then only the group's next message counts. Raises ReceiptIllegalError, StoreClosedError, StoreBusyError.
+        Then only the group's next message counts. Raises ReceiptIllegalError, StoreClosedError,
+        StoreBusyError.
         """
         position, delivery = self._positions.find(group, queue), self._current(group, queue)
         following, known = position, self._table.find(group, queue)
