@@ -95,8 +95,8 @@ class DelaySchedule:
         block that was accepted before. A cancel record that is too late goes to the timer, which
         ignores it. Times may be too far ahead, for example after the clock was set back. The block
         needs space for one message only. Without a timer it waits for a start that has one.
-        Acknowledgements of popped messages have as much space again, so that those do not come
-        again when the timer is full. Raises RecordIllegalError, TimerRefusedError.
+        Acknowledgements of popped messages have as much space again: acknowledged messages do not
+        come again because the timer is full. Raises RecordIllegalError, TimerRefusedError.
         """
         levels = self._levels.of(block)
         level = int(levels[0])
