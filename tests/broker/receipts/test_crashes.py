@@ -98,6 +98,17 @@ async def test_a_group_created_again_starts_at_the_first_message_also_after_a_ki
         assert found(await pop(running)) == [b"a"]
 
 
+async def test_a_group_deleted_without_its_offsets_continues_after_its_pops(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, b"a", flush=SYNC) as running:
+        await ack(running, await pop(running))
+        await running.broker.services.admin.groups.remove(GROUP, keep_offsets=True)
+        # The tables are saved meanwhile.
+        await pass_time(running, INVISIBLE_MS)
+        assert found(await pop(running)) == []
+
+
 async def test_after_a_stop_the_revive_continues_after_what_it_has_handled(
     start_broker: StartBroker,
 ) -> None:

@@ -72,7 +72,7 @@ class ConsumerOffsetManager:
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
         self.resets = PendingResets(clock)
-        # Called before a reset, and before the deletion of a group's progress.
+        # Called before a reset, and before the deletion of a group.
         self.resetting = Listeners[[]]()
         # None in a directory without pops since RocketMQ used it.
         self.pop_log_offset: int | None = None
@@ -192,7 +192,6 @@ class ConsumerOffsetManager:
 
     async def delete_group(self, group: str) -> None:
         """Deletes the progress of a group; its commits meanwhile may stay."""
-        self.resetting()
         self.resets.forget_group(group)
         await self._delete_all(lambda key: key.endswith(SEPARATOR + group))
 
