@@ -122,7 +122,8 @@ class BrokerConfig:
       `staging_bytes_max` limits the disk space of all staged batches.
     - `delay_levels`, `timer_delay_ms_max`: RocketMQ's messageDelayLevel and timerMaxDelaySec.
     - `timer_pending_max`: the limit of messages that wait for a delivery time. Each takes about 50
-      bytes of memory. `recall_message_enable`: senders may recall them.
+      bytes of memory; acknowledgements have as much space again. `recall_message_enable`: senders
+      may recall them.
     - `enable_mixed_message_type`: topics may have the message type MIXED.
       `enable_topic_message_type_check`: a message of another type than its topic's is refused.
     - `access_message_in_memory_max_ratio`: the percentage of the machine's memory for the log's

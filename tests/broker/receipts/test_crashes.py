@@ -9,8 +9,10 @@ import pytest
 
 from rocketpy_broker.services.receipts import revive
 from rocketpy_broker.services.receipts.check_points import CheckPoint
+from rocketpy_broker.services.receipts.popped import PopRequest
 from rocketpy_broker.services.receipts.revive_log import decoded
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.receipts.test_pops import reset
 from tests.support.broker.pops import (
     GROUP,
@@ -22,7 +24,10 @@ from tests.support.broker.pops import (
     found,
     pass_time,
     pop,
+    receipts,
     revived,
+    services,
+    with_messages,
 )
 from tests.support.broker.running_broker import StartBroker, until
 
@@ -66,6 +71,42 @@ async def test_after_a_kill_a_reset_group_stays_where_it_was_reset_to(
         clock = running.clock
     async with start_crashed(ASYNC, clock=clock) as running:
         assert found(await pop(running)) == [b"b", b"c"]
+
+
+async def test_after_a_kill_a_changed_time_does_not_undo_a_reset(
+    start_crashed: StartBroker,
+) -> None:
+    async with with_messages(start_crashed, b"a", b"b", flush=ASYNC) as running:
+        popped = await pop(running)
+        await reset(running, 0)
+        queue, receipt = receipts(popped)[1]
+        await services(running).acks.change_invisible_time(GROUP, queue, 1, receipt, 1_000)
+        clock = running.clock
+    async with start_crashed(ASYNC, clock=clock) as running:
+        assert found(await pop(running)) == [b"a", b"b"]
+
+
+async def test_a_group_created_again_starts_at_the_first_message_also_after_a_kill(
+    start_crashed: StartBroker,
+) -> None:
+    async with with_messages(start_crashed, b"a", flush=ASYNC) as running:
+        await ack(running, await pop(running))
+        await running.groups.DeleteGroup(groups_pb2.DeleteGroupRequest(consumer_group=GROUP))
+        assert await services(running).pops.has_message(PopRequest(GROUP, TOPIC))
+        clock = running.clock
+    async with start_crashed(ASYNC, clock=clock) as running:
+        assert found(await pop(running)) == [b"a"]
+
+
+async def test_a_group_deleted_without_its_offsets_continues_after_its_pops(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, b"a", flush=SYNC) as running:
+        await ack(running, await pop(running))
+        await running.broker.services.admin.groups.remove(GROUP, keep_offsets=True)
+        # The tables are saved meanwhile.
+        await pass_time(running, INVISIBLE_MS)
+        assert found(await pop(running)) == []
 
 
 async def test_after_a_stop_the_revive_continues_after_what_it_has_handled(

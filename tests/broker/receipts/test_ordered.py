@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from tests.support.broker.pops import (
     services,
     with_messages,
 )
-from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 
 async def ordered(running: RunningBroker, **fields: Any) -> Popped:
@@ -99,6 +100,25 @@ async def test_after_a_kill_no_acknowledged_message_comes_again(
         clock = running.clock
     async with start_crashed(flush, clock=clock) as running:
         assert found(await ordered(running)) == [b"c"]
+
+
+@pytest.mark.parametrize("is_acknowledged", [True, False])
+async def test_an_acknowledgement_counts_although_a_kill_lost_its_delivery(
+    start_crashed: StartBroker, tmp_path: Path, is_acknowledged: bool
+) -> None:
+    flush = FlushDiskType.ASYNC_FLUSH
+    async with with_messages(start_crashed, b"a", b"b", b"c", flush=flush) as running:
+        saved = await ordered(running, count_max=1, invisible_ms=1_000)
+        if is_acknowledged:
+            await ack(running, saved)
+        await pass_time(running, 6_000)
+        await until((tmp_path / "config/consumerOrderInfo.json").exists)
+        lost = await ordered(running, count_max=1)
+        clock = running.clock
+    async with start_crashed(flush, clock=clock) as running:
+        await ack(running, lost)
+        rest = await ordered(running)
+        assert found(lost) + found(rest) == [b"a", b"b", b"c"][is_acknowledged:]
 
 
 async def test_blocks_survive_a_stop(start_broker: StartBroker) -> None:

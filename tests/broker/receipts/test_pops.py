@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import (
     BrokerError,
     ParameterIllegalError,
     PermissionDeniedError,
+    RecordIllegalError,
     SubscriptionGroupNotExistError,
     SubscriptionParseError,
     TopicNotExistError,
@@ -21,7 +24,7 @@ from rocketpy_broker.services.receipts.popped import PopRequest
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record
-from rocketpy_proto.rocketpy.v1 import groups_pb2
+from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.pops import (
     GROUP,
@@ -255,6 +258,8 @@ async def test_a_late_acknowledgement_counts_until_the_revival(
         ({"queue_id": 4}, BrokerError),
         ({"group": "a b"}, ParameterIllegalError),
         ({"group": "off"}, PermissionDeniedError),
+        ({"group": "CID_RMQ_SYS_REVIVE_GROUP"}, PermissionDeniedError),
+        ({"attempt_id": "x" * 256}, ParameterIllegalError),
         ({"filter_text": FilterText("SQL92", "a >")}, SubscriptionParseError),
     ],
 )
@@ -278,7 +283,9 @@ async def test_illegal_receipts_are_refused(start_broker: StartBroker) -> None:
         for group, at, offset, kind in (
             ("none", queue, 0, SubscriptionGroupNotExistError),
             (GROUP, QueueKey("none", 0), 0, TopicNotExistError),
-            (GROUP, QueueKey(TOPIC, 1), 0, ReceiptIllegalError),
+            ("CID_RMQ_SYS_REVIVE_GROUP", queue, 0, PermissionDeniedError),
+            (GROUP, QueueKey(TOPIC, -1), 0, ReceiptIllegalError),
+            (GROUP, QueueKey(TOPIC, 1), 0, MessageGoneError),
             (GROUP, queue, 1, MessageGoneError),
             (GROUP, queue, -1, MessageGoneError),
         ):
@@ -287,6 +294,43 @@ async def test_illegal_receipts_are_refused(start_broker: StartBroker) -> None:
             with pytest.raises(kind):
                 await acks.change_invisible_time(group, at, offset, receipt, 1_000)
         assert running.broker.store.positions().log_end == end
+
+
+@pytest.mark.parametrize("broker_name", ["a\x01b\x02c", "b" * 40_000])
+async def test_a_receipt_that_no_record_can_hold_is_refused(
+    start_broker: StartBroker, broker_name: str
+) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        ((queue, receipt),) = receipts(await pop(running))
+        bad = replace(receipt, broker_name=broker_name)
+        with pytest.raises(RecordIllegalError):
+            await services(running).acks.ack(GROUP, queue, [0], bad)
+
+
+async def test_an_acknowledgement_counts_after_the_topic_lost_the_queue(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, queues=2) as running:
+        await running.append(TOPIC, 1, b"a")
+        popped = await pop(running)
+        config = admin_pb2.TopicConfig(topic=TOPIC, read_queue_nums=1, write_queue_nums=1, perm=6)
+        await running.admin.UpdateTopic(admin_pb2.UpdateTopicRequest(config=config))
+        await ack(running, popped)
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert revived(running) == 0
+
+
+async def test_after_the_clock_was_set_back_no_acknowledged_message_comes_again(
+    start_broker: StartBroker,
+) -> None:
+    options = SystemTopicOptions(revive_queue_nums=1)
+    async with with_messages(start_broker, b"a", system_topics=options) as running:
+        await pop(running, "h")
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        running.clock.jump(-60_000)
+        await ack(running, await pop(running))
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert (revived(running), found(await pop(running))) == (0, [])
 
 
 async def test_a_group_continues_where_it_was_reset_to(start_broker: StartBroker) -> None:

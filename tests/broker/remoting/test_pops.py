@@ -123,6 +123,21 @@ async def test_a_change_and_a_batch_of_acknowledgements_count(remoting: Remoting
     assert [each.body for each in records(await pop(remoting))] == [b"0", b"10"]
 
 
+async def test_a_batch_of_too_many_acknowledgements_acknowledges_nothing(
+    remoting: RemotingBroker,
+) -> None:
+    await remoting.running.create_topic(TOPIC, 1)
+    await remoting.running.append(TOPIC, 0, b"a")
+    first = receipt(await pop(remoting))
+    own = GROUP, TOPIC, 0, 0, first.revive_queue_id, first.pop_ms, INVISIBLE_MS
+    acks = BatchAck(*own, b"\1"), BatchAck(*own, b"\xff" * 16)
+    body = encode_body(BatchAckMessageBody("broker-a", acks))
+    answer = await remoting.client.ask(Code.BATCH_ACK_MESSAGE, body=body)
+    assert answer.code == ResponseCode.INVALID_PARAMETER
+    await pass_time(remoting.running, INVISIBLE_MS + REVIVE_MS)
+    assert [each.body for each in records(await pop(remoting))] == [b"a"]
+
+
 async def test_an_ordered_pop_counts_deliveries(remoting: RemotingBroker) -> None:
     await remoting.running.create_topic(TOPIC, 1)
     await remoting.running.append(TOPIC, 0, b"a", b"b")

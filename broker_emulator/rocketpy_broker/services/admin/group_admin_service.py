@@ -113,6 +113,8 @@ class GroupAdminService:
             if topic in self._topics:
                 await self._admin.delete_topic(topic)
                 gone.append(topic)
+        # Pops of the group count only while it exists.
+        self._committed.resetting()
         if not keep_offsets:
             await self._committed.delete_group(group)
         with _saving(group):

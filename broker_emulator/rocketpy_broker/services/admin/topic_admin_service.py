@@ -118,10 +118,17 @@ class TopicAdminService:
             await self._statistics.forget_topic(each)
 
     async def _pop_retry_topics(self, topic: str) -> list[str]:
-        """Returns the topics for redeliveries of the topic's messages to groups that pop them."""
-        groups = [group async for of, group in self._consumers.entries() if of == topic]
-        names = [pop_retry_topic(group, topic) for group in groups]
-        return [name for name in names if name in self._topics]
+        """Returns the topics for redeliveries of the topic's messages to groups that pop them.
+
+        Omits %RETRY%a_b_c of group a_b and topic c if group a has read topic b_c: it is its own.
+        """
+        own: set[str] = set()
+        others: set[str] = set()
+        async for of, group in self._consumers.entries():
+            name = pop_retry_topic(group, of)
+            if name in self._topics:
+                (own if of == topic else others).add(name)
+        return sorted(own - others)
 
     async def remove_given_up(self) -> None:
         """Removes the half messages of abandoned transactions. Raises BrokerError."""

@@ -82,15 +82,21 @@ class DelaySchedule:
         self._timer = timer
 
     def placed(
-        self, queue: QueueKey, block: RecordBlock, *, is_accepted: bool = False
+        self,
+        queue: QueueKey,
+        block: RecordBlock,
+        *,
+        is_accepted: bool = False,
+        is_ack: bool = False,
     ) -> tuple[QueueKey, RecordBlock]:
         """Returns the queue and form in which the block waits; the block itself if it does not.
 
         All records of a block wait alike: for one level, or for times. Special rules hold for a
         block that was accepted before. A cancel record that is too late goes to the timer, which
         ignores it. Times may be too far ahead, for example after the clock was set back. The block
-        needs space for one message only. Without a timer it waits for a start that has one. Raises
-        RecordIllegalError, TimerRefusedError.
+        needs space for one message only. Without a timer it waits for a start that has one.
+        Acknowledgements of popped messages have as much space again: acknowledged messages do not
+        come again because the timer is full. Raises RecordIllegalError, TimerRefusedError.
         """
         levels = self._levels.of(block)
         level = int(levels[0])
@@ -105,7 +111,9 @@ class DelaySchedule:
             if level > 0:
                 place, waiting = self._of_level(queue, block, level)
             else:
-                place, waiting = self._of_times(queue, block, is_accepted=is_accepted)
+                place, waiting = self._of_times(
+                    queue, block, is_accepted=is_accepted, is_ack=is_ack
+                )
         except UnencodableRecordError as error:
             raise RecordIllegalError(f"with its real topic and queue {error}") from error
         if waiting is not block and not is_accepted:
@@ -129,7 +137,7 @@ class DelaySchedule:
         return QueueKey(SCHEDULE_TOPIC, level - 1), rewritten(block, SCHEDULE_TOPIC, strings)
 
     def _of_times(
-        self, queue: QueueKey, block: RecordBlock, *, is_accepted: bool
+        self, queue: QueueKey, block: RecordBlock, *, is_accepted: bool, is_ack: bool
     ) -> tuple[QueueKey, RecordBlock]:
         now_ms = self._clock.now_ms()
         deliver_ms = _delivery_times(block, now_ms)
@@ -158,7 +166,8 @@ class DelaySchedule:
                     f"the message to cancel was due at {time_of_ms(latest_ms)}, which is past; it "
                     "may have been delivered. Nothing was stored"
                 )
-        self._check_space(len(block), is_accepted=is_accepted)
+        count_max = self._timer.pending_max * (2 if is_ack else 1)
+        self._check_space(len(block), count_max, is_accepted=is_accepted)
         rest_ms = deliver_ms % PRECISION_MS
         out_ms = deliver_ms - np.where(rest_ms == 0, PRECISION_MS, rest_ms)
         texts = pa.array(out_ms).cast(pa.string())
@@ -170,11 +179,11 @@ class DelaySchedule:
         if not self._timer.is_enabled:
             raise TimerNotEnabledError
 
-    def _check_space(self, count: int, *, is_accepted: bool) -> None:
+    def _check_space(self, count: int, count_max: int, *, is_accepted: bool) -> None:
         """Raises TimerFullError if too many messages wait; an accepted block counts as one."""
         waiting_count = self._timer.waiting_count()
-        if waiting_count + (1 if is_accepted else count) > self._timer.pending_max:
-            raise TimerFullError(waiting_count, count, self._timer.pending_max)
+        if waiting_count + (1 if is_accepted else count) > count_max:
+            raise TimerFullError(waiting_count, count, count_max)
 
 
 def _cancels(block: RecordBlock) -> bool:

@@ -59,6 +59,12 @@ def is_system_group(group: str) -> bool:
     return group in PREDEFINED or group.startswith(SYSTEM_GROUP_PREFIX)
 
 
+def check_not_own(group: str) -> None:
+    """Raises PermissionDeniedError for a group of the broker itself."""
+    if group.startswith(SYSTEM_GROUP_PREFIX):
+        raise PermissionDeniedError(f"the progress of group {group!r} is the broker's own")
+
+
 def check_group(group: str, name: str = "consumer_group") -> None:
     """Raises ParameterIllegalError for an illegal group name; `name` is the parameter's name."""
     if not GROUP_PATTERN.fullmatch(group):

@@ -72,7 +72,7 @@ class ConsumerOffsetManager:
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
         self.resets = PendingResets(clock)
-        # Called before a reset.
+        # Called before a reset, and before the deletion of a group.
         self.resetting = Listeners[[]]()
         # None in a directory without pops since RocketMQ used it.
         self.pop_log_offset: int | None = None

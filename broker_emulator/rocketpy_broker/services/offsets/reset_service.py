@@ -22,7 +22,7 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.groups.clients.registry import MembersOnlineError
-from rocketpy_broker.services.groups.manager import SYSTEM_GROUP_PREFIX, check_group
+from rocketpy_broker.services.groups.manager import check_group, check_not_own
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -77,8 +77,7 @@ class ResetService:
             accepted = "earliest, latest, timestamp_ms or offset"
             raise ParameterIllegalError("to", to or "", accepted)
         check_group(group)
-        if group.startswith(SYSTEM_GROUP_PREFIX):
-            raise PermissionDeniedError(f"the progress of group {group!r} is the broker's own")
+        check_not_own(group)
         self._topics.check_readable(topic, request.queue_id)
         if not await self._is_known(group):
             raise SubscriptionGroupNotExistError(group)

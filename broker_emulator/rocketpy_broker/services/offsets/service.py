@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from rocketpy_broker.errors import (
     ParameterIllegalError,
-    PermissionDeniedError,
     QueueIdIllegalError,
 )
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.groups.manager import SYSTEM_GROUP_PREFIX, check_group
+from rocketpy_broker.services.groups.manager import check_group, check_not_own
 from rocketpy_broker.services.groups.retry_topics import RetryTopic
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
@@ -214,7 +213,7 @@ class OffsetService:
         QueueIdIllegalError, StoreClosedError.
         """
         check_group(group)
-        _check_not_own(group)
+        check_not_own(group)
         for committed in offsets:
             self._topics.check_readable(*committed.queue)
             self._topics.check_epoch(committed.queue.topic, committed.topic_epoch)
@@ -247,7 +246,7 @@ class OffsetService:
         QueueIdIllegalError, ParameterIllegalError, StoreClosedError for a topic under deletion.
         """
         config = self._groups.configs.get(group)
-        _check_not_own(group)
+        check_not_own(group)
         topic = self._topics.get(queue.topic)
         self._store.deletions.check(queue.topic)
         if not self._exists(queue):
@@ -274,12 +273,6 @@ class OffsetService:
     def take_reset(self, group: str, queue: QueueKey) -> int | None:
         """Returns the offset of the group's next pull if the queue has a pending reset."""
         return self._consumers.resets.take(group, queue) if self._is_reset(group, queue) else None
-
-
-def _check_not_own(group: str) -> None:
-    """Raises PermissionDeniedError for a group of the broker itself."""
-    if group.startswith(SYSTEM_GROUP_PREFIX):
-        raise PermissionDeniedError(f"the progress of group {group!r} is the broker's own")
 
 
 def _check_offset(offset: int) -> None:

@@ -2,9 +2,10 @@
 
 Both append to the log what the revive of the check point reads when the messages are due. They are
 durable on return. A change appends a new check point and the acknowledgement of the old one in one
-write. The old receipt has no effect afterwards. A repeated acknowledgement is accepted, and so is a
-late one: the message may have been revived by then. Source: AckMessageProcessor,
-ChangeInvisibleTimeProcessor, docs/design/storage.md section 15.
+write. The old receipt does not acknowledge afterwards. As in RocketMQ, a change by a receipt that
+was acknowledged or changed before makes the message visible once more. A repeated acknowledgement
+is accepted, and so is a late one: the message may have been revived by then.
+Source: AckMessageProcessor, ChangeInvisibleTimeProcessor, docs/design/storage.md section 15.
 """
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.flush.group_commit import GroupCommit
-from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
-from rocketpy_broker.services.receipts.check_points import COUNT_MAX, CheckPoint, ack_of
+from rocketpy_broker.services.groups.manager import SubscriptionGroupManager, check_not_own
+from rocketpy_broker.services.receipts.check_points import (
+    CHANGED,
+    COUNT_MAX,
+    CheckPoint,
+    ack_of,
+)
 from rocketpy_broker.services.receipts.handle import (
     MessageGoneError,
     Receipt,
@@ -140,6 +146,7 @@ class AckService:
             revive_ms=now_ms + invisible_ms,
             start_offset=offset,
             topic=queue.topic,
+            put_again_count=CHANGED,
         )
         ack = ack_of(group, *queue, [offset], receipt)
         written = self._log.append(
@@ -153,12 +160,14 @@ class AckService:
         await self._group_commit.admission.write_over()
 
     def _check(self, group: str, queue: QueueKey, offsets: Sequence[int]) -> None:
+        check_not_own(group)
         self._groups.get(group)
-        config = self._topics.get(queue.topic)
-        if not 0 <= queue.queue_id < config.readable_queues:
+        self._topics.get(queue.topic)
+        # A queue may have become unreadable since the pop.
+        if queue.queue_id < 0:
             raise ReceiptIllegalError(
-                f"queue id {queue.queue_id} of topic {queue.topic!r:.200} is not in "
-                f"0..{config.readable_queues - 1}; acknowledge with the receipt's own queue"
+                f"queue id {queue.queue_id} of topic {queue.topic!r:.200} is negative; "
+                "acknowledge with the receipt's own queue"
             )
         if not 1 <= len(offsets) <= COUNT_MAX:
             accepted = f"1 to {COUNT_MAX}"

@@ -22,6 +22,8 @@ CHECK_POINT_TAG, ACK_TAG, BATCH_ACK_TAG = "ck", "ack", "bAck"
 AHEAD_MS = 1_000
 NO_OFFSET = -1
 _JOINT = "@"
+# The number of later tries in the check point of a change: RocketMQ reads null and 0 alike.
+CHANGED = "0"
 # The most messages of a check point; RocketMQ counts them in a byte.
 COUNT_MAX = 127
 Int64 = Annotated[int, Meta(ge=-1, le=(1 << 62) - 1)]
@@ -32,7 +34,7 @@ class CheckPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Popped messages of one queue; `differences` are their offsets from `start_offset`.
 
     Without differences they are `count` messages from `start_offset` on. A check point without
-    messages only moves the group's offset.
+    messages only moves the group's offset. A `put_again_count` means that it is not of a pop.
     """
 
     bits: int = field(name="bm", default=0)

@@ -81,15 +81,15 @@ class OrderedPops:
     ) -> AppendResult | None:
         """Acknowledges messages; returns what was appended, or None if the group stays.
 
-        An acknowledgement of an older delivery has no effect. Without a known delivery only the
-        group's next message counts. Raises ReceiptIllegalError, StoreClosedError, StoreBusyError.
+        An acknowledgement of an older delivery has no effect. A kill may have lost the delivery.
+        Then only the group's next message counts. Raises ReceiptIllegalError, StoreClosedError,
+        StoreBusyError.
         """
         position, delivery = self._positions.find(group, queue), self._current(group, queue)
-        following = position
-        if delivery is None:
-            is_unknown = self._table.find(group, queue) is None
-            following = offsets[0] + 1 if is_unknown and [*offsets] == [position] else position
-        elif receipt.pop_ms == delivery.pop_ms:
+        following, known = position, self._table.find(group, queue)
+        if known is None or known.pop_ms < receipt.pop_ms:
+            following = offsets[0] + 1 if [*offsets] == [position] else position
+        elif delivery is not None and receipt.pop_ms == delivery.pop_ms:
             wrong = [each for each in offsets if each not in set(delivery.offsets)]
             if wrong:
                 raise ReceiptIllegalError(

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from rocketpy_broker.errors import BrokerError, ParameterIllegalError, StoreErro
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.services.groups.manager import check_not_own
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters, Waiter
 from rocketpy_broker.services.pull.checks import NO_END, PullChecks, PullCommand, PullRequest
 from rocketpy_broker.services.pull.matching_reader import MatchingReader
@@ -49,6 +51,7 @@ RETRY_FIRST_EVERY = 5
 QUEUES_A_SLOT = 100
 # popPollingSize, popPollingMapSize: held calls of one group in one queue or topic, and of all.
 POLLING_MAX, POLLING_TOTAL_MAX = 1_024, 100_000
+ATTEMPT_ID_MAX = 255
 # Reads of one queue while other pops move the group.
 TRIES_MAX = 3
 _MOVED = (
@@ -98,6 +101,7 @@ class PopService:
         self._matching = MatchingReader(store)
         self._turn = 0
         self._polling: Counter[tuple[str, str, int]] = Counter()
+        self._polling_total = 0
 
     async def pop(self, request: PopRequest) -> Popped:
         """Returns messages; none at the end of the hold. Check points are durable on return.
@@ -127,7 +131,7 @@ class PopService:
     async def has_message(self, request: PopRequest) -> bool:
         """Returns True once a pop would find a message, matching or not; False after the hold.
 
-        Raises the errors of PullChecks, PollingFullError.
+        Raises the errors of PullChecks, ParameterIllegalError, PollingFullError.
         """
         self._command(request)
         await self._pulls.create_group(request.group)
@@ -154,6 +158,9 @@ class PopService:
 
     def _command(self, request: PopRequest) -> PullCommand:
         """Returns the checked read of a queue, as a pull of it would be."""
+        check_not_own(request.group)
+        if (length := len(request.attempt_id)) > ATTEMPT_ID_MAX:
+            raise ParameterIllegalError("length of attemptId", length, f"0 to {ATTEMPT_ID_MAX}")
         return self._checks.command(
             PullRequest(
                 QueueKey(request.topic, max(request.queue_id, 0)),
@@ -186,60 +193,59 @@ class PopService:
         key = request.group, request.topic, request.queue_id
         if request.wait_ms <= 0:
             return False
-        if self._polling[key] >= POLLING_MAX or self._polling.total() >= POLLING_TOTAL_MAX:
+        if self._polling[key] >= POLLING_MAX or self._polling_total >= POLLING_TOTAL_MAX:
             raise PollingFullError(
                 f"polling full: {self._polling[key]} calls of group {request.group!r} wait for "
                 f"topic {request.topic!r}, limit {POLLING_MAX}. Ask again later"
             )
         self._polling[key] += 1
+        self._polling_total += 1
         try:
-            is_woken = await watch.wait(min(deadline_ms, self._free_ms(request)))
+            is_woken = await watch.wait(min(deadline_ms, await self._free_ms(request)))
         finally:
             self._polling[key] -= 1
+            self._polling_total -= 1
             if self._polling[key] == 0:
                 del self._polling[key]
         watch.take_changes()
         return is_woken
 
-    def _free_ms(self, request: PopRequest) -> float:
+    async def _free_ms(self, request: PopRequest) -> float:
         """Returns the monotonic time at which a blocked queue is free."""
+        first_ms = math.inf
         if not request.is_ordered:
-            return math.inf
-        group, attempt_id = request.group, request.attempt_id
-        queues = self._queues(request)
-        times = [self._ordered.blocked_until(group, each, attempt_id) for each in queues]
-        first_ms = min((each for each in times if each is not None), default=None)
-        if first_ms is None:
-            return math.inf
+            return first_ms
+        for number, queue in enumerate(self._queues(request), 1):
+            until_ms = self._ordered.blocked_until(request.group, queue, request.attempt_id)
+            first_ms = first_ms if until_ms is None else min(first_ms, until_ms)
+            if number % QUEUES_A_SLOT == 0:
+                await take_slot()
         return self._clock.monotonic_ms() + max(first_ms - self._clock.now_ms(), 1)
 
     # --- Reads ---
 
-    def _queues(self, request: PopRequest) -> list[QueueKey]:
+    def _queues(self, request: PopRequest) -> Iterator[QueueKey]:
         """Returns the queues in the order of this pop: retry queues first or last."""
         self._turn += 1
-        own = [QueueKey(request.topic, request.queue_id)]
+        own = iter([QueueKey(request.topic, request.queue_id)])
         if request.queue_id == ANY_QUEUE:
             own = self._rotated(request.topic)
         if request.is_ordered:
             return own
         retries = self._rotated(pop_retry_topic(request.group, request.topic))
-        return [*retries, *own] if self._turn % RETRY_FIRST_EVERY == 0 else [*own, *retries]
+        return chain(retries, own) if self._turn % RETRY_FIRST_EVERY == 0 else chain(own, retries)
 
-    def _rotated(self, topic: str) -> list[QueueKey]:
-        config = self._topics.find(topic)
+    def _rotated(self, topic: str) -> Iterator[QueueKey]:
+        config, turn = self._topics.find(topic), self._turn
         count = 0 if config is None else config.readable_queues
-        return [QueueKey(topic, (self._turn + i) % count) for i in range(count)]
+        return (QueueKey(topic, (turn + i) % count) for i in range(count))
 
     async def _has_rest(self, request: PopRequest) -> bool:
         for number, queue in enumerate(self._queues(request), 1):
+            bounds = self._store.range_of(queue)
             offset = self._positions.find(request.group, queue)
-            if offset is None:
-                offset = self._store.range_of(queue).min_offset
-            if (
-                not self._is_blocked(request, queue)
-                and offset < self._store.range_of(queue).max_offset
-            ):
+            offset = bounds.min_offset if offset is None else offset
+            if offset < bounds.max_offset and not self._is_blocked(request, queue):
                 return True
             if number % QUEUES_A_SLOT == 0:
                 await take_slot()
@@ -277,12 +283,14 @@ class PopService:
         """Pops from one queue, after messages that do not match."""
         tries_left = TRIES_MAX
         while tries_left:
-            offset = self._next_offset(request, queue, is_peek=is_peek)
+            is_full = popped.count >= request.count_max
+            is_full = is_full or popped.byte_count >= command.limits.bytes_max
+            # A group's offset is committed once the group reads the queue.
+            offset = self._next_offset(request, queue, is_peek=is_peek or is_full)
             if self._is_blocked(request, queue):
                 return
             rest_count = max(self._store.range_of(queue).max_offset - offset, 0)
-            is_full = popped.count >= request.count_max
-            if not rest_count or is_full or popped.byte_count >= command.limits.bytes_max:
+            if not rest_count or is_full:
                 popped.rest_count += rest_count
                 return
             result = await self._read(request, command, queue, offset, popped.count)
@@ -300,21 +308,21 @@ class PopService:
             return
         if len(result.sizes):
             self._take(request, queue, offset, result, popped, is_peek=is_peek)
+            await take_slot()
         popped.rest_count += max(result.max_offset - result.next_offset, 0)
 
     def _is_blocked(self, request: PopRequest, queue: QueueKey) -> bool:
-        group, attempt_id = request.group, request.attempt_id
-        return request.is_ordered and bool(
-            self._ordered.blocked_until(group, queue, attempt_id) is not None
-        )
+        if not request.is_ordered:
+            return False
+        return self._ordered.blocked_until(request.group, queue, request.attempt_id) is not None
 
     def _next_offset(self, request: PopRequest, queue: QueueKey, *, is_peek: bool) -> int:
         if not is_peek:
             return self._positions.get(request.group, queue, from_min=request.from_min)
         offset = self._positions.find(request.group, queue)
-        if offset is None:
-            offset = self._positions.first(request.group, queue, from_min=request.from_min)
-        return offset
+        if offset is not None:
+            return offset
+        return self._positions.first(request.group, queue, from_min=request.from_min)
 
     async def _read(
         self, request: PopRequest, command: PullCommand, queue: QueueKey, offset: int, count: int

@@ -72,7 +72,8 @@ class PopPositions:
 
     def _is_current(self, written_at: int, point: CheckPoint) -> bool:
         is_known = point.topic in self._topics and self._offsets.group_exists(point.group)
-        return is_known and written_at >= self._store.deleted_below(point.topic)
+        is_pop = point.put_again_count is None
+        return is_known and is_pop and written_at >= self._store.deleted_below(point.topic)
 
     async def begin(self) -> None:
         """Saves the start of the check points before a directory's first one. Raises OSError."""

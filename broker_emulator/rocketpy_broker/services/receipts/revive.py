@@ -87,7 +87,7 @@ class ReviveQueue:
         self._loop = DeliveryLoop("unacknowledged messages", queue, held, clock)
         self._next_offset = 0
         self._waiting: dict[Key, _Waiting] = {}
-        # The largest delivery time of the entries that were read.
+        # The delivery time of the last entry that was read; the wall clock may have gone back.
         self._seen_ms = 0
         self._progress: FlushedProgress[int] = FlushedProgress()
         self._handled_offset = -1
@@ -144,7 +144,8 @@ class ReviveQueue:
         self._mark()
 
     def _take(self, entry: Entry) -> None:
-        self._seen_ms = max(self._seen_ms, entry.deliver_ms)
+        if entry.deliver_ms:
+            self._seen_ms = entry.deliver_ms
         content = entry.content
         if isinstance(content, CheckPoint):
             self._waiting.setdefault(
@@ -154,6 +155,7 @@ class ReviveQueue:
             found.left.difference_update(content.all_offsets)
 
     async def _handle_due(self, seen_ms: int) -> None:
+        seen_ms = min(seen_ms, self._clock.now_ms())
         due = [
             each
             for each in self._waiting.values()

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.errors import ParameterIllegalError, RecordIllegalError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.delay.schedule import TIMER_OUT_MS, DelaySchedule
 from rocketpy_broker.services.receipts.check_points import (
@@ -35,7 +35,13 @@ from rocketpy_broker.store.values import (
     QueueKey,
     ReadLimits,
 )
-from rocketpy_proto.record import Record, RecordBlock, encode_record, java_hash
+from rocketpy_proto.record import (
+    Record,
+    RecordBlock,
+    UnencodableRecordError,
+    encode_record,
+    java_hash,
+)
 from rocketpy_proto.record.block.properties_block import parse_properties
 from rocketpy_proto.record.properties import REAL_TOPIC, TAGS, TIMER_DELIVER_MS, UNIQ_KEY
 
@@ -89,9 +95,15 @@ class ReviveLog:
 
         Raises StoreClosedError, StoreBusyError, TimerRefusedError, RecordIllegalError.
         """
-        data = b"".join(encode_record(self._record(queue, *each)) for each in entries)
+        try:
+            data = b"".join(encode_record(self._record(queue, *each)) for each in entries)
+        except UnencodableRecordError as error:
+            raise RecordIllegalError(
+                f"the receipt names what no record can hold: {error}"
+            ) from error
         block = RecordBlock.parse(bytearray(data))
-        return self._store.append(*self._schedule.placed(queue, block), _OWN)
+        is_ack = any(isinstance(content, Ack) for content, _ in entries)
+        return self._store.append(*self._schedule.placed(queue, block, is_ack=is_ack), _OWN)
 
     def _record(self, queue: QueueKey, content: CheckPoint | Ack, deliver_ms: int) -> Record:
         host = self._store.store_host

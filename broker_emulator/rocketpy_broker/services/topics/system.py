@@ -41,6 +41,7 @@ SEND_FORBIDDEN = frozenset(
 # Reserved also if the options of the broker do not create them.
 RESERVED = SEND_FORBIDDEN | {AUTO_CREATE_TOPIC, "BenchmarkTest", "CHECKPOINT_TOPIC", TRACE_TOPIC}
 RESERVED_PREFIX = "rmq_sys_"
+REVIVE_PREFIX = f"{RESERVED_PREFIX}REVIVE_LOG_"
 
 
 def retry_topic(group: str) -> str:
@@ -50,7 +51,7 @@ def retry_topic(group: str) -> str:
 
 def revive_topic(cluster_name: str) -> str:
     """Returns the topic for check points and acknowledgements of popped messages."""
-    return f"{RESERVED_PREFIX}REVIVE_LOG_{cluster_name}"
+    return REVIVE_PREFIX + cluster_name
 
 
 def dead_letter_topic(group: str) -> str:

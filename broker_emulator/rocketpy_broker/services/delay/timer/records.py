@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.services.delay.pending_messages import SECOND_MS, Due, key_hash
 from rocketpy_broker.services.delay.schedule import TIMER_DEL_UNIQKEY, TIMER_OUT_MS
+from rocketpy_broker.services.topics.system import REVIVE_PREFIX
 from rocketpy_broker.store.append.batch_marks import origins_of
 from rocketpy_proto.record import RecordBlock, property_column, with_property
 from rocketpy_proto.record.block.masks import null_unless
@@ -36,6 +37,8 @@ TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS = "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"
 # Java's Long.MAX_VALUE: the message was due when it was read.
 NEVER_WAITED = (1 << 63) - 1
 KEY_JOINT = "+"
+# The first character of keys that cancel records cannot name.
+_OWN_KEY = "\0"
 # Properties that decide if a message is void.
 _NAMES = (REAL_TOPIC, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES)
 
@@ -62,6 +65,12 @@ class TimerRecords:
 def cancel_key(topic: str, unique_key: str) -> str:
     """Returns the key by which a record names the message that it cancels."""
     return topic + KEY_JOINT + unique_key
+
+
+def _message_keys(topic: str, key: str) -> list[str]:
+    """Returns the keys of a message; no cancel record can name the key of a check point."""
+    whole = cancel_key(topic, key)
+    return [_OWN_KEY + whole] if topic.startswith(REVIVE_PREFIX) else [whole, key]
 
 
 def read_times(block: RecordBlock) -> TimerRecords:
@@ -104,6 +113,8 @@ def _marks(
     marks = []
     for row in rows:
         topic, key, cancelled = (one[row].as_py() for one in (topics, keys, cancels))
+        if cancelled is not None and cancelled.startswith(_OWN_KEY):
+            continue
         if cancelled is not None:
             marks.append(TimerMark(row, int(out_ms[row]), cancelled, is_cancel=True))
         elif origins[row] >= 0:
@@ -111,13 +122,14 @@ def _marks(
                 TimerMark(row, int(out_ms[row]), _place_key(origins[row]), is_cancel=False)
             )
         elif topic is not None and key is not None:
-            marks.append(TimerMark(row, int(out_ms[row]), cancel_key(topic, key), is_cancel=False))
+            own = _message_keys(topic, key)[0]
+            marks.append(TimerMark(row, int(out_ms[row]), own, is_cancel=False))
     return marks
 
 
 def _place_key(physical_offset: int) -> str:
     """Returns a key for one record; it differs from every message's key."""
-    return f"\0{physical_offset}"
+    return f"{_OWN_KEY}{physical_offset}"
 
 
 def _numbers(properties: BlockProperties, name: str) -> NDArray[np.int64]:
@@ -146,7 +158,7 @@ def void_rows(block: RecordBlock, due: Due) -> NDArray[np.bool_]:
         if time is not None and time.isdecimal():
             names = [_place_key(places[row])]
             if topic is not None and key is not None:
-                names += [cancel_key(topic, key), key]
+                names += _message_keys(topic, key)
             hashes += [key_hash(int(time), name) for name in names]
             rows += [row] * len(names)
     is_rolled = rolled.is_valid().to_numpy(zero_copy_only=False) & (origins_of(block) < 0)

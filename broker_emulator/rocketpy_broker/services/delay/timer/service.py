@@ -112,13 +112,13 @@ class TimerDelivery:
         return self._settled_ms if self._is_stepping or is_unread or is_due else now_ms
 
     def _settle(self, now_ms: int) -> None:
-        """Notes that no message that was read is due.
+        """Notes that no message that was read is due. The time follows a clock that is set back.
 
         A message appended after a moment is due after it, even if it is visible later.
         """
         end, at_ms = self._appended
         if self.read_offset >= end:
-            self._settled_ms = max(self._settled_ms, at_ms)
+            self._settled_ms = at_ms
             self._appended = self._store.next_offset(TIMER_QUEUE), now_ms
 
     async def run(self) -> None:

@@ -11,8 +11,10 @@ import numpy as np
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.services.receipts.ack_service import Acknowledged, AckService
+from rocketpy_broker.services.receipts.check_points import COUNT_MAX
 from rocketpy_broker.services.receipts.handle import (
     TIME_MS_MAX,
     MessageGoneError,
@@ -31,6 +33,8 @@ from rocketpy_proto.remoting.headers.pop import (
 )
 
 ACKS_MAX = 1_000
+# Up to 100 microseconds each.
+ACKS_A_SLOT = 20
 BITS_BYTES_MAX = 8_192
 
 
@@ -64,7 +68,11 @@ class AckProcessor:
         if len(body.acks) > ACKS_MAX:
             raise ParameterIllegalError("number of acks", len(body.acks), f"1 to {ACKS_MAX}")
         broker_name = body.broker_name or self._broker_name
-        wanted = [_acknowledged(each, broker_name) for each in body.acks]
+        wanted: list[Acknowledged] = []
+        for number, each in enumerate(body.acks, 1):
+            wanted.append(_acknowledged(each, broker_name))
+            if number % ACKS_A_SLOT == 0:
+                await take_slot()
         errors = await self._acks.ack_all(wanted)
         for error in errors:
             if error is not None:
@@ -99,6 +107,10 @@ def _acknowledged(ack: BatchAck, broker_name: str) -> Acknowledged:
         accepted = f"{BITS_BYTES_MAX} or fewer"
         raise ParameterIllegalError("bytes of b", len(ack.bits), accepted)
     bits = np.unpackbits(np.frombuffer(ack.bits, np.uint8), bitorder="little")
+    count = int(np.count_nonzero(bits))
+    if count > COUNT_MAX:
+        accepted = f"up to {COUNT_MAX}"
+        raise ParameterIllegalError("number of acknowledged messages", count, accepted)
     offsets = (ack.start_offset + np.flatnonzero(bits)).tolist()
     kind = TopicKind(ack.retry)
     topic = real_topic(kind, ack.consumer_group, ack.topic)
