@@ -105,11 +105,13 @@ class Request:
 class Deferred(NamedTuple):
     """The next step of a request: `answer` is called with the future when that is done.
 
-    It costs less than a task. The connection's end does not cancel the future.
+    It costs less than a task. Only a future of this call alone may be cancelled at the
+    connection's end.
     """
 
     future: asyncio.Future[Any]
     answer: Callable[[asyncio.Future[Any]], Step]
+    is_cancelled_at_end: bool = False
 
 
 Answer = RemotingCommand | None
@@ -312,13 +314,12 @@ class RemotingServer:
             return self._failed(connection, command, error)
         with charge.running():
             task = self._tasks.begin(step)
-        connection.wait_for(task, is_cancelled_at_end=not command.is_one_way)
-        return Deferred(task, asyncio.Future.result)
+        return Deferred(task, asyncio.Future.result, not command.is_one_way)
 
     def _follow(self, call: Call, step: Deferred) -> None:
         """Takes the next step of a call when this one is done."""
-        future, answer = step
-        call.connection.wait_for(future, is_cancelled_at_end=False)
+        future, answer, is_cancelled_at_end = step
+        call.connection.wait_for(future, is_cancelled_at_end=is_cancelled_at_end)
 
         def done(_: object) -> None:
             following = self._worked(call, lambda: answer(future))
