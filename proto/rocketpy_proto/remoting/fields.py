@@ -74,6 +74,11 @@ class HeaderForm(Generic[H]):
 
     kind: type[H]
     names: Mapping[str, str] = dataclass_field(default_factory=dict)
+    _usual: Mapping[str, str] = dataclass_field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Derives the usual names by the other ones, once for all headers."""
+        object.__setattr__(self, "_usual", {short: name for name, short in self.names.items()})
 
     def encode(self, header: H) -> dict[str, str]:
         """Returns the ext fields, without None values. Raises UnencodableRemotingError."""
@@ -87,8 +92,8 @@ class HeaderForm(Generic[H]):
     def decode(self, ext_fields: Mapping[str, str]) -> H:
         """Returns the header. Raises RemotingFormatError with the missing or wrong field's name."""
         if self.names:
-            usual = {short: name for name, short in self.names.items()}
-            ext_fields = {usual.get(name, name): value for name, value in ext_fields.items()}
+            usual = self._usual.get
+            ext_fields = {usual(name, name): value for name, value in ext_fields.items()}
         try:
             return msgspec.convert(ext_fields, self.kind, strict=False)
         except DECLARED_BY_PARSERS as error:
