@@ -22,6 +22,8 @@ MODULES = [
     *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "calls"),
     *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "start", "topics"),
     "cluster",
+    "remoting",
+    "transports",
 ]
 PROFILE_LINES = 25
 console = Console()

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.harness import Result, compare, median_seconds
-from benchmarks.pull_clients import JavaClient, OurClient, java_client, our_client
-from benchmarks.real_cluster import FilledTopic, fill, is_fetched, running_cluster
+from benchmarks.java_client import JavaClient, is_compiled, java_client
+from benchmarks.pull_clients import OurClient, our_client
+from benchmarks.real_cluster import FilledTopic, fill, running_cluster
 from benchmarks.spark_session import spark_session
 from tests.interop.cluster.cluster import Cluster
+from tests.interop.rocketmq import V5
 
 TOPICS = (FilledTopic("small", 1_000_000, 100), FilledTopic("large", 200_000, 1024))
 # By body size.
@@ -24,9 +26,15 @@ RATIO_MIN = {100: 4.0, 1024: 0.0}
 M_ROWS_MIN = {100: 0.35, 1024: 0.0}
 
 
+def read_by_java(java: JavaClient, topic: FilledTopic) -> None:
+    """Reads all of a topic by the Java client."""
+    read = java.pull(topic.name)
+    assert read == (topic.messages, topic.messages * topic.body_bytes), (topic, read)
+
+
 def pulled(topic: FilledTopic, ours: OurClient, java: JavaClient) -> Result:
     """Returns our speed against the Java client's, in turns."""
-    comparison = compare(lambda: ours.read(topic), lambda: java.read(topic))
+    comparison = compare(lambda: ours.read(topic), lambda: read_by_java(java, topic))
     detail = (
         f"{topic.messages / comparison.seconds / 1e6:.2f} M msgs/s, "
         f"Java {topic.messages / comparison.baseline_seconds / 1e6:.2f}"
@@ -50,7 +58,7 @@ def read_by_spark(cluster: Cluster) -> Iterator[Result]:
 
 def run() -> Iterator[Result]:
     """Yields the results for small and large bodies."""
-    if not is_fetched():
+    if not is_compiled(V5):
         print("cluster is left out: RocketMQ's jars are not here; make interop fetches them")
         return
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
@@ -58,6 +66,9 @@ def run() -> Iterator[Result]:
         with running_cluster(folder) as cluster:
             for topic in TOPICS:
                 fill(cluster, topic)
-            with java_client(cluster, folder / "java") as java, our_client(cluster) as ours:
+            with (
+                java_client(V5, cluster.addresses, folder / "java") as java,
+                our_client(cluster) as ours,
+            ):
                 yield from (pulled(topic, ours, java) for topic in TOPICS)
             yield from read_by_spark(cluster)

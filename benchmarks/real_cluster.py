@@ -20,7 +20,6 @@ from tests.interop.cluster.cluster import A, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import Outgoing, Queue, until_pullable
 from tests.interop.cluster.servers import BrokerSpec
-from tests.interop.rocketmq import V5, classes_of
 
 QUEUES = 4
 # Of a send; brokers accept 4 MiB.
@@ -45,11 +44,6 @@ class FilledTopic:
     name: str
     messages: int
     body_bytes: int
-
-
-def is_fetched() -> bool:
-    """True if RocketMQ's jars are here, with our programs compiled against them."""
-    return (classes_of(V5) / "PullClient.class").exists()
 
 
 @contextmanager
