@@ -109,7 +109,7 @@ final class Messaging {
 
     private void consume(String name, JSONObject request) throws Exception {
         consumed.put(name, new ConcurrentLinkedQueue<>());
-        if (request.getString("kind").equals("lite")) {
+        if (request.getString("kind").equals("pull")) {
             pull(name, request);
             return;
         }
@@ -123,6 +123,7 @@ final class Messaging {
         consumer.setPollNameServerInterval(500);
         consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setMaxReconsumeTimes((int) request.getOrDefault("maxReconsumeTimes", -1));
         consumer.subscribe(request.getString("topic"), request.getString("expression"));
         switch (request.getString("kind")) {
             case "orderly" -> {

@@ -10,9 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from rocketpy_broker.runtime.clock import SystemClock
 from tests.interop.drivers import Driver
+from tests.interop.rocketmq import VERSIONS
 
+GO = "go"
+in_java = pytest.mark.parametrize("client", VERSIONS, indirect=True, scope="session")
 # A busy machine may take a minute for a second's work.
 WAIT_MS_MAX = 90_000
 _numbers = itertools.count(1)
@@ -53,10 +58,9 @@ class Messaging:
         expression: str = "*",
         **options: object,
     ) -> Consumer:
-        """Starts a consumer: concurrent, orderly, broadcasting, replying; in Java lite or pop.
+        """Starts a consumer: concurrent, orderly, broadcasting, replying, pull; in Java pop.
 
-        Option: `trace`. The Go driver has the kind pull and the option `maxReconsumeTimes`, the
-        Java driver the option `namespace`.
+        Options: `trace`, `maxReconsumeTimes` and, in Java, `namespace`.
         """
         usual = {"topic": topic, "kind": kind, "group": group, "expression": expression}
         name = self._start("consume", **usual, **options)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,13 @@ import pytest
 from rocketpy_broker import LocalBroker
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.drivers import Driver
-from tests.interop.remoting.clients import Messaging
+from tests.interop.remoting.clients import GO, Messaging
 from tests.interop.rocketmq import TOP, VERSIONS, RocketMQStore
 
 # Runs a command of mqadmin with these words, and returns what it prints.
 Tool = Callable[..., str]
+# Returns the process of a version.
+JavaOf = Callable[[str], RocketMQStore]
 
 
 @pytest.fixture
@@ -25,47 +29,55 @@ def broker() -> Iterator[LocalBroker]:
         yield started
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
-def version(request: pytest.FixtureRequest) -> str:
-    """Returns each version of RocketMQ's clients."""
+@pytest.fixture(scope="session", params=[*VERSIONS, GO])
+def client(request: pytest.FixtureRequest) -> str:
+    """Returns each version of RocketMQ's Java client, and GO."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
-def java(version: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RocketMQStore]:
-    """Yields a process for clients of one version."""
-    folder = tmp_path_factory.mktemp("messaging")
-    configure_logs(folder)
-    process = RocketMQStore(folder / "java.log", folder, version)
-    yield process
-    process.kill()
+def java_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaOf]:
+    """Yields a function that returns the process of a version; each starts once."""
+    with ExitStack() as stack:
+
+        @cache
+        def java_process(version: str) -> RocketMQStore:
+            folder = tmp_path_factory.mktemp("messaging")
+            configure_logs(folder)
+            return stack.enter_context(RocketMQStore(folder / "java.log", folder, version))
+
+        yield java_process
 
 
 @pytest.fixture
-def messaging(broker: LocalBroker, java: RocketMQStore, version: str) -> Iterator[Messaging]:
-    """Yields the Java clients of one version; their name server is the broker's."""
-    clients = Messaging(java, broker.name_server, version)
-    yield clients
-    clients.stop_all()
+def messaging(
+    broker: LocalBroker,
+    client: str,
+    java_of: JavaOf,
+    tmp_path: Path,
+) -> Iterator[Messaging]:
+    """Yields the clients of one kind; their name server is the broker's.
+
+    Go clients are in a process of this test, whose home has the local offsets.
+    """
+    with ExitStack() as stack:
+        if client == GO:
+            environment = {**os.environ, "HOME": str(tmp_path), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
+            command = [str(TOP / ".interop" / "go" / "client")]
+            process: Driver = stack.enter_context(Driver(command, tmp_path / "go.log", environment))
+        else:
+            process = java_of(client)
+        clients = Messaging(process, broker.name_server, client)
+        stack.callback(clients.stop_all)
+        yield clients
 
 
 @pytest.fixture
-def tool(broker: LocalBroker, java: RocketMQStore) -> Tool:
+def tool(broker: LocalBroker, client: str, java_of: JavaOf) -> Tool:
     """Returns a function that runs commands of one version's mqadmin, by our name server."""
 
     def run(command: str, *words: str) -> str:
         arguments = [command, "-n", broker.name_server, *words]
-        return str(java.ask("admin", words=arguments)["printed"])
+        return str(java_of(client).ask("admin", words=arguments)["printed"])
 
     return run
-
-
-@pytest.fixture
-def go(broker: LocalBroker, tmp_path: Path) -> Iterator[Messaging]:
-    """Yields Go clients in a process of this test, whose home has the local offsets."""
-    environment = {**os.environ, "HOME": str(tmp_path), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
-    command = [str(TOP / ".interop" / "go" / "client")]
-    with Driver(command, tmp_path / "go.log", environment) as process:
-        clients = Messaging(process, broker.name_server, "go")
-        yield clients
-        clients.stop_all()

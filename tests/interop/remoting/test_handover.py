@@ -34,7 +34,7 @@ def use(broker: LocalBroker, java: RocketMQStore) -> tuple[list[str], set[int]]:
     for mode in MODES:
         bodies = [body for body in read if body.startswith(mode)]
         producer.send(TOPIC, bodies, mode, orderKey=1)
-    for kind in ("orderly", "lite", "broadcasting"):
+    for kind in ("orderly", "pull", "broadcasting"):
         consumer = clients.consumer(TOPIC, kind, group=kind)
         if kind == "broadcasting":
             producer.send(TOPIC, ["broadcast"])
@@ -74,7 +74,7 @@ def test_f16_rocketmq_continues_what_its_clients_left_at_our_broker(tmp_path: Pa
     assert (
         len(read) <= sum(offsets[f"{TOPIC}@{CONSUMERS}"].values()) <= len([*read, "fail", "last"])
     )
-    for group in ("orderly", "lite"):
+    for group in ("orderly", "pull"):
         assert sum(offsets[f"{TOPIC}@{group}"].values()) == len(read) - 1
     with RocketMQBroker(folder, V5_3, **CONF) as theirs:
         waiting = {"later", "delayed", "timed", "half"}

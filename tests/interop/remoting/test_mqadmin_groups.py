@@ -8,9 +8,10 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from tests.interop.cluster.java_clients import row
-from tests.interop.remoting.clients import Consumer, Messaging, until, until_consumed
+from tests.interop.remoting.clients import Consumer, Messaging, in_java, until, until_consumed
 from tests.interop.remoting.conftest import Tool
 
+pytestmark = in_java
 BODIES = ["one", "two", "three"]
 RESET = ("-g", "G", "-t", "T")
 

@@ -9,10 +9,11 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from tests.interop.cluster.java_clients import row
-from tests.interop.remoting.clients import Messaging
+from tests.interop.remoting.clients import Messaging, in_java
 from tests.interop.remoting.conftest import Tool
 from tests.interop.rocketmq import V4
 
+pytestmark = in_java
 BODIES = ["one", "two", "three"]
 
 
@@ -37,11 +38,11 @@ def body_of(shown: str) -> str:
 
 
 def test_a_message_is_found_by_its_ids_and_its_offset(
-    sent: list[dict[str, str]], tool: Tool, version: str
+    sent: list[dict[str, str]], tool: Tool, client: str
 ) -> None:
     one, two = sent[:2]
     # 4.9's command ends the process for an option that it does not have.
-    topic = () if version == V4 else ("-t", "T")
+    topic = () if client == V4 else ("-t", "T")
     for shown, body, offset in (
         (tool("queryMsgById", *topic, "-i", one["offsetMsgId"]), "one", "0"),
         (tool("queryMsgByUniqueKey", "-t", "T", "-i", two["msgId"]), "two", "1"),
@@ -127,12 +128,12 @@ def test_permissions_and_orders_of_routes_change(broker: LocalBroker, tool: Tool
 
 
 def test_cleaning_and_replication_are_answered(
-    broker: LocalBroker, tool: Tool, version: str
+    broker: LocalBroker, tool: Tool, client: str
 ) -> None:
     address = ("-b", broker.remoting_endpoint)
     for command in ("cleanUnusedTopic", "cleanExpiredCQ"):
         assert "success" in tool(command, *address)
-    if version == V4:
+    if client == V4:
         return  # It has no haStatus.
     shown = tool("haStatus", *address)
     assert row(shown, "#MasterAddr")[-1] == broker.remoting_endpoint

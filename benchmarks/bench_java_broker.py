@@ -189,7 +189,7 @@ def totals(ours: Server, java: Server) -> Iterator[Result]:
 def run() -> Iterator[Result]:
     """Yields the results with each kind of flush."""
     if not is_compiled(V5_3):
-        print("remoting is left out: RocketMQ's jars are not here; make interop fetches them")
+        print("java_broker is left out: RocketMQ's jars are not here; make interop fetches them")
         return
     for flush, singles in SINGLE.items():
         with tempfile.TemporaryDirectory(prefix="bench-") as folder_name:
