@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rocketpy_broker.client.messages.model import Message
     from rocketpy_broker.embedded.local_broker import LocalBroker
-    from rocketpy_broker.embedded.process import LocalBrokerError
+    from rocketpy_broker.embedded.process import LocalBrokerError, LocalTls
 
-__all__ = ["LocalBroker", "LocalBrokerError", "Message"]
+__all__ = ["LocalBroker", "LocalBrokerError", "LocalTls", "Message"]
 
 
 def __getattr__(name: str) -> object:
@@ -36,6 +36,10 @@ def _imported(name: str) -> object:
         from rocketpy_broker.embedded.process import LocalBrokerError
 
         return LocalBrokerError
+    if name == "LocalTls":
+        from rocketpy_broker.embedded.process import LocalTls
+
+        return LocalTls
     if name == "Message":
         from rocketpy_broker.client.messages.model import Message
 

@@ -24,6 +24,8 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import check_host, check_ports
 from rocketpy_broker.server.calls.guard import call_guard
 from rocketpy_broker.server.grpc.server import GrpcServer
+from rocketpy_broker.server.security.certificates import ServerCertificates
+from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.config_files.saver import save_all
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.store.config import StoreConfig
@@ -41,7 +43,7 @@ LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 class Ready:
     """The address of a broker that serves, and the recovery result of its start.
 
-    A port is None where its server is off.
+    A port is None where its server is off. `tls_port` is the second gRPC port, for TLS.
     """
 
     host: str
@@ -50,6 +52,7 @@ class Ready:
     http_port: int | None = None
     remoting_port: int | None = None
     name_server_port: int | None = None
+    tls_port: int | None = None
 
 
 def _store_config(config: BrokerConfig) -> StoreConfig:
@@ -92,15 +95,19 @@ class Broker:
         self.server: GrpcServer
         self.remoting: RemotingServers
         self.http: HttpServer | None = None
+        self._certificates: ServerCertificates | None = None
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
         """Serves until `stopped` is set; resolves `ready` when clients can connect.
 
         Raises StoreLockedError, StoreDirectoryError, ConfigFileError, PortInUseError,
-        PublicBindError.
+        PublicBindError, CertificateError.
         """
-        check_host(self._config.host, insecure=self._config.insecure)
+        if not self._config.tls.is_mutual:
+            check_host(self._config.host, insecure=self._config.insecure)
         check_ports(self._config)
+        if not self._config.tls.is_self_signed:
+            self._open_certificates()
         # Unless it is left out, pyarrow imports pandas now: no call should wait for that.
         pa.array([0])
         recovery = self.store.open()
@@ -122,18 +129,29 @@ class Broker:
         self, recovery: RecoveryResult, stopped: asyncio.Event, ready: asyncio.Future[Ready]
     ) -> None:
         services = self.services
+        if self._config.tls.is_self_signed:
+            # The store's lock is held: no other broker writes the pair.
+            self._open_certificates()
         guard = call_guard(
             self._call_clock,
             None if services.metrics is None else services.statistics.counter.called,
         )
         server = self.server = GrpcServer(
-            self._config, services.protocols(self._config), self._call_clock, guard
+            self._config,
+            services.protocols(self._config),
+            self._call_clock,
+            guard,
+            self._certificates,
         )
-        self.remoting = RemotingServers(self._config, services, self._call_clock, guard)
+        self.remoting = RemotingServers(
+            self._config, services, self._call_clock, guard, self._certificates
+        )
         async with self._tasks as scope:
             for start in self._lifecycle.starts:
                 await start(scope)
             scope.start(self._persist_loop())
+            if self._certificates is not None:
+                scope.start(self._certificates.run())
             port = await server.start(scope)
             try:
                 ports = await self.remoting.start(scope)
@@ -150,6 +168,7 @@ class Broker:
                         http_port,
                         ports.remoting,
                         ports.name_server,
+                        server.tls_port,
                     )
                 )
                 await stopped.wait()
@@ -165,6 +184,13 @@ class Broker:
                     if self.http is not None:
                         await self.http.stop()
         await self._save_tables()
+
+    def _open_certificates(self) -> None:
+        """Reads the certificates of the ports. Raises CertificateError."""
+        config, hosts = self._config, [self._config.host, self._config.advertise_host]
+        self._certificates = ServerCertificates.of(
+            config.tls, config.config_folder, hosts, self._call_clock
+        )
 
     def _advertised_host(self, port: int, ports: RemotingPorts) -> Host:
         """Returns the address in the ids of messages."""
@@ -183,7 +209,12 @@ class Broker:
         metrics.watch("rocketpy_running_calls", lambda: running.running)
         admin = self.services.admin.admin
         self.http = HttpServer(
-            self._config.host, port, metrics.text, lambda: admin.refusal, self._call_clock
+            self._config.host,
+            port,
+            metrics.text,
+            lambda: admin.refusal,
+            self._call_clock,
+            None if self._certificates is None else TlsPort(self._certificates, self._call_clock),
         )
         return await self.http.start(scope)
 

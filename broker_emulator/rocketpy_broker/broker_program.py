@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.config import BrokerConfig, ServerTls
 from rocketpy_broker.embedded.temporary_store import PREFIX, TemporaryStore
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import event_loop, process_tuning
@@ -135,6 +135,7 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
         + _port_text("remoting", ready.host, ready.remoting_port)
         + _port_text("name_server", ready.host, ready.name_server_port)
         + _port_text("http", ready.host, ready.http_port)
+        + _port_text("tls", ready.host, ready.tls_port)
     )
 
 
@@ -149,6 +150,7 @@ def _local_config(given: dict[str, Any], folder: Path) -> BrokerConfig:
         accepted = f"at least {SEGMENT_BYTES_MIN}"
         raise ParameterIllegalError("commit_log_segment_bytes", segment_bytes, accepted)
     sizes = StoreSizes.of(folder, segment_bytes, None, given.pop("new_segment_bytes"))
+    tls = given.pop("tls")
     return BrokerConfig(
         data=folder,
         flush_disk_type=FlushDiskType(given.pop("flush")),
@@ -158,7 +160,16 @@ def _local_config(given: dict[str, Any], folder: Path) -> BrokerConfig:
         flush_times=FlushTimes(sync_flush_timeout_ms=given.pop("sync_flush_timeout_ms")),
         # The program may run on a machine with a full disk.
         clean_policy=CleanPolicy(clean_forcibly_ratio=0.95, warning_level_ratio=1.0),
+        tls=ServerTls() if tls is None else _local_tls(tls),
         **given,
+    )
+
+
+def _local_tls(given: dict[str, Any]) -> ServerTls:
+    """Returns the TLS of a LocalBroker's broker. Raises ParameterIllegalError."""
+    certificate, key, client_ca = (None if path is None else Path(path) for path in given["files"])
+    return ServerTls.of(
+        None, certificate, key, client_ca, given["port"], is_self_signed=certificate is None
     )
 
 

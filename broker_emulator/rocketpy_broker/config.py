@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
+from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DelayLevels
+from rocketpy_proto.tls import TlsConfig
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -101,6 +104,77 @@ class TransactionTimes:
     check_max: int = 15
 
 
+class TlsMode(str, Enum):
+    """RocketMQ's tls.server.mode: the connections that a port serves."""
+
+    DISABLED = "disabled"
+    PERMISSIVE = "permissive"
+    ENFORCING = "enforcing"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """TLS of a server's ports; files are in PEM form.
+
+    - `mode`: plaintext alone, both, or TLS alone.
+    - `certificate`, `key`: the server's pair. With `is_self_signed` the server makes one.
+    - `client_ca`: each client needs a certificate of one of these authorities.
+    - `port`: the second gRPC port of the permissive mode, for TLS; 0 takes a free one.
+    """
+
+    mode: TlsMode = TlsMode.DISABLED
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+    is_self_signed: bool = False
+    port: int = 0
+
+    @property
+    def is_mutual(self) -> bool:
+        """True if no client without a certificate is served."""
+        return self.mode is TlsMode.ENFORCING and self.client_ca is not None
+
+    @classmethod
+    def of(
+        cls,
+        mode: TlsMode | None = None,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        client_ca: Path | None = None,
+        port: int | None = None,
+        *,
+        is_self_signed: bool = False,
+    ) -> ServerTls:
+        """Returns the checked settings; without a mode, a pair makes it permissive.
+
+        Raises ParameterIllegalError.
+        """
+        if (certificate is None) != (key is None):
+            accepted = "a certificate and its key"
+            raise ParameterIllegalError(
+                "--tls-certificate, --tls-key", [certificate, key], accepted
+            )
+        if is_self_signed and certificate is not None:
+            accepted = "left out with --tls-certificate"
+            raise ParameterIllegalError("--tls-self-signed", is_self_signed, accepted)
+        has_pair = is_self_signed or certificate is not None
+        if mode is None:
+            mode = TlsMode.PERMISSIVE if has_pair else TlsMode.DISABLED
+        if mode is not TlsMode.DISABLED and not has_pair:
+            accepted = "disabled, or with --tls-certificate and --tls-key, or --tls-self-signed"
+            raise ParameterIllegalError("--tls-mode", mode.value, accepted)
+        if client_ca is not None and not has_pair:
+            accepted = "left out without --tls-certificate and --tls-self-signed"
+            raise ParameterIllegalError("--tls-client-ca", client_ca, accepted)
+        if port is not None and mode is not TlsMode.PERMISSIVE:
+            accepted = "left out unless --tls-mode is permissive"
+            raise ParameterIllegalError("--tls-port", port, accepted)
+        paths = [
+            None if each is None else each.absolute() for each in (certificate, key, client_ca)
+        ]
+        return cls(mode, paths[0], paths[1], paths[2], is_self_signed, port or 0)
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """Configuration of one broker.
@@ -112,6 +186,7 @@ class BrokerConfig:
     - `advertise_host`, `advertise_port`: the remoting address that clients get from name servers.
       By default it is the address of the name server's or client's own connection.
     - `insecure`: allows a `host` that other machines can reach.
+    - `tls`: TLS of all ports. `name_server_tls`: TLS of the connections to `name_servers`.
     - `persist_interval_ms`: the interval between two saves of consumer offsets.
     - `clean_interval_ms`: the interval between two checks of expired files and disk space. The
       first check is after `clean_delay_ms`.
@@ -141,7 +216,9 @@ class BrokerConfig:
     remoting_port: int | None = None
     name_server_port: int | None = None
     preferred_ports: frozenset[int] = frozenset()
+    tls: ServerTls = field(default_factory=ServerTls)
     name_servers: tuple[str, ...] = ()
+    name_server_tls: TlsConfig | None = None
     advertise_host: str | None = None
     advertise_port: int | None = None
     cluster_name: str = "DefaultCluster"

@@ -16,6 +16,8 @@ from rocketpy_broker.server.calls.guard import CallGuard
 from rocketpy_broker.server.grpc.server import CALLS_PER_CONNECTION
 from rocketpy_broker.server.remoting.client import RemotingClient
 from rocketpy_broker.server.remoting.server import RemotingServer
+from rocketpy_broker.server.security.certificates import ServerCertificates
+from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.services.registration.identity import BrokerIdentity
 from rocketpy_broker.services.registration.name_server import NameServerRegistration
@@ -35,9 +37,15 @@ class RemotingServers:
     """The servers that a configuration asks for; started and stopped in order."""
 
     def __init__(
-        self, config: BrokerConfig, services: BrokerServices, clock: Clock, guard: CallGuard
+        self,
+        config: BrokerConfig,
+        services: BrokerServices,
+        clock: Clock,
+        guard: CallGuard,
+        certificates: ServerCertificates | None = None,
     ) -> None:
         self._config = config
+        self._tls = None if certificates is None else TlsPort(certificates, clock)
         self._services = services
         self._clock = clock
         self._guard = guard
@@ -55,6 +63,7 @@ class RemotingServers:
                 self._clock,
                 self._guard,
                 CALLS_PER_CONNECTION,
+                self._tls,
             )
             self.server.connection_lost.add(self._services.remoting_clients.connection_lost)
             port = await self.server.start(scope)
@@ -80,15 +89,19 @@ class RemotingServers:
         own = None if identity is None else OwnBroker(RouteTable(self._clock), topics, identity)
         address = self._address(port, "--name-server-port")
         config = NameServerConfig(address, data=self._config.data / "rocketpy")
-        return NameServer(config, self._clock, self._guard, own)
+        return NameServer(config, self._clock, self._guard, own, self._tls)
 
     def _registration_service(
         self, topics: RegisteredTopics, identity: BrokerIdentity
     ) -> RegistrationService:
-        clock = self._clock
+        clock, tls = self._clock, self._config.name_server_tls
         registrations = [
             NameServerRegistration(
-                address, RemotingClient(*host_and_port(address), clock), topics, identity, clock
+                address,
+                RemotingClient(*host_and_port(address), clock, tls),
+                topics,
+                identity,
+                clock,
             )
             for address in self._config.name_servers
         ]

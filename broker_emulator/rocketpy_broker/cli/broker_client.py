@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from contextvars import ContextVar
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -14,11 +18,77 @@ from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnect
 from rocketpy_broker.client.errors import UnreachableError
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.standard_output import drop
+from rocketpy_proto.tls import TlsConfig, TlsFileError, TlsNames
 
 TIMEOUT_SECONDS = REQUEST_SECONDS_MAX
 DEFAULT_ENDPOINT = "127.0.0.1:8081"
 PORTS_END = 65_536
 Endpoint = Annotated[str, typer.Option(help="host:port of the broker.", envvar="ROCKETPY_ENDPOINT")]
+TLS_NAMES = TlsNames("--tls", "--tls-ca", "--tls-certificate", "--tls-key", "--tls-server-name")
+_tls: ContextVar[TlsConfig | None] = ContextVar("tls", default=None)
+
+
+def connection_options(
+    tls: Annotated[
+        bool, typer.Option("--tls", envvar="ROCKETPY_TLS", help="Connect to the broker with TLS.")
+    ] = False,
+    tls_ca: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="ROCKETPY_TLS_CA",
+            help="Authorities that verify the broker, in PEM form. Default: gRPC's list.",
+        ),
+    ] = None,
+    tls_certificate: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="ROCKETPY_TLS_CERTIFICATE", help="The client's certificate, in PEM form."
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="ROCKETPY_TLS_KEY",
+            help="The key of --tls-certificate, without a password, in PEM form.",
+        ),
+    ] = None,
+    tls_server_name: Annotated[
+        str | None,
+        typer.Option(
+            envvar="ROCKETPY_TLS_SERVER_NAME",
+            help="The name in the broker's certificate. Default: the host of --endpoint.",
+        ),
+    ] = None,
+) -> None:
+    """Set the TLS of connections to the broker; ends the command for a wrong combination."""
+    given = (tls_ca, tls_certificate, tls_key, tls_server_name)
+    if not tls and any(each is not None for each in given):
+        refuse("options of TLS are set without --tls; set it as well")
+    if (tls_certificate is None) != (tls_key is None):
+        refuse("--tls-certificate and --tls-key go together; set both, or none")
+    config = TlsConfig.of(tls_ca, tls_certificate, tls_key, tls_server_name)
+    _tls.set(config if tls else None)
+
+
+_PARAMETERS = inspect.signature(connection_options, eval_str=True).parameters
+CONNECTION_NAMES = frozenset(_PARAMETERS)
+
+
+def with_connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a command with the options of a connection, if it has the option --endpoint."""
+    signature = inspect.signature(command, eval_str=True)
+    if "endpoint" not in signature.parameters or {*signature.parameters} >= CONNECTION_NAMES:
+        return command
+
+    @wraps(command)
+    def run(*arguments: Any, **values: Any) -> Any:
+        connection_options(**{name: values.pop(name) for name in CONNECTION_NAMES & {*values}})
+        return command(*arguments, **values)
+
+    parameters = [*signature.parameters.values(), *_PARAMETERS.values()]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return run
 
 
 @contextmanager
@@ -27,12 +97,20 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
     host, _, port = endpoint.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < PORTS_END) or "/" in host:
         refuse(f"the endpoint is {endpoint!r}, accepted is host:port")
-    with BrokerConnection(endpoint) as connection:
+    try:
+        opened = BrokerConnection(endpoint, _tls.get(), TLS_NAMES)
+    except TlsFileError as error:
+        tls = _tls.get()
+        assert tls is not None
+        refuse(error.text(tls, TLS_NAMES))
+    with opened as connection:
         try:
             with connection.faults():
                 yield connection
             sys.stdout.flush()
         except UnreachableError as error:
+            if error.reason is not None:
+                refuse(error.remark)
             refuse(
                 f"{error.remark} Start one with `rocketpy broker`, or name another with --endpoint"
             )

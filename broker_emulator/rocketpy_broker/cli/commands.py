@@ -49,7 +49,20 @@ def imported(*names: str) -> typer.Typer:
                 found.add_typer(command, name=each.name)
             else:
                 found.command(each.name)(command)
+    _add_connection_options(found)
     return found
+
+
+def _add_connection_options(group: typer.Typer) -> None:
+    """Adds the options of a connection to each command that has one."""
+    from rocketpy_broker.cli.broker_client import with_connection_options
+
+    for each in group.registered_commands:
+        if each.callback is not None:
+            each.callback = with_connection_options(each.callback)
+    for below in group.registered_groups:
+        if below.typer_instance is not None:
+            _add_connection_options(below.typer_instance)
 
 
 def _print_version(wanted: bool) -> None:

@@ -19,6 +19,7 @@ from typing import Any, get_args, get_origin
 import typer
 from typer.models import ArgumentInfo
 
+from rocketpy_broker.cli.broker_client import CONNECTION_NAMES, connection_options
 from rocketpy_broker.cli.commands import imported
 
 PROGRAM = "rocketpy"
@@ -27,7 +28,8 @@ _BLANKS = re.compile(r"\s+")
 
 def text() -> str:
     """Returns the commands as Markdown."""
-    return "\n".join(line for command in leaves() for line in command.lines()).strip()
+    commands = (line for command in leaves() for line in command.lines())
+    return "\n".join((*_connection_lines(), *commands)).strip()
 
 
 def renewed(document: str) -> str:
@@ -37,6 +39,16 @@ def renewed(document: str) -> str:
     if not (begin and end):
         raise ValueError("the document has no start or no end of commands")
     return f"{before}{begin}\n\n{text()}\n\n{end}{after}"
+
+
+def _connection_lines() -> Iterator[str]:
+    """Yields the options of a connection, which many commands have."""
+    yield from ("### Options of connections", "")
+    yield from ("Every command with `--endpoint` has them, too.", "")
+    yield from ("| option | meaning |", "|---|---|")
+    for each in Command((), connection_options).parameters():
+        yield f"| {each.names} | {each.meaning} |"
+    yield ""
 
 
 def leaves(
@@ -78,6 +90,8 @@ class Command:
     def lines(self) -> Iterator[str]:
         """Yields the lines of a heading, the help text and a table of options."""
         parameters = self.parameters()
+        if any(each.name == "endpoint" for each in parameters):
+            parameters = [each for each in parameters if each.name not in CONNECTION_NAMES]
         usage = " ".join([*self.words, *(each.usage for each in parameters if each.is_argument)])
         yield from (f"### `{usage}`", "", _prose(self.help), "")
         yield from ("| option | meaning |", "|---|---|")

@@ -32,6 +32,7 @@ from rocketpy_proto.rocketpy.v1 import (
     testing_pb2_grpc,
     transactions_pb2_grpc,
 )
+from rocketpy_proto.tls import TlsConfig, TlsNames, channel_to, failure_reason
 
 REQUEST_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 1.0
@@ -47,18 +48,26 @@ _CHANNEL_OPTIONS = [
     # A broker that reuses another broker's port needs a new connection.
     ("grpc.use_local_subchannel_pool", 1),
 ]
+_TLS_NAMES = TlsNames("tls", "ca_file", "cert_file", "key_file", "server_name")
 
 
 T = TypeVar("T")
 
 
 class BrokerConnection:
-    """A connection to a broker's services with synchronous calls; close it after use."""
+    """A connection to a broker's services with synchronous calls; close it after use.
 
-    def __init__(self, endpoint: str) -> None:
+    It is in plaintext without `tls`.
+    """
+
+    def __init__(
+        self, endpoint: str, tls: TlsConfig | None = None, names: TlsNames = _TLS_NAMES
+    ) -> None:
+        """Takes in the names of TLS's options in errors. Raises TlsFileError."""
         self.endpoint = endpoint
+        self._tls, self._names = tls, names
         options = [*_CHANNEL_OPTIONS, *proxies.channel_options(endpoint)]
-        self._channel = grpc.insecure_channel(endpoint, options)
+        self._channel = channel_to(endpoint, options, tls)
         self.admin = admin_pb2_grpc.AdminStub(self._channel)
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self.groups = groups_pb2_grpc.GroupsStub(self._channel)
@@ -160,8 +169,15 @@ class BrokerConnection:
         except grpc.RpcError as error:
             name = error.code().name
             if error.code() in _UNREACHABLE:
-                raise UnreachableError(self.endpoint, name) from error
+                raise UnreachableError(self.endpoint, name, self._reason(error)) from error
             raise CallFailedError(self.endpoint, name, error.details() or "") from error
+
+    def _reason(self, error: grpc.RpcError) -> str | None:
+        """Returns the fault of TLS after which no broker answers; None for other faults."""
+        # A time-out in plaintext has no reason in TLS.
+        if self._tls is None and error.code() is not grpc.StatusCode.UNAVAILABLE:
+            return None
+        return failure_reason(self.endpoint, self._tls, self._names)
 
     @cached_property
     def limits(self) -> admin_pb2.GetBrokerInfoResponse:

@@ -22,12 +22,14 @@ class ClientError(BrokerError):
 
 
 class UnreachableError(ClientError):
-    """No broker answers at the endpoint in time."""
+    """No broker answers at the endpoint in time; `reason` names a fault of TLS."""
 
-    def __init__(self, endpoint: str, fault: str) -> None:
+    def __init__(self, endpoint: str, fault: str, reason: str | None = None) -> None:
         place = f"{endpoint}{proxies.way_to(endpoint)}"
-        super().__init__(f"no broker answers at {place} ({fault}); is it running?")
+        end = "; is it running?" if reason is None else f": {reason}"
+        super().__init__(f"no broker answers at {place} ({fault}){end}")
         self.endpoint = endpoint
+        self.reason = reason
 
 
 class CallFailedError(ClientError):

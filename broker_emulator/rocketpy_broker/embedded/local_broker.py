@@ -30,6 +30,7 @@ from rocketpy_broker.embedded.process import (
     START_SECONDS_MAX,
     BrokerProcess,
     LocalBrokerError,
+    LocalTls,
     ReservedPort,
     StartTimes,
     broker_command,
@@ -43,7 +44,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.durable import FOLDER_MODE
 
-__all__ = ["LocalBroker", "LocalBrokerError"]
+__all__ = ["LocalBroker", "LocalBrokerError", "LocalTls"]
 TEST_SEGMENT_BYTES = 64 << 20
 LOG_NAME = "broker.log"
 # The limit of a client's call, too; RocketMQ's default is 5 s.
@@ -69,6 +70,9 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     - `start_seconds_max`: the time limit for a start on an idle machine, also after a crash; 60 s.
     - `http_port`: the port of `/metrics` and `/healthz`; 0 takes a free one. Without it there is no
       HTTP.
+    - `tls`: True makes a self-signed certificate, a `LocalTls` names files. `tls_endpoint` is then
+      the gRPC address for TLS, and `tls_ca_file` has the authorities that clients need. All other
+      ports serve TLS and plaintext.
     - `message_delay_level`: RocketMQ's messageDelayLevel, such as `1s 5s 1m`: the delays of levels
       1, 2 and so on. The default is RocketMQ's 18 levels.
 
@@ -91,18 +95,20 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         start_seconds_max: float = START_SECONDS_MAX,
         http_port: int | None = None,
         message_delay_level: str | None = None,
+        tls: LocalTls | bool = False,
     ) -> None:
         """Raises ParameterIllegalError for an unknown `flush` or `message_delay_level`."""
         if message_delay_level is not None:
             DelayLevels.parse(message_delay_level)
         self._message_delay_level = message_delay_level
+        self._tls = LocalTls() if tls is True else tls or None
         self._given_data = None if data is None else _absolute(data)
         self._temporary: TemporaryStore | None = None
         default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
         self._flush = default if flush is None else _flush_disk_type(flush)
         self._port = port
         self._http_port = http_port
-        self._remoting_port = self._name_server_port = 0
+        self._remoting_port = self._name_server_port = self._tls_port = 0
         self._commit_log_segment_bytes = commit_log_segment_bytes
         self._start_times = StartTimes(start_seconds_max)
         self._reserved_ports: list[ReservedPort] = []
@@ -148,6 +154,30 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         if not self._has_served:
             raise LocalBrokerError(f"the broker has no endpoint yet; {_START_FIRST}")
         return f"127.0.0.1:{port}"
+
+    @property
+    def tls_endpoint(self) -> str:
+        """The address for clients with TLS, host:port; a restart keeps it.
+
+        Raises LocalBrokerError without `tls`.
+        """
+        if self._tls is None:
+            raise LocalBrokerError(_NO_TLS)
+        return self._address(self._tls_port)
+
+    @property
+    def tls_ca_file(self) -> str:
+        """The file by which clients verify the broker, such as the connector's `tlsCaFile`.
+
+        Raises LocalBrokerError without `tls`, and for a `LocalTls` without `ca`.
+        """
+        if self._tls is None:
+            raise LocalBrokerError(_NO_TLS)
+        if self._tls.certificate is None:
+            return str(self.data / "config" / "tls" / "certificate.pem")
+        if self._tls.ca is None:
+            raise LocalBrokerError("the authority of the certificate is unknown; set LocalTls.ca")
+        return str(self._tls.ca)
 
     @property
     def http_endpoint(self) -> str:
@@ -235,6 +265,8 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             self._port = self._port or self._reserve_port()
             self._remoting_port = self._remoting_port or self._reserve_port()
             self._name_server_port = self._name_server_port or self._reserve_port()
+            if self._tls is not None:
+                self._tls_port = self._tls_port or self._reserve_port()
             if self._http_port == 0:
                 self._http_port = self._reserve_port()
             self._process = BrokerProcess(
@@ -265,6 +297,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             "advertise_host": "127.0.0.1",
             "advertise_port": self._remoting_port,
             "http_port": self._http_port,
+            "tls": None if self._tls is None else self._tls.settings(self._tls_port),
             "flush": self._flush.value,
             "commit_log_segment_bytes": self._commit_log_segment_bytes,
             "new_segment_bytes": TEST_SEGMENT_BYTES,
@@ -415,6 +448,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
                 raise LocalBrokerError(f"a value cannot be sent to the broker: {error}") from error
 
 
+_NO_TLS = "the broker has no TLS; give LocalBroker tls=True"
 _START_FIRST = "call start(), or use it in a with statement"
 
 

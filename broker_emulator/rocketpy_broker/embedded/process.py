@@ -39,6 +39,25 @@ class LocalBrokerError(BrokerError):
 
 
 @dataclass(frozen=True, slots=True)
+class LocalTls:
+    """TLS of a LocalBroker; files are in PEM form.
+
+    Without `certificate` and `key` the broker makes a self-signed pair. `ca` verifies the
+    certificate, and `client_ca` those that each client with TLS then needs.
+    """
+
+    certificate: Path | None = None
+    key: Path | None = None
+    ca: Path | None = None
+    client_ca: Path | None = None
+
+    def settings(self, port: int) -> dict[str, object]:
+        """Returns the settings of the broker's process; `port` is the gRPC port for TLS."""
+        files = (self.certificate, self.key, self.client_ca)
+        return {"port": port, "files": [None if each is None else str(each) for each in files]}
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessProgress:
     """Measures of a process's progress: its processor time and the bytes that it has logged."""
 

@@ -7,9 +7,10 @@ Source: NamesrvController, docs/design/cluster.md section 3.4.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from rocketpy_broker.config import ServerTls
 from rocketpy_broker.nameserver.kv_config import KVConfig
 from rocketpy_broker.nameserver.own_broker import OwnBroker
 from rocketpy_broker.nameserver.processors import NameServerProcessors
@@ -20,6 +21,8 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, check_host
 from rocketpy_broker.server.calls.guard import CallGuard, call_guard
 from rocketpy_broker.server.remoting.server import RemotingServer
+from rocketpy_broker.server.security.certificates import ServerCertificates
+from rocketpy_broker.server.security.tls import TlsPort
 
 # The time between two searches for brokers that register no more.
 SCAN_MS = 5_000
@@ -33,13 +36,14 @@ class NameServerConfig:
 
     `insecure` allows addresses beyond this machine. `data` is the folder of the key-value
     configuration, None for memory alone. With `order_message_enable`, routes have the configuration
-    of ordered topics.
+    of ordered topics. `tls` is that of a name server in its own process.
     """
 
     address: ListenAddress
     insecure: bool = False
     data: Path | None = None
     order_message_enable: bool = False
+    tls: ServerTls = field(default_factory=ServerTls)
 
 
 class NameServer:
@@ -51,13 +55,19 @@ class NameServer:
         clock: Clock | None = None,
         guard: CallGuard | None = None,
         own: OwnBroker | None = None,
+        tls: TlsPort | None = None,
     ) -> None:
-        """Reads the configuration file. Raises ConfigFileError.
+        """Reads the configuration file and certificates. Raises ConfigFileError, CertificateError.
 
-        Takes in the guard and the routes of the broker in whose process it runs.
+        Takes in the guard, the routes and the TLS of the broker in whose process it runs.
         """
         self._config = config
         self._clock = clock or SystemClock()
+        self._certificates = ServerCertificates.of(
+            config.tls, config.data, [config.address.host], self._clock
+        )
+        if self._certificates is not None:
+            tls = TlsPort(self._certificates, self._clock)
         self._own = own
         self.routes = RouteTable(self._clock) if own is None else own.routes
         path = None if config.data is None else config.data / "kvConfig.json"
@@ -70,6 +80,7 @@ class NameServer:
             self._clock,
             guard or call_guard(self._clock),
             REQUESTS_OF_CONNECTION,
+            tls,
         )
         self.server.connection_lost.add(self.routes.connection_lost)
 
@@ -78,7 +89,8 @@ class NameServer:
 
         Raises PortInUseError, PublicBindError.
         """
-        check_host(self._config.address.host, insecure=self._config.insecure)
+        if not self._config.tls.is_mutual:
+            check_host(self._config.address.host, insecure=self._config.insecure)
         async with TaskScope() as scope:
             ready.set_result(await self.start(scope))
             try:
@@ -92,6 +104,8 @@ class NameServer:
             await self._own.start(scope)
         port = await self.server.start(scope)
         scope.start(self._scan())
+        if self._certificates is not None:
+            scope.start(self._certificates.run())
         self.server.connection_lost.add(lambda _: scope.start(self._drop()))
         return port
 

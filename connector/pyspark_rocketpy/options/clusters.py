@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.specs import OptionSpec, endpoints, switch_spec
+from pyspark_rocketpy.options.specs import OptionSpec, endpoints
+from rocketpy_proto.tls import TlsConfig
 
-_FILE = "a path, the same on every Spark machine"
 NAME_SERVER = OptionSpec(
     "nameServer",
     None,
@@ -23,19 +23,6 @@ ACCESS_OPTIONS = (
     OptionSpec("accessKey", None, "a name", "the user at the cluster; needs secretKey"),
     OptionSpec("secretKey", None, "a secret", "the user's secret; signs every request"),
     OptionSpec("securityToken", None, "a secret", "a session token for accessKey and secretKey"),
-    switch_spec("tls", "false", "whether connections to name servers and brokers use TLS"),
-    OptionSpec(
-        "tlsCaFile", None, _FILE, "certificate authorities that verify the servers, in PEM form"
-    ),
-    OptionSpec("tlsCertFile", None, _FILE, "the client's certificate, in PEM form"),
-    OptionSpec(
-        "tlsKeyFile", None, _FILE, "the key of tlsCertFile, without a password, in PEM form"
-    ),
-    switch_spec(
-        "tlsVerify",
-        "true",
-        "whether the servers' certificates are verified; false trusts every server",
-    ),
 )
 CLUSTER_OPTIONS = (NAME_SERVER, *ACCESS_OPTIONS)
 _FIELDS = {
@@ -43,11 +30,6 @@ _FIELDS = {
     "access_key": "access_key",
     "secret_key": "secret_key",
     "security_token": "security_token",
-    "tls": "is_tls",
-    "tls_ca_file": "tls_ca_file",
-    "tls_cert_file": "tls_cert_file",
-    "tls_key_file": "tls_key_file",
-    "tls_verify": "is_tls_verified",
 }
 
 
@@ -59,15 +41,14 @@ class ClusterOptions:
     access_key: str | None = None
     secret_key: str | None = field(default=None, repr=False)
     security_token: str | None = field(default=None, repr=False)
-    is_tls: bool = False
-    tls_ca_file: str | None = None
-    tls_cert_file: str | None = None
-    tls_key_file: str | None = None
-    is_tls_verified: bool = True
+    tls: TlsConfig | None = None
 
 
 def cluster_of(
-    values: dict[str, object], given: Mapping[str, str], only_clusters: Iterable[str]
+    values: dict[str, object],
+    given: Mapping[str, str],
+    only_clusters: Iterable[str],
+    tls: TlsConfig | None,
 ) -> ClusterOptions | None:
     """Moves the cluster's options out of `values`; returns None if endpoints are set.
 
@@ -84,21 +65,13 @@ def cluster_of(
                 )
         return None
     values["endpoints"] = ()
-    cluster = ClusterOptions(**taken)  # type: ignore[arg-type]
-    _check(cluster, given)
+    cluster = ClusterOptions(**taken, tls=tls)  # type: ignore[arg-type]
+    _check(cluster)
     return cluster
 
 
-def _check(cluster: ClusterOptions, given: Mapping[str, str]) -> None:
+def _check(cluster: ClusterOptions) -> None:
     if (cluster.access_key is None) != (cluster.secret_key is None):
         raise OptionError("options accessKey and secretKey go together; set both, or none")
     if cluster.security_token is not None and cluster.access_key is None:
         raise OptionError("option securityToken needs options accessKey and secretKey; set them")
-    if (cluster.tls_cert_file is None) != (cluster.tls_key_file is None):
-        raise OptionError("options tlsCertFile and tlsKeyFile go together; set both, or none")
-    names = [spec.name for spec in CLUSTER_OPTIONS if spec.name.startswith("tls")]
-    for name in names[1:]:
-        if not cluster.is_tls and name.lower() in given:
-            raise OptionError(f"option {name} is set, but tls is not true; set tls to true")
-    if not cluster.is_tls_verified and cluster.tls_ca_file is not None:
-        raise OptionError("option tlsVerify is false, so tlsCaFile has no effect; leave one out")

@@ -15,7 +15,15 @@ from pyspark_rocketpy.options.shared import (
     RETRY_TIMES_MAX,
     SEND_TIMEOUT,
 )
-from pyspark_rocketpy.options.specs import OptionSpec, OptionTable, number_spec, parse
+from pyspark_rocketpy.options.specs import (
+    OptionSpec,
+    OptionTable,
+    given_options,
+    number_spec,
+    parse,
+)
+from pyspark_rocketpy.options.tls import TLS_OPTIONS, tls_of
+from rocketpy_proto.tls import TlsConfig
 
 LEVEL_MIN, LEVEL_MAX = -1, 18
 RETRY_OPTIONS = (
@@ -39,6 +47,7 @@ RETRY_OPTIONS = (
     CONNECT_TIMEOUT,
     RETRY_TIMES_MAX,
     RETRY_BACKOFF,
+    *TLS_OPTIONS,
 )
 _NO_CLUSTER = "use endpoints; only a broker of rocketpy takes messages back"
 _TABLE = OptionTable(RETRY_OPTIONS, {**SOURCE_FOREIGN_NAMES, "nameserver": _NO_CLUSTER}, (), "")
@@ -49,6 +58,7 @@ class RetryOptions:
     """Checked options of `send_back`; times in ms."""
 
     endpoints: tuple[str, ...]
+    tls: TlsConfig | None
     consumer_group: str
     # A level for all rows, or the column with each row's level.
     delay_level: int | str
@@ -63,6 +73,7 @@ class RetryOptions:
         """Returns the options of a call's keywords; None means not set. Raises OptionError."""
         texts = {name: str(value) for name, value in options.items() if value is not None}
         values = parse(texts, _TABLE, is_shared=False)
+        values["tls"] = tls_of(values, given_options(texts))
         if values["consumer_group"] is None:
             raise OptionError(
                 "option consumerGroup is missing; set it to the group that consumes the messages"

@@ -22,6 +22,7 @@ from pyspark_rocketpy.options.specs import (
     topic_name,
     writer_name,
 )
+from pyspark_rocketpy.options.tls import TLS_OPTIONS
 
 CONTROL_TOPIC, CONTROL_TOPIC_DEFAULT = "controlTopic", "rocketpy_control"
 
@@ -86,4 +87,5 @@ SINK_OPTIONS = (
     RETRY_TIMES_MAX,
     RETRY_BACKOFF,
     *ACCESS_OPTIONS,
+    *TLS_OPTIONS,
 )

@@ -22,6 +22,7 @@ from pyspark_rocketpy.options.specs import (
     switch_spec,
     unchanged,
 )
+from pyspark_rocketpy.options.tls import TLS_OPTIONS
 from pyspark_rocketpy.times import TIME_FORMS, zone_of
 
 DURATION_MS_MAX = 100 * 365 * 86_400_000
@@ -231,4 +232,5 @@ SOURCE_OPTIONS = (
         "failOnDataLoss false the query continues without the broker",
     ),
     *ACCESS_OPTIONS,
+    *TLS_OPTIONS,
 )

@@ -22,7 +22,9 @@ from pyspark_rocketpy.options.source_specs import (
     STARTING_TIMESTAMP,
 )
 from pyspark_rocketpy.options.specs import OptionTable, given_options, parse, tags
+from pyspark_rocketpy.options.tls import tls_of
 from pyspark_rocketpy.times import TIME_FORMS, time_ms
+from rocketpy_proto.tls import TlsConfig
 
 _SOURCE = OptionTable(
     SOURCE_OPTIONS, SOURCE_FOREIGN_NAMES, SINK_OPTIONS, "the sink; set it on write or writeStream"
@@ -45,6 +47,7 @@ class SourceOptions:
 
     endpoints: tuple[str, ...]
     cluster: ClusterOptions | None
+    tls: TlsConfig | None
     topics: tuple[str, ...]
     topic_pattern: str | None
     consumer_group: str
@@ -93,7 +96,8 @@ class SourceOptions:
         With `is_shared`, as for a view, the sink's options are ignored.
         """
         values = parse(options, _SOURCE, is_shared=is_shared)
-        values["cluster"] = cluster_of(values, given_options(options), OF_CLUSTERS)
+        tls = tls_of(values, given_options(options))
+        values["cluster"] = cluster_of(values, given_options(options), OF_CLUSTERS, tls)
         topic, topics = values.pop("topic"), values.pop("topics")
         chosen = [kind for kind in (topic, topics, values["topic_pattern"]) if kind is not None]
         if len(chosen) != 1:
@@ -107,7 +111,7 @@ class SourceOptions:
             values[field] = _time(name, values[field], values["time_zone"])
         values |= _filter(values.pop("filter"), values.pop("filter_type"))
         read = topics or (() if topic is None else (topic,))
-        return cls(topics=read, **values)  # type: ignore[arg-type]
+        return cls(topics=read, tls=tls, **values)  # type: ignore[arg-type]
 
 
 def _time(option: str, value: object, zone: object) -> int | None:
@@ -143,6 +147,7 @@ class SinkOptions:
 
     endpoints: tuple[str, ...]
     cluster: ClusterOptions | None
+    tls: TlsConfig | None
     topic: str | None
     delivery: Delivery
     # Set for effectively-once alone.
@@ -164,7 +169,8 @@ class SinkOptions:
         With `is_shared`, as for a view, the source's options are ignored.
         """
         values = parse(options, _SINK, is_shared=is_shared)
-        values["cluster"] = cluster_of(values, given_options(options), ())
+        tls = tls_of(values, given_options(options))
+        values["cluster"] = cluster_of(values, given_options(options), (), tls)
         if values["delivery"] is None:
             is_cluster = values["cluster"] is not None
             values["delivery"] = Delivery.AT_LEAST_ONCE if is_cluster else Delivery.EXACTLY_ONCE
@@ -175,7 +181,7 @@ class SinkOptions:
                     "delivery"
                 )
             values["control_topic"] = None
-        parsed = cls(**values)  # type: ignore[arg-type]
+        parsed = cls(tls=tls, **values)  # type: ignore[arg-type]
         parsed._check()
         return parsed
 

@@ -160,7 +160,8 @@ async def test_b12_a_connection_that_had_calls_is_not_logged_when_the_broker_clo
 
     lines_ = PeerLines(ManualClock())
     looking = foreign_protocols.ForeignConnections(
-        ManualClock(), lines_, closed, lambda peer: peer == "ipv4:10.0.0.1:1"
+        *(ManualClock(), lines_, closed, lambda peer: peer == "ipv4:10.0.0.1:1"),
+        foreign_protocols.PLAINTEXT_PORT,
     )
     with caplog.at_level(logging.WARNING):
         await looking.look()

@@ -23,10 +23,10 @@ from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import Connections
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
-from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, send
 from rocketpy_proto.record import RecordBlock, decode_record
 from rocketpy_proto.remoting import BatchMessage, MessageQueue, ResponseCode, encode_batch
+from rocketpy_proto.tls import TlsConfig
 from tests.interop.cluster.cluster import OLD, A, B, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import GROUP, Queue, until_pullable

@@ -17,10 +17,10 @@ from pyspark_rocketpy.transport.remoting.net.access_keys import AccessKeys
 from pyspark_rocketpy.transport.remoting.net.calls import Caller, ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import Connections
 from pyspark_rocketpy.transport.remoting.net.peers import Peer
-from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, send
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.bodies.routes import BrokerData, TopicRouteData
+from rocketpy_proto.tls import TlsConfig
 from tests.interop.cluster.access import (
     ADMIN,
     GUARDED_TOPIC,

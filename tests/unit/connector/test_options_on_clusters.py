@@ -53,7 +53,10 @@ SQL = {"filter": "TAGS = 'odd'", "filterType": "SQL92"}
 BY_TIME = {"startingOffsetsByTimestamp": at(q0=MUCH_LATER)}
 ACCESS = {"accessKey": "user", "secretKey": "secret", "securityToken": "token"}
 FILES = {"tlsCaFile": "/no/ca.pem", "tlsCertFile": "/no/c.pem", "tlsKeyFile": "/no/k.pem"}
-# A broker without TLS or access control, which has no machine room in its name.
+# With the authority of the broker's certificate, which is its own.
+CA = "the broker's own"
+TLS = {"tls": "true", "tlsCaFile": CA}
+# A broker without access control, which has no machine room in its name.
 READS = [
     Case({}, ALL, about=("nameServer", "topic")),
     Case({"endpoints": "127.0.0.1:1"}, error="endpoints and nameServer are both set"),
@@ -86,8 +89,11 @@ READS = [
     Case({"connectTimeout": "5s", "retryTimesMax": "1", "retryBackoff": "1ms"}, ALL),
     Case({"pullTimeout": "5s", "pullsInFlightMax": "1", "brokerUnavailableTimeout": "1s"}, ALL),
     Case(ACCESS, ALL),
-    Case({"tls": "true"}, error="rocketpy's broker has no TLS"),
-    Case({"tls": "true", "tlsVerify": "false"}, error="rocketpy's broker has no TLS"),
+    Case({"tls": "true"}, error="certificate that is not accepted.*tlsCaFile"),
+    Case({"tls": "true", "tlsVerify": "false"}, ALL),
+    Case(TLS, ALL),
+    Case({**TLS, "tlsServerName": "localhost"}, ALL),
+    Case({**TLS, "tlsServerName": "elsewhere"}, error="tlsServerName"),
     Case({"tls": "true", "tlsCaFile": "/no/ca.pem"}, error="tlsCaFile"),
     Case({"tls": "true", "tlsCertFile": "/no/c.pem", "tlsKeyFile": "/no/k.pem"}, error="tlsCert"),
 ]
@@ -114,7 +120,8 @@ WRITES = [
     Case({"failOnDataLoss": "true"}, "new"),
     Case({"connectTimeout": "5s", "retryTimesMax": "1", "retryBackoff": "1ms"}, "new"),
     Case(ACCESS, "new"),
-    Case({"tls": "true", "tlsVerify": "false"}, error="rocketpy's broker has no TLS"),
+    Case({"tls": "true", "tlsVerify": "false"}, "new"),
+    Case({**TLS, "tlsServerName": "localhost"}, "new"),
     Case({"tls": "true", **FILES}, error="tlsCaFile"),
 ]
 
@@ -122,7 +129,7 @@ WRITES = [
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
     """Yields a broker with a topic of six messages, another topic, and its message's retry."""
-    with LocalBroker() as local:
+    with LocalBroker(tls=True) as local:
         local.create_topic("orders", queues=2)
         for number in range(6):
             tag = "odd" if number % 2 else "even"
@@ -139,6 +146,8 @@ def broker() -> Iterator[LocalBroker]:
 
 def source(broker: LocalBroker, topic: str, given: dict[str, str]) -> DefaultSource:
     options = {"nameServer": broker.name_server, "topic": topic, **given}
+    if options.get("tlsCaFile") == CA:
+        options["tlsCaFile"] = broker.tls_ca_file
     return DefaultSource({name: value for name, value in options.items() if value})
 
 

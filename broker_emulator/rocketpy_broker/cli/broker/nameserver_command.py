@@ -12,6 +12,14 @@ from typing import Annotated
 import typer
 
 from rocketpy_broker.broker_program import LOG_FORMAT
+from rocketpy_broker.cli.broker.network_options import (
+    TlsCertificate,
+    TlsClientCa,
+    TlsKey,
+    TlsModeName,
+    TlsSelfSigned,
+    server_tls,
+)
 from rocketpy_broker.cli.broker.start_command import LogLevel, LogLevelName
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.nameserver.name_server import NameServer, NameServerConfig
@@ -34,13 +42,21 @@ def nameserver(
     order_message_enable: Annotated[
         bool, typer.Option(help="orderMessageEnable: routes name the queues of ordered topics.")
     ] = False,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    tls_self_signed: TlsSelfSigned = False,
+    tls_mode: TlsModeName = None,
     log_level: LogLevel = LogLevelName.WARNING,
 ) -> None:
     """Run a name server for brokers and clients of RocketMQ."""
+    tls = server_tls(
+        tls_mode, tls_certificate, tls_key, tls_client_ca, is_self_signed=tls_self_signed
+    )
     logging.basicConfig(format=LOG_FORMAT, level=log_level.value.upper())
     process_tuning.tune()
     config = NameServerConfig(
-        ListenAddress(host, port, "--port"), insecure, data, order_message_enable
+        ListenAddress(host, port, "--port"), insecure, data, order_message_enable, tls
     )
     try:
         asyncio.run(_run(config))

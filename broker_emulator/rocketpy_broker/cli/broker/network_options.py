@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from rocketpy_broker.config import ServerTls, TlsMode
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.registration.addresses import check_advertised, parse_name_servers
+from rocketpy_proto.tls import TlsConfig, TlsFileError
 
 REMOTING_PORT, NAME_SERVER_PORT = 10911, 9876
 
@@ -55,6 +58,66 @@ AdvertiseHost = Annotated[
         envvar="ROCKETPY_ADVERTISE_HOST",
         help="brokerIP1: the host that name servers give to RocketMQ's clients. Default: the "
         "address by which a client has reached the name server.",
+    ),
+]
+TlsCertificate = Annotated[
+    Path | None,
+    typer.Option(
+        help="tls.server.certPath: the server's certificate, and those between it and its "
+        "authority, in PEM form. A changed file is used for new connections.",
+    ),
+]
+TlsKey = Annotated[
+    Path | None,
+    typer.Option(
+        help="tls.server.keyPath: the key of --tls-certificate in PEM form, without a password.",
+    ),
+]
+TlsClientCa = Annotated[
+    Path | None,
+    typer.Option(
+        help="tls.server.trustCertPath: each client that uses TLS needs a certificate of these "
+        "authorities, in PEM form.",
+    ),
+]
+TlsSelfSigned = Annotated[
+    bool,
+    typer.Option(
+        "--tls-self-signed",
+        help="Make a self-signed certificate, in the store's folder config/tls, and renew it "
+        "before its end.",
+    ),
+]
+TlsModeName = Annotated[
+    TlsMode | None,
+    typer.Option(
+        "--tls-mode",
+        help="tls.server.mode: disabled = plaintext alone, permissive = both (default with a "
+        "certificate), enforcing = TLS alone.",
+    ),
+]
+TlsPortNumber = Annotated[
+    int | None,
+    typer.Option(
+        "--tls-port",
+        min=0,
+        max=65535,
+        help="gRPC port for TLS in the permissive mode, beside --port; 0 = any free one (default). "
+        "All other ports serve both.",
+    ),
+]
+NameServerTls = Annotated[
+    bool,
+    typer.Option(
+        "--name-server-tls",
+        help="Connect to --name-server with TLS. A name server that asks for a certificate gets "
+        "--tls-certificate.",
+    ),
+]
+NameServerTlsCa = Annotated[
+    Path | None,
+    typer.Option(
+        help="Authorities that verify the name servers, in PEM form. Default: the system's."
     ),
 ]
 AdvertisePort = Annotated[
@@ -117,6 +180,41 @@ def network_settings(
         "advertise_host": advertise_host.strip("[]") or None,
         "advertise_port": advertise_port,
     }
+
+
+def server_tls(
+    mode: TlsMode | None,
+    certificate: Path | None,
+    key: Path | None,
+    client_ca: Path | None,
+    port: int | None = None,
+    *,
+    is_self_signed: bool,
+) -> ServerTls:
+    """Returns the TLS of a server's ports. Raises typer.BadParameter."""
+    try:
+        return ServerTls.of(mode, certificate, key, client_ca, port, is_self_signed=is_self_signed)
+    except ParameterIllegalError as error:
+        raise typer.BadParameter(str(error), param_hint=error.name) from error
+
+
+def name_server_tls(
+    ca: Path | None, certificate: Path | None, key: Path | None, *, is_used: bool
+) -> TlsConfig | None:
+    """Returns the TLS of connections to name servers. Raises typer.BadParameter."""
+    if not is_used:
+        if ca is not None:
+            raise typer.BadParameter(
+                "is set without --name-server-tls; set both", param_hint="--name-server-tls-ca"
+            )
+        return None
+    tls = TlsConfig.of(ca, certificate, key)
+    try:
+        tls.context()
+    except TlsFileError as error:
+        hint = "--name-server-tls-ca" if error.is_ca else "--tls-certificate"
+        raise typer.BadParameter(f"{error}; give a file in PEM form", param_hint=hint) from error
+    return tls
 
 
 def _chosen(port: int, given: int | None, default: int) -> int | None:

@@ -17,9 +17,21 @@ from rocketpy_broker.cli.broker.network_options import (
     Insecure,
     NameServerPort,
     NameServers,
+    NameServerTls,
+    NameServerTlsCa,
     Port,
     RemotingPort,
+    TlsCertificate,
+    TlsClientCa,
+    TlsKey,
+    TlsModeName,
+    TlsPortNumber,
+    TlsSelfSigned,
     network_settings,
+    server_tls,
+)
+from rocketpy_broker.cli.broker.network_options import (
+    name_server_tls as name_server_tls_of,
 )
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ParameterIllegalError
@@ -185,6 +197,14 @@ def broker(
     advertise_host: AdvertiseHost = "",
     advertise_port: AdvertisePort = None,
     http_port: HttpPort = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_client_ca: TlsClientCa = None,
+    tls_self_signed: TlsSelfSigned = False,
+    tls_mode: TlsModeName = None,
+    tls_port: TlsPortNumber = None,
+    name_server_tls: NameServerTls = False,
+    name_server_tls_ca: NameServerTlsCa = None,
     flush: Flush = None,
     cluster_name: Cluster = "DefaultCluster",
     broker_name: Name = "broker-a",
@@ -218,6 +238,13 @@ def broker(
     network = network_settings(
         port, remoting_port, name_server_port, name_server, advertise_host, advertise_port
     )
+    tls = server_tls(
+        *(tls_mode, tls_certificate, tls_key, tls_client_ca, tls_port),
+        is_self_signed=tls_self_signed,
+    )
+    registration_tls = name_server_tls_of(
+        name_server_tls_ca, tls_certificate, tls_key, is_used=name_server_tls
+    )
 
     def config(folder: Path) -> BrokerConfig:
         sizes = StoreSizes.of(
@@ -229,6 +256,8 @@ def broker(
             insecure=insecure,
             **network,
             http_port=http_port,
+            tls=tls,
+            name_server_tls=registration_tls,
             cluster_name=cluster_name,
             broker_name=broker_name,
             flush_disk_type=flush or _default_flush(data),

@@ -27,6 +27,15 @@ _OTHER_CLIENTS = (
     "Use rocketpy's own clients, or give the other client the address of an Apache RocketMQ "
     "broker or proxy"
 )
+PLAINTEXT_PORT = (
+    "it sent no gRPC. This port serves gRPC without TLS, and neither classic RocketMQ clients "
+    "(remoting), nor HTTP/1, nor TLS, which has --tls-port, or this port with --tls-mode "
+    f"enforcing. {_OTHER_CLIENTS}"
+)
+TLS_PORT = (
+    "its TLS handshake failed. This port serves gRPC in TLS alone: connect with TLS, trust this "
+    "broker's certificate, and give the certificate that --tls-client-ca asks for"
+)
 
 
 class ForeignCalls(grpc.GenericRpcHandler):
@@ -82,12 +91,14 @@ class ForeignConnections:
         lines: PeerLines,
         closed: Callable[[], Awaitable[set[str]]],
         has_called: Callable[[str], bool],
+        fault: str,
     ) -> None:
-        """Takes functions that find peers.
+        """Takes functions that find peers, and the likely fault for the log lines.
 
         `closed` returns the peers that this side closed first; `has_called` is True for a peer
         that made a call.
         """
+        self._fault = fault
         self._clock = clock
         self._lines = lines
         self._closed = closed
@@ -107,12 +118,7 @@ class ForeignConnections:
             withheld = None if self._has_called(peer) else self._lines.due(peer)
             if withheld is not None:
                 logger.warning(
-                    "closed a connection of %s: it sent no gRPC. This port serves gRPC without "
-                    "TLS, and neither classic RocketMQ clients (remoting), nor HTTP/1, nor TLS. "
-                    "%s%s",
-                    host_of(peer),
-                    _OTHER_CLIENTS,
-                    more(withheld),
+                    "closed a connection of %s: %s%s", host_of(peer), self._fault, more(withheld)
                 )
         self._seen = closed
 

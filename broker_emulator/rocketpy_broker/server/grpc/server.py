@@ -10,14 +10,20 @@ import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
-from rocketpy_broker.config import KIB, BrokerConfig
+from rocketpy_broker.config import KIB, BrokerConfig, TlsMode
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.calls.guard import CallGuard, Failure, GuardedHandlers
 from rocketpy_broker.server.grpc.connection_table import closed_peers, connection_count
-from rocketpy_broker.server.grpc.foreign_protocols import ForeignCalls, ForeignConnections
+from rocketpy_broker.server.grpc.foreign_protocols import (
+    PLAINTEXT_PORT,
+    TLS_PORT,
+    ForeignCalls,
+    ForeignConnections,
+)
+from rocketpy_broker.server.security.certificates import Pair, ServerCertificates
 
 logger = logging.getLogger(__name__)
 # The bytes of a request beside its records: names, sizes, framing.
@@ -33,6 +39,8 @@ UNREAD_BYTES_MAX = 65_535
 CONNECTIONS_MAX = 1_000
 # The silence after which gRPC pings a connection; without an answer it is closed 20 seconds later.
 SILENT_MS_MAX = 60_000
+# The time of a new connection until its handshakes have ended.
+HANDSHAKE_MS_MAX = 20_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -85,8 +93,10 @@ class GrpcServer:
         protocols: Sequence[ProtocolServices],
         clock: Clock,
         guard: CallGuard,
+        certificates: ServerCertificates | None = None,
     ) -> None:
         self._config = config
+        self._certificates = certificates
         request_bytes = config.limits.request_bytes_max + REQUEST_OVERHEAD_BYTES
         self._server = grpc.aio.server(
             options=[
@@ -100,11 +110,14 @@ class GrpcServer:
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
                 ("grpc.keepalive_time_ms", SILENT_MS_MAX),
+                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX),
                 ("grpc.server.max_pending_requests", PENDING_CALLS),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
             ]
         )
         self._port = config.port
+        # The port of TLS; None without TLS, and where `_port` has it.
+        self.tls_port: int | None = None
         self._health = health.aio.HealthServicer()
         self._names = [health.SERVICE_NAME, reflection.SERVICE_NAME]
         self.guard = guard
@@ -119,11 +132,20 @@ class GrpcServer:
         self._add(others.handlers)
         unserved = ForeignCalls(clock, self.guard, self._names)
         self._server.add_generic_rpc_handlers([unserved])
+        is_tls = config.tls.mode is TlsMode.ENFORCING
         self.unserved = ForeignConnections(
             clock,
             unserved.lines,
             lambda: closed_peers(self._port),
             self.unfinished.has_called,
+            TLS_PORT if is_tls else PLAINTEXT_PORT,
+        )
+        self.unserved_tls = ForeignConnections(
+            clock,
+            unserved.lines,
+            lambda: closed_peers(self.tls_port or 0),
+            self.unfinished.has_called,
+            TLS_PORT,
         )
 
     def _add(
@@ -134,22 +156,35 @@ class GrpcServer:
 
     async def start(self, scope: TaskScope) -> int:
         """Binds the address, starts serving and returns the port. Raises PortInUseError."""
-        host, port = self._config.host, self._config.port
-        address = f"[{host}]" if ":" in host else host
-        try:
-            bound = self._server.add_insecure_port(f"{address}:{port}")
-        except RuntimeError as error:
-            raise PortInUseError(host, port) from error
-        self._port = bound
+        tls = self._config.tls
+        is_plain = self._certificates is None or tls.mode is TlsMode.PERMISSIVE
+        self._port = bound = self._bind(self._config.port, "--port", is_plain=is_plain)
+        if self._certificates is not None and is_plain:
+            self.tls_port = self._bind(tls.port, "--tls-port", is_plain=False)
         await self._server.start()
         self.unfinished.start(scope)
         scope.start(self.unserved.run())
+        if self.tls_port is not None:
+            scope.start(self.unserved_tls.run())
         await self._set_health(SERVING)
         return bound
 
+    def _bind(self, port: int, option: str, *, is_plain: bool) -> int:
+        """Binds a port and returns it. Raises PortInUseError."""
+        host = self._config.host
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            if is_plain or self._certificates is None:
+                return self._server.add_insecure_port(address)
+            credentials = _credentials(self._certificates)
+            return self._server.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise PortInUseError(host, port, option) from error
+
     async def connection_count(self) -> int:
         """Returns the number of client connections; 0 where the system does not report it."""
-        return await connection_count(self._port)
+        plain = await connection_count(self._port)
+        return plain + (0 if self.tls_port is None else await connection_count(self.tls_port))
 
     async def stop(self) -> None:
         """Refuses new requests; cancels the ones that still run after the grace time."""
@@ -160,3 +195,29 @@ class GrpcServer:
     async def _set_health(self, serving: health_pb2.HealthCheckResponse.ServingStatus) -> None:
         for name in ("", *self._names):
             await self._health.set(name, serving)
+
+
+def _credentials(certificates: ServerCertificates) -> grpc.ServerCredentials:
+    """Returns credentials that follow the certificates; gRPC asks for each new connection."""
+    served = certificates.pair
+
+    def changed() -> grpc.ServerCertificateConfiguration | None:
+        """Returns the pair if it has changed. A thread of gRPC calls it, one at a time."""
+        nonlocal served
+        pair = certificates.pair
+        if pair is served:
+            return None
+        served = pair
+        return _configuration(pair)
+
+    return grpc.dynamic_ssl_server_credentials(
+        _configuration(served),
+        changed,  # type: ignore[arg-type] # None, which its types lack, keeps the pair.
+        require_client_authentication=served.client_ca is not None,
+    )
+
+
+def _configuration(pair: Pair) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration(
+        [(pair.key, pair.certificate)], root_certificates=pair.client_ca
+    )

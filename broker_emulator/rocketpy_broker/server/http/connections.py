@@ -16,13 +16,17 @@ A connection without a client counts until its request has ended.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from typing import cast
 
 from aiohttp import web
 
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.server.calls.failure_log import PeerLines, host_of
+from rocketpy_broker.server.security.tls import HANDSHAKE, TlsPort
 
+logger = logging.getLogger(__name__)
 CONNECTIONS_MAX = 64
 REQUEST_SECONDS = 10
 # A snapshot may read many bytes from a slow disk.
@@ -37,7 +41,11 @@ AHEAD_BYTES_MAX = 32_768
 class HttpConnections:
     """The open HTTP connections, each with a protocol that `make` returns."""
 
-    def __init__(self, make: Callable[[], web.RequestHandler], clock: Clock) -> None:
+    def __init__(
+        self, make: Callable[[], web.RequestHandler], clock: Clock, tls: TlsPort | None = None
+    ) -> None:
+        self.tls = tls
+        self._lines = PeerLines(clock)
         self._make = make
         self._clock = clock
         self._of: dict[web.RequestHandler, HttpConnection] = {}
@@ -89,6 +97,18 @@ class HttpConnections:
             self._allow(found, IDLE_SECONDS)
             self.leave_if_over(found)
 
+    def received_tls(self, connection: HttpConnection) -> None:
+        """Closes a connection that sent TLS to a port without it; logs a line for each peer."""
+        withheld = self._lines.due(connection.peer)
+        if withheld is not None:
+            logger.warning(
+                "HTTP: closed a connection of %s: it sent TLS, which this port does not serve: use "
+                "http://, or start the broker with --tls-certificate or --tls-self-signed; %d more "
+                "since the last such line",
+                *(host_of(connection.peer), withheld),
+            )
+        connection.abort()
+
     # --- Events of connections ---
 
     def enter(self, connection: HttpConnection) -> web.RequestHandler | None:
@@ -116,6 +136,9 @@ class HttpConnection(asyncio.Protocol):
         self._connections = connections
         self._transport: asyncio.Transport | None = None
         self.protocol: web.RequestHandler | None = None
+        # False until the first byte has come, at a port with TLS.
+        self._is_decided = False
+        self.peer = ""
         self.end_ms = 0.0
         # Received since the last reply.
         self.ahead_bytes = 0
@@ -135,21 +158,36 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Starts the protocol, or closes a connection beyond the limit."""
         self._transport = cast("asyncio.Transport", transport)
+        host, port = transport.get_extra_info("peername")[:2]
+        self.peer = f"{host}:{port}"
         self.protocol = self._connections.enter(self)
         if self.protocol is None:
             self.abort()
+        elif self._connections.tls is not None:
+            self._connections.tls.watch(self, self._transport)
         else:
-            self.protocol.connection_made(transport)
+            self.decided(self._transport)
+
+    def decided(self, transport: asyncio.Transport) -> HttpConnection:
+        """Starts the protocol with the transport for all that follows."""
+        assert self.protocol is not None
+        self._is_decided, self._transport = True, transport
+        self.protocol.connection_made(transport)
+        return self
 
     def connection_lost(self, error: Exception | None) -> None:
         """Marks the connection as lost; either side may have closed it."""
         self.is_lost, self._transport = True, None
         if self.protocol is not None:
-            self.protocol.connection_lost(error)
+            if self._is_decided:
+                self.protocol.connection_lost(error)
             self._connections.leave_if_over(self)
 
     def data_received(self, data: bytes) -> None:
         """Forwards `data`; closes the connection beyond AHEAD_BYTES_MAX."""
+        if self._connections.tls is None and data[0] == HANDSHAKE and not self.ahead_bytes:
+            self._connections.received_tls(self)
+            return
         self.ahead_bytes += len(data)
         if self.protocol is None or self.ahead_bytes > AHEAD_BYTES_MAX:
             self.abort()

@@ -20,6 +20,7 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.calls.failure_log import TEXT_MAX, FailureLog, PeerLines
 from rocketpy_broker.server.http.connections import HttpConnections
+from rocketpy_broker.server.security.tls import TlsPort
 
 if TYPE_CHECKING:
     _Adapter = logging.LoggerAdapter[logging.Logger]
@@ -53,6 +54,7 @@ class HttpServer:
         metrics: Callable[[], Awaitable[Sequence[bytes]]],
         refusal: Callable[[], str],
         clock: Clock,
+        tls: TlsPort | None = None,
     ) -> None:
         self._host = host
         self._port = port
@@ -61,7 +63,7 @@ class HttpServer:
         self._clock = clock
         self._failures = FailureLog(clock)
         self._is_stopping = False
-        self.connections = HttpConnections(self._new_protocol, clock)
+        self.connections = HttpConnections(self._new_protocol, clock, tls)
         app = web.Application(middlewares=[self._guard])
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_health)

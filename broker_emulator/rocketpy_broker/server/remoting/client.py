@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 
 from rocketpy_broker.errors import BrokerError
@@ -25,6 +26,7 @@ from rocketpy_broker.server.remoting.connection import (
 from rocketpy_proto.model.codes import RequestCode
 from rocketpy_proto.record import Host
 from rocketpy_proto.remoting import EXCHANGES, Header, RemotingCommand, RemotingFormatError
+from rocketpy_proto.tls import TlsConfig
 
 CONNECT_MS_MAX = 5_000
 # RocketMQ's brokers give a registration 24 s.
@@ -41,9 +43,15 @@ class NotConnectedError(BrokerError):
 class RemotingClient:
     """One server; `connect` opens the connection again after its end."""
 
-    def __init__(self, host: str, port: int, clock: Clock) -> None:
+    def __init__(self, host: str, port: int, clock: Clock, tls: TlsConfig | None = None) -> None:
+        """Takes in `tls` for a server that is reached by TLS; its files are read now.
+
+        Raises TlsFileError.
+        """
         self._host = host
         self._port = port
+        self._context = None if tls is None else tls.context()
+        self._server_name = host if tls is None or tls.server_name is None else tls.server_name
         self._clock = clock
         self._buffer = bytearray(READ_BYTES)
         self._connection: RemotingConnection | None = None
@@ -65,7 +73,13 @@ class RemotingClient:
         loop, failure = asyncio.get_running_loop(), OSError("the name has no address")
         for address in await self._addresses():
             try:
-                _, connection = await loop.create_connection(self._protocol, address, self._port)
+                _, connection = await loop.create_connection(
+                    self._protocol,
+                    address,
+                    self._port,
+                    ssl=self._context,
+                    server_hostname=None if self._context is None else self._server_name,
+                )
             except OSError as error:
                 failure = error
             else:
@@ -187,6 +201,12 @@ def _resolved(host: str) -> asyncio.Future[list[str]]:
 def _reason(error: Exception, limit_ms: float) -> str:
     if isinstance(error, TimeoutError) and error.errno is None:
         return _late(limit_ms)
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"its certificate is not accepted ({error.verify_message}); check --name-server-tls-ca"
+        )
+    if isinstance(error, ssl.SSLError):
+        return f"the TLS handshake failed ({error.reason}); check that it serves TLS"
     return system_text(error) if isinstance(error, OSError) else str(error)
 
 

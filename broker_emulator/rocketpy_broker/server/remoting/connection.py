@@ -11,7 +11,7 @@ import asyncio
 import ipaddress
 from collections import deque
 from collections.abc import Collection
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import msgspec
 
@@ -28,6 +28,9 @@ from rocketpy_proto.remoting import (
     encode_frame,
 )
 
+if TYPE_CHECKING:
+    from rocketpy_broker.server.security.tls import TlsPort
+
 # Longer headers would hold the event loop while they are parsed; RocketMQ's properties have 32 KiB.
 HEADER_BYTES_MAX = 131_072
 # A larger frame needs a place before the rest of it is read: see `ConnectionOwner.large_frame`.
@@ -38,6 +41,13 @@ WAITING_MAX, WAITING_BYTES_MAX = 1_024, 131_072
 REQUESTS_PER_TURN = 64
 READ_BYTES = 65_536
 OPAQUE_MAX = (1 << 31) - 1
+# A TLS handshake record, of which a frame's size would be too large.
+TLS_BEGIN = b"\x16\x03"
+_NO_TLS = RemotingFormatError(
+    "frame",
+    "it is TLS, which this port does not serve: connect in plaintext, or start the server with "
+    "--tls-certificate or --tls-self-signed",
+)
 # Unread answers from which on no more requests are read.
 UNREAD_BYTES_MAX = 1 << 20
 
@@ -102,11 +112,13 @@ class RemotingConnection(asyncio.BufferedProtocol):
         buffer: bytearray,
         running_max: int,
         frame_bytes_max: int = FRAME_BYTES_MAX,
+        tls: TlsPort | None = None,
     ) -> None:
         """Takes in a buffer that all connections of one loop share.
 
-        At most `running_max` requests run at a time.
+        At most `running_max` requests run at a time. `tls` is that of an accepting port.
         """
+        self._tls = tls
         self._owner = owner
         self._buffer = memoryview(buffer)
         self._decoder = FrameDecoder(frame_bytes_max, HEADER_BYTES_MAX)
@@ -148,6 +160,14 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self.peer = f"ipv{self.peer_host.address.version}:{self.peer_host}"
         if not self._owner.opened(self):
             self.abort()
+        elif self._tls is not None:
+            self._tls.watch(self, self._transport)
+
+    def decided(self, transport: asyncio.Transport) -> RemotingConnection:
+        """Takes the transport of a port with TLS, when the first byte has come."""
+        self._transport = transport
+        transport.set_write_buffer_limits(UNREAD_BYTES_MAX)
+        return self
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Returns the place for received bytes; `buffer_updated` takes them out at once."""
@@ -164,7 +184,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
                 self._waiting.append((command, self._decoder.frame_bytes))
                 self._waiting_bytes += self._decoder.frame_bytes
         except RemotingFormatError as error:
-            self._owner.malformed(self, error)
+            is_tls = self._tls is None and self._buffer[:2] == TLS_BEGIN
+            self._owner.malformed(self, _NO_TLS if is_tls else error)
             self.abort()
             return
         if self._decoder.begun_bytes > SMALL_FRAME_BYTES and not self._is_large:

@@ -32,6 +32,7 @@ from rocketpy_broker.server.remoting.connection import (
     RemotingConnection,
     unsupported,
 )
+from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.call_memory import Charge
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting import (
@@ -144,8 +145,10 @@ class RemotingServer:
         clock: Clock,
         guard: CallGuard,
         running_max: int,
+        tls: TlsPort | None = None,
     ) -> None:
         """Takes in `running_max`, the limit of a connection's requests that run at a time."""
+        self._tls = tls
         self._guard = guard
         self._address = address
         self._processors = processors
@@ -190,7 +193,7 @@ class RemotingServer:
         host = self._address.host
         try:
             return await asyncio.get_running_loop().create_server(
-                lambda: RemotingConnection(self, self._buffer, self._running_max),
+                lambda: RemotingConnection(self, self._buffer, self._running_max, tls=self._tls),
                 host.strip("[]"),
                 port,
             )

@@ -20,8 +20,10 @@ from pyspark_rocketpy.errors import (
     BrokerBusyError,
     BrokerError,
     ConnectionFailedError,
+    OptionError,
     OtherStoreError,
 )
+from pyspark_rocketpy.options.tls import TLS_NAMES
 from pyspark_rocketpy.transport.grpc_v1 import answers
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import BrokerLimits
@@ -33,6 +35,7 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2_grpc,
     common_pb2,
 )
+from rocketpy_proto.tls import TlsFileError, channel_to, failure_reason
 
 if TYPE_CHECKING:
     from grpc import _CallIterator
@@ -151,18 +154,37 @@ class BrokerClient:
             # gRPC was seen to prefetch half as much again as this option allows.
             ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max * 2 // 3)
             options = [*_CHANNEL_OPTIONS, ahead, *proxies.channel_options(endpoint)]
-            channel = grpc.insecure_channel(endpoint, options)
+            channel = self._channel_to(endpoint, options)
             method = admin_pb2_grpc.AdminStub(channel).GetBrokerInfo
             request = admin_pb2.GetBrokerInfoRequest()
             try:
                 info = _answer_of(endpoint, method, request, share_ms, wait_for_ready=True)
                 limits = answers.limits_of(info)
-            except (ConnectionFailedError, BrokerError) as error:
+            except ConnectionFailedError as error:
+                channel.close()
+                failures[endpoint] = self._with_reason(endpoint, error)
+            except BrokerError as error:
                 channel.close()
                 failures[endpoint] = error
             else:
                 return _Connection(endpoint, channel, limits, info.broker_name)
         raise _together(failures)
+
+    def _channel_to(self, endpoint: str, options: Sequence[tuple[str, object]]) -> grpc.Channel:
+        """Returns a channel. Raises OptionError for files of TLS that cannot be used."""
+        tls = self._config.tls
+        try:
+            return channel_to(endpoint, options, tls)
+        except TlsFileError as error:
+            assert tls is not None
+            raise OptionError(error.text(tls, TLS_NAMES)) from error
+
+    def _with_reason(self, endpoint: str, error: ConnectionFailedError) -> ConnectionFailedError:
+        """Returns the error with a fault of TLS, where that is its reason."""
+        if error.is_lasting:
+            return error
+        reason = failure_reason(endpoint, self._config.tls, TLS_NAMES)
+        return error if reason is None else ConnectionFailedError(reason, is_lasting=True)
 
     def close(self) -> None:
         """Closes the channel."""

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rocketpy_proto.tls import TlsConfig
+
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """Endpoints, timeouts in ms and the prefetch limit of a client."""
+    """Endpoints, timeouts in ms, the prefetch limit and the TLS of a client."""
 
     endpoints: tuple[str, ...]
     connect_timeout_ms: int
     pull_timeout_ms: int = 30_000
     # Bytes of one pull that the broker may send ahead.
     prefetch_bytes_max: int = 96 << 10
+    # None for plaintext.
+    tls: TlsConfig | None = None

@@ -38,6 +38,7 @@ class GrpcSource:
             options.connect_timeout_ms,
             options.pull_timeout_ms,
             options.prefetch_bytes_max,
+            options.tls,
         )
         return cls(client, RetryPolicy(options.retry_times_max, options.retry_backoff_ms))
 

@@ -11,6 +11,7 @@ from pyspark_rocketpy.options.choices import Delivery
 from pyspark_rocketpy.options.clusters import ClusterOptions
 from pyspark_rocketpy.options.values import SinkOptions, SourceOptions
 from pyspark_rocketpy.transport.remoting.options import cluster_config
+from rocketpy_proto.tls import TlsConfig
 
 CLUSTER = {"nameServer": "ns1:9876;ns2:9876", "topic": "T"}
 KEYS = {"accessKey": "user", "secretKey": "s3cret-word", "securityToken": "t0ken-word"}
@@ -20,7 +21,8 @@ def test_a_name_server_leads_to_a_cluster() -> None:
     options = SourceOptions.parse({**CLUSTER, **KEYS, "tls": "true", "tlsCaFile": "/ca.pem"})
     assert options.endpoints == ()
     assert options.cluster == ClusterOptions(
-        ("ns1:9876", "ns2:9876"), "user", "s3cret-word", "t0ken-word", True, "/ca.pem"
+        *(("ns1:9876", "ns2:9876"), "user", "s3cret-word", "t0ken-word"),
+        TlsConfig(ca_file="/ca.pem"),
     )
     assert SinkOptions.parse(CLUSTER).cluster == ClusterOptions(("ns1:9876", "ns2:9876"))
     assert SourceOptions.parse({"endpoints": "h:1", "topic": "T"}).cluster is None
@@ -62,6 +64,7 @@ def test_the_way_to_a_cluster_follows_the_options() -> None:
         ({"tlsVerify": "true"}, "option tlsVerify is set, but tls is not true"),
         ({"tls": "true", "tlsKeyFile": "/k"}, "tlsCertFile and tlsKeyFile go together"),
         ({"tls": "true", "tlsVerify": "false", "tlsCaFile": "/ca"}, "so tlsCaFile has no effect"),
+        ({"tls": "true", "tlsVerify": "false", "tlsServerName": "h"}, "tlsServerName has no eff"),
     ],
 )
 def test_options_that_do_not_go_together_are_named(given: dict[str, str], words: str) -> None:
@@ -81,13 +84,12 @@ def test_no_address_at_all_is_told_with_both_ways() -> None:
         "accessKey",
         "secretKey",
         "securityToken",
-        "tls",
         "pullsInFlightMax",
         "brokerUnavailableTimeout",
     ],
 )
 def test_options_of_clusters_are_refused_with_endpoints(name: str) -> None:
-    values = {"tls": "true", "pullsInFlightMax": "8", "brokerUnavailableTimeout": "1m"}
+    values = {"pullsInFlightMax": "8", "brokerUnavailableTimeout": "1m"}
     options = {"endpoints": "h:1", "topic": "T", name: values.get(name, "s3cret-word")}
     with pytest.raises(OptionError, match=f"option {name} is only for clusters") as caught:
         SourceOptions.parse(options)

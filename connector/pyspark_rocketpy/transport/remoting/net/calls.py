@@ -18,7 +18,6 @@ from pyspark_rocketpy.transport.remoting.net.connection import OutgoingRequest, 
 from pyspark_rocketpy.transport.remoting.net.connections import SHARED, Connections
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.responses import refusal
-from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 from rocketpy_proto.remoting import (
     EXCHANGES,
     FRAME_BYTES_MAX,
@@ -28,6 +27,7 @@ from rocketpy_proto.remoting import (
     RequestCode,
     ResponseCode,
 )
+from rocketpy_proto.tls import TlsConfig
 
 T = TypeVar("T")
 

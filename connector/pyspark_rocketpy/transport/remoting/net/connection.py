@@ -27,7 +27,7 @@ from pyspark_rocketpy.transport.remoting.net.peers import (
     Timeouts,
     detect_protocol,
 )
-from pyspark_rocketpy.transport.remoting.net.streams import Stream, TlsConfig, connect
+from pyspark_rocketpy.transport.remoting.net.streams import Stream, connect
 from rocketpy_proto.remoting import (
     FRAME_BYTES_MAX,
     FrameDecoder,
@@ -36,6 +36,7 @@ from rocketpy_proto.remoting import (
     ResponseCode,
     encode_frame,
 )
+from rocketpy_proto.tls import TlsConfig
 
 # The answer to a batch names an id of up to 57 characters for each of 10,000 messages.
 HEADER_BYTES_MAX = 1 << 20

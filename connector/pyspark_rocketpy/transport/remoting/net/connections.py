@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from pyspark_rocketpy.transport.remoting.net.connection import Connection
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
-from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
+from rocketpy_proto.tls import TlsConfig
 
 CONNECTIONS_MAX = 256
 # Servers close connections after 120 idle seconds; a request must not cross that close.

@@ -11,11 +11,12 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
+from pyspark_rocketpy.options.tls import TLS_NAMES
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
+from rocketpy_proto.tls import TlsConfig, TlsFileError, reason_of
 
 _RECEIVE_BYTES = 256 << 10
 # Pieces up to this total size are sent as one.
@@ -23,43 +24,13 @@ _JOINED_BYTES_MAX = 64 << 10
 _WANTS_READ = (BlockingIOError, ssl.SSLWantReadError)
 
 
-@dataclass(frozen=True, slots=True)
-class TlsConfig:
-    """TLS files in PEM form, and verification.
-
-    Any peer can pose as the server without verification, as in RocketMQ's default. The system's
-    authorities apply without `ca_file`. Certificate and key are for servers that ask for one.
-    """
-
-    ca_file: str | None = None
-    cert_file: str | None = None
-    key_file: str | None = None
-    is_verified: bool = True
-
-    def context(self) -> ssl.SSLContext:
-        """Returns the TLS context. Raises OptionError for files that cannot be used."""
-        try:
-            context = ssl.create_default_context(cafile=self.ca_file)
-        except (OSError, ValueError) as error:
-            raise OptionError(f"option tlsCaFile is {self.ca_file!r}: {_reason(error)}") from error
-        if not self.is_verified:
-            context.check_hostname = False
-            context.verify_mode = ssl.CERT_NONE
-        if self.cert_file is not None:
-            try:
-                # The password keeps OpenSSL from asking for one.
-                context.load_cert_chain(self.cert_file, self.key_file, password="")
-            except (OSError, ValueError) as error:
-                raise OptionError(
-                    f"options tlsCertFile and tlsKeyFile are {self.cert_file!r} and "
-                    f"{self.key_file!r}: {_reason(error)}"
-                ) from error
-        return context
-
-
 def connect(peer: Peer, timeouts: Timeouts, tls: TlsConfig | None) -> Stream:
     """Returns a connected stream. Raises ConnectionFailedError, OptionError."""
-    context = None if tls is None else tls.context()
+    try:
+        context = None if tls is None else tls.context()
+    except TlsFileError as error:
+        assert tls is not None
+        raise OptionError(error.text(tls, TLS_NAMES)) from error
     timeout = timeouts.ms / 1000
     try:
         plain = socket.create_connection((peer.host, peer.port), timeout)
@@ -69,12 +40,13 @@ def connect(peer: Peer, timeouts: Timeouts, tls: TlsConfig | None) -> Stream:
         ) from error
     # An invalid host name raises ValueError.
     except (OSError, ValueError) as error:
-        raise peer.failed(f"cannot be reached ({_reason(error)})") from error
+        raise peer.failed(f"cannot be reached ({reason_of(error)})") from error
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if context is None:
             return Stream(plain)
-        return Stream(context.wrap_socket(plain, server_hostname=peer.host))
+        name = peer.host if tls is None or tls.server_name is None else tls.server_name
+        return Stream(context.wrap_socket(plain, server_hostname=name))
     except (OSError, ValueError) as error:
         plain.close()
         raise _handshake_failed(peer, error) from error
@@ -84,20 +56,15 @@ def _handshake_failed(peer: Peer, error: Exception) -> ConnectionFailedError:
     if isinstance(error, ssl.SSLCertVerificationError):
         return peer.failed(
             f"has a certificate that is not accepted ({error.verify_message}); check option "
-            "tlsCaFile, or set option tlsVerify to false",
+            "tlsCaFile and option tlsServerName, or set option tlsVerify to false",
             is_lasting=True,
         )
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
-        problem = f"speaks no compatible TLS ({_reason(error)}); see option tls"
+        problem = f"speaks no compatible TLS ({reason_of(error)}); see option tls"
         return peer.failed(problem, is_lasting=True)
     return peer.failed(
-        f"ended the TLS handshake ({_reason(error)}); see option tls: rocketpy's broker has no TLS"
+        f"ended the TLS handshake ({reason_of(error)}); see option tls, and whether it serves TLS"
     )
-
-
-def _reason(error: Exception) -> str:
-    """Returns the text of a system error, without its number."""
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 class Stream:

@@ -14,7 +14,7 @@ from pyspark_rocketpy.errors import ConnectionFailedError
 from pyspark_rocketpy.transport.remoting.net.connection import Connection
 from pyspark_rocketpy.transport.remoting.net.connections import IDLE_MS_MAX, Connections
 from pyspark_rocketpy.transport.remoting.net.peers import Peer
-from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
+from rocketpy_proto.tls import TlsConfig
 from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.remoting.conftest import Peers, Time
 from tests.unit.connector.transport.remoting.scripted_peer import (

@@ -13,8 +13,8 @@ from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import ClusterConfig
 from pyspark_rocketpy.transport.remoting.net.connections import Connections
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
-from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
 from rocketpy_broker import LocalBroker
+from rocketpy_proto.tls import TlsConfig
 from tests.unit.connector.transport.remoting.scripted_peer import PATIENT
 
 

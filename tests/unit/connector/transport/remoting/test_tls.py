@@ -13,7 +13,7 @@ import pytest
 from pyspark_rocketpy.errors import ConnectionFailedError, OptionError
 from pyspark_rocketpy.transport.remoting.net.connection import Connection
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
-from pyspark_rocketpy.transport.remoting.net.streams import TlsConfig
+from rocketpy_proto.tls import TlsConfig
 from tests.unit.connector.transport.remoting.conftest import Peers
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,

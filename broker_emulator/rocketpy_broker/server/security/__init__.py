@@ -1,0 +1,1 @@
+"""TLS of the broker's ports."""
