@@ -99,7 +99,9 @@ class Broker:
         Raises StoreLockedError, StoreDirectoryError, ConfigFileError, PortInUseError,
         PublicBindError.
         """
-        check_host(self._config.host, insecure=self._config.insecure)
+        users = self.services.access.users
+        users.load()
+        check_host(self._config.host, insecure=self._config.insecure, has_users=users.is_on)
         check_ports(self._config)
         # Unless it is left out, pyarrow imports pandas now: no call should wait for that.
         pa.array([0])

@@ -16,6 +16,7 @@ from rocketpy_broker.server.calls.guard import CallGuard
 from rocketpy_broker.server.grpc.server import CALLS_PER_CONNECTION
 from rocketpy_broker.server.remoting.client import RemotingClient
 from rocketpy_broker.server.remoting.server import RemotingServer
+from rocketpy_broker.server.security.remoting_access import RemotingAccess
 from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.services.registration.identity import BrokerIdentity
 from rocketpy_broker.services.registration.name_server import NameServerRegistration
@@ -41,6 +42,7 @@ class RemotingServers:
         self._services = services
         self._clock = clock
         self._guard = guard
+        self._access = RemotingAccess(services.access)
         self.server: RemotingServer | None = None
         self.name_server: NameServer | None = None
         self._registrations: RegistrationService | None = None
@@ -55,6 +57,7 @@ class RemotingServers:
                 self._clock,
                 self._guard,
                 CALLS_PER_CONNECTION,
+                self._access,
             )
             self.server.connection_lost.add(self._services.remoting_clients.connection_lost)
             port = await self.server.start(scope)
@@ -80,7 +83,7 @@ class RemotingServers:
         own = None if identity is None else OwnBroker(RouteTable(self._clock), topics, identity)
         address = self._address(port, "--name-server-port")
         config = NameServerConfig(address, data=self._config.data / "rocketpy")
-        return NameServer(config, self._clock, self._guard, own)
+        return NameServer(config, self._clock, self._guard, own, self._access)
 
     def _registration_service(
         self, topics: RegisteredTopics, identity: BrokerIdentity

@@ -20,6 +20,7 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, check_host
 from rocketpy_broker.server.calls.guard import CallGuard, call_guard
 from rocketpy_broker.server.remoting.server import RemotingServer
+from rocketpy_broker.server.security.remoting_access import RemotingAccess
 
 # The time between two searches for brokers that register no more.
 SCAN_MS = 5_000
@@ -51,10 +52,11 @@ class NameServer:
         clock: Clock | None = None,
         guard: CallGuard | None = None,
         own: OwnBroker | None = None,
+        access: RemotingAccess | None = None,
     ) -> None:
         """Reads the configuration file. Raises ConfigFileError.
 
-        Takes in the guard and the routes of the broker in whose process it runs.
+        Takes in the guard, the routes and the users of the broker in whose process it runs.
         """
         self._config = config
         self._clock = clock or SystemClock()
@@ -70,6 +72,7 @@ class NameServer:
             self._clock,
             guard or call_guard(self._clock),
             REQUESTS_OF_CONNECTION,
+            access,
         )
         self.server.connection_lost.add(self.routes.connection_lost)
 

@@ -1,0 +1,1 @@
+"""Users, their signatures and their permissions, shared by all protocols."""

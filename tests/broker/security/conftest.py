@@ -1,0 +1,7 @@
+"""Brokers with users in the event loop of each test of this folder."""
+
+from __future__ import annotations
+
+from tests.support.broker.users import secured
+
+__all__ = ["secured"]
