@@ -90,7 +90,9 @@ class Secured:
     async def answer(self, command: RemotingCommand) -> RemotingCommand:
         """Returns the answer to a remoting request."""
         self.remoting.client.tell(command)
-        return await self.remoting.client.next()
+        while not (answer := await self.remoting.client.next()).is_response:
+            pass
+        return answer
 
     async def ask(
         self,
