@@ -24,6 +24,7 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import check_host, check_ports
 from rocketpy_broker.server.calls.guard import call_guard
 from rocketpy_broker.server.grpc.server import GrpcServer
+from rocketpy_broker.server.security.http_access import HttpAccess
 from rocketpy_broker.services.config_files.saver import save_all
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.store.config import StoreConfig
@@ -185,7 +186,12 @@ class Broker:
         metrics.watch("rocketpy_running_calls", lambda: running.running)
         admin = self.services.admin.admin
         self.http = HttpServer(
-            self._config.host, port, metrics.text, lambda: admin.refusal, self._call_clock
+            self._config.host,
+            port,
+            metrics.text,
+            lambda: admin.refusal,
+            self._call_clock,
+            HttpAccess(self.services.access),
         )
         return await self.http.start(scope)
 

@@ -9,6 +9,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from rocketpy_broker.cli import user_credentials
 from rocketpy_broker.cli.exits import EXIT_REFUSED, leave_at_once
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.client.errors import UnreachableError
@@ -27,7 +28,8 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
     host, _, port = endpoint.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < PORTS_END) or "/" in host:
         refuse(f"the endpoint is {endpoint!r}, accepted is host:port")
-    with BrokerConnection(endpoint) as connection:
+    user = user_credentials.present()
+    with BrokerConnection(endpoint, user.access_key, user.secret_key) as connection:
         try:
             with connection.faults():
                 yield connection

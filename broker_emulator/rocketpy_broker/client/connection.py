@@ -19,7 +19,9 @@ from rocketpy_broker.client.errors import (
     UnreachableError,
     UnreadableError,
 )
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_proto import proxies
+from rocketpy_proto.bearer_channel import with_token
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -55,10 +57,14 @@ T = TypeVar("T")
 class BrokerConnection:
     """A connection to a broker's services with synchronous calls; close it after use."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(
+        self, endpoint: str, access_key: str | None = None, secret_key: str | None = None
+    ) -> None:
+        """Takes a user and its secret key, for a broker with users."""
         self.endpoint = endpoint
         options = [*_CHANNEL_OPTIONS, *proxies.channel_options(endpoint)]
-        self._channel = grpc.insecure_channel(endpoint, options)
+        channel = grpc.insecure_channel(endpoint, options)
+        self._channel = with_token(channel, access_key, secret_key, SystemClock().now_ms)
         self.admin = admin_pb2_grpc.AdminStub(self._channel)
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self.groups = groups_pb2_grpc.GroupsStub(self._channel)

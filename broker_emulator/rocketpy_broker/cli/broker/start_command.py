@@ -19,6 +19,7 @@ from rocketpy_broker.cli.broker.network_options import (
     NameServers,
     Port,
     RemotingPort,
+    Users,
     network_settings,
 )
 from rocketpy_broker.config import BrokerConfig
@@ -178,6 +179,7 @@ def broker(
     data: Data = None,
     host: Host = "127.0.0.1",
     insecure: Insecure = False,
+    users: Users = None,
     port: Port = 8081,
     remoting_port: RemotingPort = None,
     name_server_port: NameServerPort = None,
@@ -227,6 +229,7 @@ def broker(
             data=folder,
             host=host,
             insecure=insecure,
+            users_path=users,
             **network,
             http_port=http_port,
             cluster_name=cluster_name,

@@ -5,15 +5,17 @@ It is a module of its own, so that gRPC is imported only where it is used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """Endpoints, timeouts in ms and the prefetch limit of a client."""
+    """Endpoints, timeouts in ms, the prefetch limit and the user of a client."""
 
     endpoints: tuple[str, ...]
     connect_timeout_ms: int
     pull_timeout_ms: int = 30_000
     # Bytes of one pull that the broker may send ahead.
     prefetch_bytes_max: int = 96 << 10
+    access_key: str | None = None
+    secret_key: str | None = field(default=None, repr=False)
