@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rocketpy_broker.client.messages.model import Message
+    from rocketpy_broker.embedded.broker_user import BrokerUser
     from rocketpy_broker.embedded.local_broker import LocalBroker
     from rocketpy_broker.embedded.process import LocalBrokerError, LocalTls
 
-__all__ = ["LocalBroker", "LocalBrokerError", "LocalTls", "Message"]
+__all__ = ["BrokerUser", "LocalBroker", "LocalBrokerError", "LocalTls", "Message"]
 
 
 def __getattr__(name: str) -> object:
@@ -32,6 +33,10 @@ def _imported(name: str) -> object:
         from rocketpy_broker.embedded.local_broker import LocalBroker
 
         return LocalBroker
+    if name == "BrokerUser":
+        from rocketpy_broker.embedded.broker_user import BrokerUser
+
+        return BrokerUser
     if name == "LocalBrokerError":
         from rocketpy_broker.embedded.process import LocalBrokerError
 

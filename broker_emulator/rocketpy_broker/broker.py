@@ -26,6 +26,7 @@ from rocketpy_broker.server.calls.guard import call_guard
 from rocketpy_broker.server.grpc.server import GrpcServer
 from rocketpy_broker.server.security.certificates import ServerCertificates
 from rocketpy_broker.server.security.tls import TlsPort
+from rocketpy_broker.server.security.http_access import HttpAccess
 from rocketpy_broker.services.config_files.saver import save_all
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.store.config import StoreConfig
@@ -103,8 +104,10 @@ class Broker:
         Raises StoreLockedError, StoreDirectoryError, ConfigFileError, PortInUseError,
         PublicBindError, CertificateError.
         """
+        users = self.services.access.users
+        users.load()
         if not self._config.tls.is_mutual:
-            check_host(self._config.host, insecure=self._config.insecure)
+            check_host(self._config.host, insecure=self._config.insecure, has_users=users.is_on)
         check_ports(self._config)
         if not self._config.tls.is_self_signed:
             self._open_certificates()
@@ -214,6 +217,7 @@ class Broker:
             metrics.text,
             lambda: admin.refusal,
             self._call_clock,
+            HttpAccess(self.services.access),
             None if self._certificates is None else TlsPort(self._certificates, self._call_clock),
         )
         return await self.http.start(scope)

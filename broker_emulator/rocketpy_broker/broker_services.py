@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.movable_clock import MovableClock
+from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.grpc.server import ProtocolServices
 from rocketpy_broker.server.remoting.clients import RemotingClients
 from rocketpy_broker.server.remoting.processors.client_processor import ClientProcessor
@@ -36,7 +37,11 @@ from rocketpy_broker.server.rocketpy_v1.servicers.range_servicer import RangeSer
 from rocketpy_broker.server.rocketpy_v1.servicers.retry_servicer import RetryServicer
 from rocketpy_broker.server.rocketpy_v1.servicers.testing_servicer import TestingServicer
 from rocketpy_broker.server.rocketpy_v1.servicers.transactions_servicer import TransactionsServicer
+from rocketpy_broker.server.rocketpy_v1.servicers.user_servicer import UserServicer
 from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services, Servicer
+from rocketpy_broker.server.security.access_control import AccessControl
+from rocketpy_broker.server.security.rocketpy_v1_access import RocketpyV1Access
+from rocketpy_broker.server.security.users import UserTable
 from rocketpy_broker.services.admin import wiring as admin
 from rocketpy_broker.services.admin.queues.units import QueueUnitService
 from rocketpy_broker.services.batches import wiring as batches
@@ -69,6 +74,7 @@ class BrokerServices:
         self._store = context.store
         self._movable = context.clock if isinstance(context.clock, MovableClock) else None
         self._clock = context.call_clock
+        self.access = self._access(context)
         self.hooks = HookChain(installed_hooks())
         self.topics = topics.build(context)
         self.groups = groups.build(context, self.topics)
@@ -126,6 +132,16 @@ class BrokerServices:
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)
+
+    @staticmethod
+    def _access(context: BrokerContext) -> AccessControl:
+        users = UserTable(context.config.users_file)
+
+        async def start(scope: TaskScope) -> None:
+            users.start(scope, context.call_clock)
+
+        context.lifecycle.starts.append(start)
+        return AccessControl(users, context.call_clock)
 
     def _receipts(self, context: BrokerContext) -> receipts.Receipts:
         return receipts.build(
@@ -200,6 +216,7 @@ class BrokerServices:
                     self.statistics,
                 ),
                 BackupServicer(administration.backups, store.config),
+                UserServicer(self.access.users),
             ],
             "Transactions": [
                 TransactionsServicer(self.transactions.service, self.transactions.listing)
@@ -222,7 +239,8 @@ class BrokerServices:
                     self._movable, store, group_commit, administration.admin, self.batches
                 )
             ]
-        return [RocketpyV1Services(servicers, config.limits.clients.request_bytes_max)]
+        bytes_max = config.limits.clients.request_bytes_max
+        return [RocketpyV1Services(servicers, bytes_max, RocketpyV1Access(self.access))]
 
     def processors(self, config: BrokerConfig) -> Mapping[int, Processor]:
         """Returns the processors of remoting requests, by code."""

@@ -185,7 +185,8 @@ class BrokerConfig:
     - `name_servers`: the addresses (host:port) of name servers where the broker registers.
     - `advertise_host`, `advertise_port`: the remoting address that clients get from name servers.
       By default it is the address of the name server's or client's own connection.
-    - `insecure`: allows a `host` that other machines can reach.
+    - `insecure`: allows a `host` that other machines can reach, although there are no users.
+    - `users_path`: the file of the users; by default it is `users.json` in `config_folder`.
     - `tls`: TLS of all ports. `name_server_tls`: TLS of the connections to `name_servers`.
     - `persist_interval_ms`: the interval between two saves of consumer offsets.
     - `clean_interval_ms`: the interval between two checks of expired files and disk space. The
@@ -211,6 +212,7 @@ class BrokerConfig:
     data: Path
     host: str = "127.0.0.1"
     insecure: bool = False
+    users_path: Path | None = None
     port: int = 8081
     http_port: int | None = None
     remoting_port: int | None = None
@@ -256,8 +258,15 @@ class BrokerConfig:
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
-        """Makes `data` absolute: the program may change its directory later."""
+        """Makes paths absolute: the program may change its directory later."""
         object.__setattr__(self, "data", self.data.absolute())
+        if self.users_path is not None:
+            object.__setattr__(self, "users_path", self.users_path.absolute())
+
+    @property
+    def users_file(self) -> Path:
+        """The file of the users; without users the broker serves every client."""
+        return self.users_path or self.config_folder / "users.json"
 
     @property
     def config_folder(self) -> Path:

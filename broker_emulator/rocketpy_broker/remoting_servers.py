@@ -18,6 +18,7 @@ from rocketpy_broker.server.remoting.client import RemotingClient
 from rocketpy_broker.server.remoting.server import RemotingServer
 from rocketpy_broker.server.security.certificates import ServerCertificates
 from rocketpy_broker.server.security.tls import TlsPort
+from rocketpy_broker.server.security.remoting_access import RemotingAccess
 from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.services.registration.identity import BrokerIdentity
 from rocketpy_broker.services.registration.name_server import NameServerRegistration
@@ -49,6 +50,7 @@ class RemotingServers:
         self._services = services
         self._clock = clock
         self._guard = guard
+        self._access = RemotingAccess(services.access)
         self.server: RemotingServer | None = None
         self.name_server: NameServer | None = None
         self._registrations: RegistrationService | None = None
@@ -63,6 +65,7 @@ class RemotingServers:
                 self._clock,
                 self._guard,
                 CALLS_PER_CONNECTION,
+                self._access,
                 self._tls,
             )
             self.server.connection_lost.add(self._services.remoting_clients.connection_lost)
@@ -89,7 +92,7 @@ class RemotingServers:
         own = None if identity is None else OwnBroker(RouteTable(self._clock), topics, identity)
         address = self._address(port, "--name-server-port")
         config = NameServerConfig(address, data=self._config.data / "rocketpy")
-        return NameServer(config, self._clock, self._guard, own, self._tls)
+        return NameServer(config, self._clock, self._guard, own, self._access, self._tls)
 
     def _registration_service(
         self, topics: RegisteredTopics, identity: BrokerIdentity

@@ -13,6 +13,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from rocketpy_broker.cli import user_credentials
 from rocketpy_broker.cli.exits import EXIT_REFUSED, leave_at_once
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.client.errors import UnreachableError
@@ -97,8 +98,11 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
     host, _, port = endpoint.rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < PORTS_END) or "/" in host:
         refuse(f"the endpoint is {endpoint!r}, accepted is host:port")
+    user = user_credentials.present()
     try:
-        opened = BrokerConnection(endpoint, _tls.get(), TLS_NAMES)
+        opened = BrokerConnection(
+            endpoint, user.access_key, user.secret_key, tls=_tls.get(), names=TLS_NAMES
+        )
     except TlsFileError as error:
         tls = _tls.get()
         assert tls is not None

@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from rocketpy_broker.cli.exits import interrupts_end_at_once
+from rocketpy_broker.cli.user_credentials import sign_in
 
 
 class Commands(TyperGroup):
@@ -75,14 +76,27 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 (its callback ends the program)
         bool,
         typer.Option(
             "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
+    access_key: Annotated[
+        str,
+        typer.Option(envvar="ROCKETPY_ACCESS_KEY", help="The user, at a broker with users."),
+    ] = "",
+    secret_key: Annotated[
+        str,
+        typer.Option(
+            envvar="ROCKETPY_SECRET_KEY",
+            help="The user's secret key. Other users of this machine see it here, but not in the "
+            "environment.",
+        ),
+    ] = "",
 ) -> None:
     """Run a broker with RocketMQ's files, for laptops, tests and notebooks."""
+    sign_in(access_key, secret_key)
 
 
 @app.command("health")
@@ -191,6 +205,14 @@ def _transaction() -> Any:
     from rocketpy_broker.cli.messages.transaction_commands import transaction_app
 
     return transaction_app
+
+
+@app.command("user")
+def _user() -> Any:
+    """Create, change, list and remove users."""
+    from rocketpy_broker.cli.broker.user_commands import user_app
+
+    return user_app
 
 
 @app.command("store")

@@ -1,4 +1,4 @@
-"""Information about a broker, its status, and a backup of its store."""
+"""Information about a broker, its status, its users, and a backup of its store."""
 
 from __future__ import annotations
 
@@ -40,3 +40,26 @@ def broker_status(connection: BrokerConnection) -> admin_pb2.GetBrokerStatusResp
         connection.admin.GetBrokerStatus, admin_pb2.GetBrokerStatusRequest()
     )
     return answer
+
+
+def list_users(connection: BrokerConnection) -> list[admin_pb2.User]:
+    """Returns all users without their secret keys. Raises UnreachableError, RefusedError."""
+    answer = connection.ask(connection.admin.ListUsers, admin_pb2.ListUsersRequest())
+    return list(answer.users)
+
+
+def update_user(
+    connection: BrokerConnection, user: admin_pb2.User, *, create: bool
+) -> admin_pb2.User:
+    """Creates a user, or changes the fields that `user` has; returns it without its secret key.
+
+    Raises UnreachableError, RefusedError.
+    """
+    request = admin_pb2.UpdateUserRequest(user=user, create=create)
+    changed: admin_pb2.User = connection.ask(connection.admin.UpdateUser, request).user
+    return changed
+
+
+def delete_user(connection: BrokerConnection, access_key: str) -> None:
+    """Removes a user. Raises UnreachableError, RefusedError."""
+    connection.ask(connection.admin.DeleteUser, admin_pb2.DeleteUserRequest(access_key=access_key))

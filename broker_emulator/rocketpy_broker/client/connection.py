@@ -19,7 +19,9 @@ from rocketpy_broker.client.errors import (
     UnreachableError,
     UnreadableError,
 )
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_proto import proxies
+from rocketpy_proto.bearer_channel import with_token
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -61,13 +63,23 @@ class BrokerConnection:
     """
 
     def __init__(
-        self, endpoint: str, tls: TlsConfig | None = None, names: TlsNames = _TLS_NAMES
+        self,
+        endpoint: str,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        *,
+        tls: TlsConfig | None = None,
+        names: TlsNames = _TLS_NAMES,
     ) -> None:
-        """Takes in the names of TLS's options in errors. Raises TlsFileError."""
+        """Takes a user and its secret key, for a broker with users, and TLS's names in errors.
+
+        Raises TlsFileError.
+        """
         self.endpoint = endpoint
         self._tls, self._names = tls, names
         options = [*_CHANNEL_OPTIONS, *proxies.channel_options(endpoint)]
-        self._channel = channel_to(endpoint, options, tls)
+        channel = channel_to(endpoint, options, tls)
+        self._channel = with_token(channel, access_key, secret_key, SystemClock().now_ms)
         self.admin = admin_pb2_grpc.AdminStub(self._channel)
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
         self.groups = groups_pb2_grpc.GroupsStub(self._channel)

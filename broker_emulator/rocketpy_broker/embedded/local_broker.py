@@ -22,6 +22,7 @@ from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.messages.model import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.messages.sender import MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
+from rocketpy_broker.embedded.broker_user import ADMIN, BrokerUser, write_users
 from rocketpy_broker.embedded.calls import call
 from rocketpy_broker.embedded.clock_calls import ClockCalls
 from rocketpy_broker.embedded.group_calls import GroupCalls
@@ -75,6 +76,8 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
       ports serve TLS and plaintext.
     - `message_delay_level`: RocketMQ's messageDelayLevel, such as `1s 5s 1m`: the delays of levels
       1, 2 and so on. The default is RocketMQ's 18 levels.
+    - `users`: `BrokerUser`s, one of them with the role `admin`, which the methods of this class
+      use. Every other client must sign its requests. Without users the broker serves all clients.
 
     RocketMQ's own clients and tools use `name_server`, on another free port. It also gives the
     routes of other brokers that register there. `remoting_endpoint` is the broker's port for them.
@@ -96,12 +99,14 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         http_port: int | None = None,
         message_delay_level: str | None = None,
         tls: LocalTls | bool = False,
+        users: Sequence[BrokerUser] = (),
     ) -> None:
         """Raises ParameterIllegalError for an unknown `flush` or `message_delay_level`."""
         if message_delay_level is not None:
             DelayLevels.parse(message_delay_level)
         self._message_delay_level = message_delay_level
         self._tls = LocalTls() if tls is True else tls or None
+        self._users = tuple(users)
         self._given_data = None if data is None else _absolute(data)
         self._temporary: TemporaryStore | None = None
         default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
@@ -256,6 +261,10 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             if self._given_data is None and self._temporary is None:
                 self._temporary = TemporaryStore.make()
             self.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            if self._users:
+                write_users(self.data, self._users)
+        except BrokerError as error:
+            raise LocalBrokerError(error.remark) from error
         except OSError as error:
             where = self._given_data or "a temporary directory"
             raise LocalBrokerError(f"the store cannot be created in {where}: {error}") from error
@@ -437,7 +446,9 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     def _connection(self) -> Iterator[BrokerConnection]:
         """Connects to the running broker. Raises LocalBrokerError, also for client errors."""
         self._check_running()
-        with BrokerConnection(self.endpoint) as connection:
+        admins = (each for each in self._users if each.role == ADMIN)
+        keys = next(((each.access_key, each.secret_key) for each in admins), (None, None))
+        with BrokerConnection(self.endpoint, *keys) as connection:
             try:
                 yield connection
             except LocalBrokerError:

@@ -23,6 +23,7 @@ from rocketpy_broker.server.calls.guard import CallGuard, call_guard
 from rocketpy_broker.server.remoting.server import RemotingServer
 from rocketpy_broker.server.security.certificates import ServerCertificates
 from rocketpy_broker.server.security.tls import TlsPort
+from rocketpy_broker.server.security.remoting_access import RemotingAccess
 
 # The time between two searches for brokers that register no more.
 SCAN_MS = 5_000
@@ -55,11 +56,13 @@ class NameServer:
         clock: Clock | None = None,
         guard: CallGuard | None = None,
         own: OwnBroker | None = None,
+        access: RemotingAccess | None = None,
         tls: TlsPort | None = None,
     ) -> None:
         """Reads the configuration file and certificates. Raises ConfigFileError, CertificateError.
 
-        Takes in the guard, the routes and the TLS of the broker in whose process it runs.
+        Takes in the guard, the routes, the users and the TLS of the broker in whose process it
+        runs.
         """
         self._config = config
         self._clock = clock or SystemClock()
@@ -80,6 +83,7 @@ class NameServer:
             self._clock,
             guard or call_guard(self._clock),
             REQUESTS_OF_CONNECTION,
+            access,
             tls,
         )
         self.server.connection_lost.add(self.routes.connection_lost)

@@ -1,7 +1,7 @@
 """Checks of the address that the broker listens on.
 
-The broker has no credentials and no encryption: any client that reaches its port can read, write
-and delete everything. So an address beyond this machine needs the operator's explicit consent.
+Without users any client that reaches the port can read, write and delete everything. So an address
+beyond this machine needs users, or the operator's explicit consent.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class PublicBindError(BrokerError):
     def __init__(self, host: str) -> None:
         super().__init__(
             f"--host {host!r} may be reached from other machines, and the broker has no "
-            "credentials and no encryption. A client that reaches its port can read, write and "
-            "delete everything. Listen on 127.0.0.1, or give --insecure if you trust all such "
-            "clients"
+            "users and no encryption. A client that reaches its port can read, write and "
+            "delete everything. Listen on 127.0.0.1, create users with `rocketpy user add`, or "
+            "give --insecure if you trust all such clients"
         )
         self.host = host
 
@@ -66,15 +66,22 @@ class PortInUseError(BrokerError):
         super().__init__(f"cannot listen on {host}:{port}{reason}; {way}")
 
 
-def check_host(host: str, *, insecure: bool) -> None:
-    """Raises PublicBindError for an address beyond loopback without `insecure`."""
+def check_host(host: str, *, insecure: bool, has_users: bool = False) -> None:
+    """Raises PublicBindError for an address beyond loopback without users or `insecure`."""
     if _is_loopback(host):
+        return
+    if has_users:
+        logger.warning(
+            "clients reach %s without encryption: a network that carries their requests can read "
+            "messages and use signatures again",
+            host,
+        )
         return
     if not insecure:
         raise PublicBindError(host)
     logger.warning(
         "each client that reaches %s can read, write and delete everything: the broker has no "
-        "credentials and no encryption",
+        "users and no encryption",
         host,
     )
 

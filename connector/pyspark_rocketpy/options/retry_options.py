@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from pyspark_rocketpy.errors import OptionError
+from pyspark_rocketpy.options.clusters import USER_OPTIONS, check_user
 from pyspark_rocketpy.options.foreign_names import SOURCE_FOREIGN_NAMES
 from pyspark_rocketpy.options.shared import (
     CONNECT_TIMEOUT,
@@ -47,6 +48,7 @@ RETRY_OPTIONS = (
     CONNECT_TIMEOUT,
     RETRY_TIMES_MAX,
     RETRY_BACKOFF,
+    *USER_OPTIONS,
     *TLS_OPTIONS,
 )
 _NO_CLUSTER = "use endpoints; only a broker of rocketpy takes messages back"
@@ -58,6 +60,8 @@ class RetryOptions:
     """Checked options of `send_back`; times in ms."""
 
     endpoints: tuple[str, ...]
+    access_key: str | None
+    secret_key: str | None = field(repr=False)
     tls: TlsConfig | None
     consumer_group: str
     # A level for all rows, or the column with each row's level.
@@ -78,6 +82,7 @@ class RetryOptions:
             raise OptionError(
                 "option consumerGroup is missing; set it to the group that consumes the messages"
             )
+        check_user(values)
         values["delay_level"] = _level(str(values["delay_level"]))
         return cls(**values)  # type: ignore[arg-type]
 

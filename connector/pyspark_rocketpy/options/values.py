@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.choices import Allocation, Delivery, FilterType, TimestampStrategy
@@ -42,11 +42,13 @@ OF_CLUSTERS = ("pullsInFlightMax", "brokerUnavailableTimeout")
 class SourceOptions:
     """Checked options of the source; times in ms, sizes in bytes.
 
-    Either `endpoints` or `cluster` is set.
+    Either `endpoints` or `cluster` is set. `access_key` is the user at a broker of `endpoints`.
     """
 
     endpoints: tuple[str, ...]
     cluster: ClusterOptions | None
+    access_key: str | None
+    secret_key: str | None = field(repr=False)
     tls: TlsConfig | None
     topics: tuple[str, ...]
     topic_pattern: str | None
@@ -107,8 +109,8 @@ class SourceOptions:
             is_read=bool(values.pop("include_retry_topic")),
             is_given=CONSUMER_GROUP.name.lower() in given_options(options),
         )
-        for name, field in _TIMES:
-            values[field] = _time(name, values[field], values["time_zone"])
+        for name, attribute in _TIMES:
+            values[attribute] = _time(name, values[attribute], values["time_zone"])
         values |= _filter(values.pop("filter"), values.pop("filter_type"))
         read = topics or (() if topic is None else (topic,))
         return cls(topics=read, tls=tls, **values)  # type: ignore[arg-type]
@@ -142,11 +144,13 @@ def _filter(value: object, kind: object) -> dict[str, object]:
 class SinkOptions:
     """Checked options of the sink; times in ms, sizes in bytes.
 
-    Either `endpoints` or `cluster` is set.
+    Either `endpoints` or `cluster` is set. `access_key` is the user at a broker of `endpoints`.
     """
 
     endpoints: tuple[str, ...]
     cluster: ClusterOptions | None
+    access_key: str | None
+    secret_key: str | None = field(repr=False)
     tls: TlsConfig | None
     topic: str | None
     delivery: Delivery

@@ -112,7 +112,10 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """Results of requests; our own protocol has the same. 209 to 211 are ACL failures in 4.9."""
+    """Results of requests; our own protocol has the same. 209 to 211 are ACL failures in 4.9.
+
+    UNAUTHENTICATED is of our own protocol, with the number of RocketMQ's gRPC protocol.
+    """
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -159,6 +162,7 @@ class ResponseCode(IntEnum):
     GO_AWAY = 1500
     USER_NOT_EXIST = 3001
     POLICY_NOT_EXIST = 3002
+    UNAUTHENTICATED = 40100
 
 
 class Language(IntEnum):

@@ -1,4 +1,4 @@
-"""An authority, a server's pair, and clients of each kind."""
+"""An authority, a server's pair, clients of each kind, and brokers with users."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ import pytest
 from rocketpy_broker.config import ServerTls, TlsMode
 from rocketpy_proto.tls import TlsConfig
 from tests.support.broker.remoting_client import start_name_server
+from tests.support.broker.users import secured
 from tests.support.certificates import Authority, PairFiles
 
-__all__ = ["start_name_server"]
+__all__ = ["secured", "start_name_server"]
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,23 @@ from rocketpy_proto.tls import TlsConfig, TlsFileError
 REMOTING_PORT, NAME_SERVER_PORT = 10911, 9876
 
 Host = Annotated[
-    str, typer.Option(help="Address to listen on. An address beyond loopback needs --insecure.")
+    str,
+    typer.Option(
+        help="Address to listen on. An address beyond loopback needs users, or --insecure."
+    ),
 ]
 Insecure = Annotated[
     bool,
     typer.Option(
         "--insecure",
-        help="Accept clients of other machines: each can read, write and delete everything.",
+        help="Accept clients of other machines without users: each can read, write and delete "
+        "everything.",
+    ),
+]
+Users = Annotated[
+    Path | None,
+    typer.Option(
+        help="File of the users, written by `rocketpy user`. Default: config/users.json in --data."
     ),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]

@@ -27,6 +27,7 @@ from rocketpy_broker.cli.broker.network_options import (
     TlsModeName,
     TlsPortNumber,
     TlsSelfSigned,
+    Users,
     network_settings,
     server_tls,
 )
@@ -190,6 +191,7 @@ def broker(
     data: Data = None,
     host: Host = "127.0.0.1",
     insecure: Insecure = False,
+    users: Users = None,
     port: Port = 8081,
     remoting_port: RemotingPort = None,
     name_server_port: NameServerPort = None,
@@ -254,6 +256,7 @@ def broker(
             data=folder,
             host=host,
             insecure=insecure,
+            users_path=users,
             **network,
             http_port=http_port,
             tls=tls,

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Any, Protocol, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -21,6 +21,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.calls.failure_log import FailureLog
 from rocketpy_broker.server.calls.incomplete_requests import IncompleteRequests
+from rocketpy_broker.server.security.errors import AccessDeniedError
 from rocketpy_broker.services.call_memory import CallMemory, Charge, KeptBytesError, decoded_bytes
 from rocketpy_proto.model.codes import ResponseCode
 
@@ -32,6 +33,8 @@ STREAMS_MAX, STREAMS_OF_CONNECTION = 256, 128
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 # Returns the response, of any method of a protocol, that reports an error.
 Failure = Callable[[BrokerError], bytes]
+# Raises AccessDeniedError for a request that its user may not make.
+Check = Callable[[Any], None]
 # A listener for a method, the code of its answer, and its duration in ms.
 Called = Callable[[str, int, float], None]
 
@@ -39,6 +42,18 @@ STATUS_OF = {
     ResponseCode.SYSTEM_BUSY: grpc.StatusCode.UNAVAILABLE,
     ResponseCode.INVALID_PARAMETER: grpc.StatusCode.INVALID_ARGUMENT,
 }
+
+
+class CallAccess(Protocol):
+    """The access control of a protocol's calls."""
+
+    async def admitted(
+        self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str
+    ) -> Check | None:
+        """Returns the check of each request of a call; None if none is needed.
+
+        Raises AccessDeniedError.
+        """
 
 
 class UnexpectedError(BrokerError):
@@ -145,7 +160,7 @@ class CallGuard:
             raise
         except DecodeError as error:
             raise MalformedRequestError(method) from error
-        except (KeptBytesError, TooManyCallsError):
+        except (KeptBytesError, TooManyCallsError, AccessDeniedError):
             raise
         except Exception as error:
             raise self.unexpected(peer(), method, error) from error
@@ -190,11 +205,16 @@ class GuardedHandlers(grpc.GenericRpcHandler):
     """Guarded handlers of a service; without `failure` calls end with a gRPC status."""
 
     def __init__(
-        self, handlers: grpc.GenericRpcHandler, guard: CallGuard, failure: Failure | None = None
+        self,
+        handlers: grpc.GenericRpcHandler,
+        guard: CallGuard,
+        failure: Failure | None = None,
+        access: CallAccess | None = None,
     ) -> None:
         self._handlers = handlers
         self._guard = guard
         self._failure = failure
+        self._access = access
         self._guarded: dict[str, Handler] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> Handler | None:
@@ -205,7 +225,9 @@ class GuardedHandlers(grpc.GenericRpcHandler):
             handler = self._handlers.service(details)
             if handler is None:
                 return None
-            guarded = GuardedMethod(method, handler, self._guard, self._failure).handler()
+            guarded = GuardedMethod(
+                method, handler, self._guard, self._failure, self._access
+            ).handler()
             self._guarded[method] = guarded
         return guarded
 
@@ -214,11 +236,17 @@ class GuardedMethod:
     """A guarded method; decoding and encoding are guarded, too, since they may fail."""
 
     def __init__(
-        self, name: str, handler: Handler, guard: CallGuard, failure: Failure | None = None
+        self,
+        name: str,
+        handler: Handler,
+        guard: CallGuard,
+        failure: Failure | None = None,
+        access: CallAccess | None = None,
     ) -> None:
         self._name = name
         self._guard = guard
         self._failure = failure
+        self._access = access
         self._unfinished = guard.unfinished
         self._timed = guard.timed
         self._asks_in_stream = handler.request_streaming
@@ -284,31 +312,47 @@ class GuardedMethod:
             self._timed.answered(self._name, begin_ms, answer)
 
     async def _asked(self, context: Any, charge: Charge) -> Any:
-        """Returns a request, or an iterator of requests. Raises KeptBytesError."""
+        """Returns a request, or an iterator of requests.
+
+        Raises KeptBytesError, AccessDeniedError.
+        """
         data = await self._unfinished.first(context)
+        check = None
+        if self._access is not None:
+            metadata = context.invocation_metadata() or ()
+            check = await self._access.admitted(self._name, metadata, context.peer())
         if self._asks_in_stream:
-            return self._read_all(data, context, charge)
+            return self._read_all(data, context, charge, check)
         if data is grpc.aio.EOF:
             raise DecodeError
         charge.set(decoded_bytes(len(data)))
-        return self._decode(data)
+        return self._checked(data, check)
 
-    async def _read_all(self, data: Any, context: Any, charge: Charge) -> AsyncIterator[Any]:
+    async def _read_all(
+        self, data: Any, context: Any, charge: Charge, check: Check | None
+    ) -> AsyncIterator[Any]:
         """Yields requests as they come; gRPC's own iterator would be one more generator."""
         while data is not grpc.aio.EOF:
-            yield self._charged(data, charge)
+            yield self._charged(data, charge, check)
             charge.set(0)
             data = await context.read()
 
-    def _charged(self, data: bytes, charge: Charge) -> Any:
+    def _charged(self, data: bytes, charge: Charge, check: Check | None) -> Any:
         """Returns a request of a stream, or in its place the error that answers it."""
         try:
             charge.set(decoded_bytes(len(data)))
-        except KeptBytesError as error:
+            return self._checked(data, check)
+        except (KeptBytesError, AccessDeniedError) as error:
             if self._failure is None:
                 raise
             return error
-        return self._decode(data)
+
+    def _checked(self, data: bytes, check: Check | None) -> Any:
+        """Returns a request, or the error that its decoder returns. Raises AccessDeniedError."""
+        request = self._decode(data)
+        if check is not None and not isinstance(request, BrokerError):
+            check(request)
+        return request
 
     def _encode_unless_bytes(self, answer: Any) -> bytes:
         encoded: bytes = answer if isinstance(answer, bytes) else self._encode(answer)

@@ -15,7 +15,7 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import PortInUseError
-from rocketpy_broker.server.calls.guard import CallGuard, Failure, GuardedHandlers
+from rocketpy_broker.server.calls.guard import CallAccess, CallGuard, Failure, GuardedHandlers
 from rocketpy_broker.server.grpc.connection_table import closed_peers, connection_count
 from rocketpy_broker.server.grpc.foreign_protocols import (
     PLAINTEXT_PORT,
@@ -62,6 +62,10 @@ class ProtocolServices(Protocol):
     @property
     def names(self) -> Sequence[str]:
         """The full names of its gRPC services."""
+
+    @property
+    def access(self) -> CallAccess | None:
+        """The access control of its calls."""
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         """Returns the handlers of its services."""
@@ -123,7 +127,7 @@ class GrpcServer:
         self.guard = guard
         self.unfinished = guard.unfinished
         for protocol in protocols:
-            self._add(protocol.handlers(), protocol.failure)
+            self._add(protocol.handlers(), protocol.failure, protocol.access)
             self._names += protocol.names
         others = _Collected()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, others)
@@ -149,9 +153,12 @@ class GrpcServer:
         )
 
     def _add(
-        self, handlers: Sequence[grpc.GenericRpcHandler], failure: Failure | None = None
+        self,
+        handlers: Sequence[grpc.GenericRpcHandler],
+        failure: Failure | None = None,
+        access: CallAccess | None = None,
     ) -> None:
-        guarded = [GuardedHandlers(each, self.guard, failure) for each in handlers]
+        guarded = [GuardedHandlers(each, self.guard, failure, access) for each in handlers]
         self._server.add_generic_rpc_handlers(guarded)
 
     async def start(self, scope: TaskScope) -> int:

@@ -1,6 +1,7 @@
 """The HTTP server: `/metrics` for Prometheus, `/healthz` for a process supervisor.
 
-It only reports and takes no commands. `connections` has the limits of a client.
+It only reports and takes no commands. `connections` has the limits of a client. With users,
+`/metrics` needs a monitor or an admin; `/healthz` stays open.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.calls.failure_log import TEXT_MAX, FailureLog, PeerLines
 from rocketpy_broker.server.http.connections import HttpConnections
+from rocketpy_broker.server.security.errors import NoPermissionError, UnauthenticatedError
+from rocketpy_broker.server.security.http_access import HttpAccess
 from rocketpy_broker.server.security.tls import TlsPort
 
 if TYPE_CHECKING:
@@ -37,6 +40,7 @@ CHUNK_BYTES = 65_536
 # The grace time for running requests, and again for their ends.
 STOP_SECONDS = 0.5
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+CHALLENGE = {"WWW-Authenticate": 'Basic realm="rocketpy"'}
 PATHS = "this broker answers GET /metrics and GET /healthz\n"
 
 
@@ -54,8 +58,10 @@ class HttpServer:
         metrics: Callable[[], Awaitable[Sequence[bytes]]],
         refusal: Callable[[], str],
         clock: Clock,
+        access: HttpAccess | None = None,
         tls: TlsPort | None = None,
     ) -> None:
+        self._access = access
         self._host = host
         self._port = port
         self._metrics = metrics
@@ -133,6 +139,10 @@ class HttpServer:
             return web.Response(status=404, text=PATHS)
         except web.HTTPException:
             raise
+        except UnauthenticatedError as error:
+            return web.Response(status=401, text=f"{error.remark}\n", headers=CHALLENGE)
+        except NoPermissionError as error:
+            return web.Response(status=403, text=f"{error.remark}\n")
         except Exception as error:
             self._failures.tell(request.remote or "", request.path, error)
             raise web.HTTPInternalServerError(
@@ -142,6 +152,9 @@ class HttpServer:
             self.connections.ends(request.protocol)
 
     async def _get_metrics(self, request: web.Request) -> web.StreamResponse:
+        if self._access is not None:
+            authorization = request.headers.get("Authorization", "")
+            await self._access.check_monitor(authorization, request.remote or "")
         page = await self._metrics()
         self.connections.replies(request.protocol)
         response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE})

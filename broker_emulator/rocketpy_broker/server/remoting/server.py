@@ -32,6 +32,7 @@ from rocketpy_broker.server.remoting.connection import (
     RemotingConnection,
     unsupported,
 )
+from rocketpy_broker.server.security.remoting_access import RemotingAccess
 from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.call_memory import Charge
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
@@ -145,9 +146,11 @@ class RemotingServer:
         clock: Clock,
         guard: CallGuard,
         running_max: int,
+        access: RemotingAccess | None = None,
         tls: TlsPort | None = None,
     ) -> None:
         """Takes in `running_max`, the limit of a connection's requests that run at a time."""
+        self._access = access
         self._tls = tls
         self._guard = guard
         self._address = address
@@ -292,12 +295,18 @@ class RemotingServer:
         except BrokerError as error:
             self._send(connection, command, self._failed(connection, command, error))
             return
-        step = self._worked(call, lambda: processor(_request(connection, command)))
+        step = self._worked(call, lambda: self._begun(_request(connection, command), processor))
         if isinstance(step, Deferred):
             connection.started()
             self._follow(call, step)
         else:
             self._end(call, step)
+
+    def _begun(self, request: Request, processor: Processor) -> Step:
+        """Returns the first step of a request that its user may make. Raises BrokerError."""
+        if self._access is None or not self._access.is_on:
+            return processor(request)
+        return self._access.step(request, request.connection.peer, processor)
 
     def _worked(self, call: Call, work: Callable[[], Step]) -> Answer | Deferred:
         """Returns the next step, or the answer that reports an error; starts a coroutine."""

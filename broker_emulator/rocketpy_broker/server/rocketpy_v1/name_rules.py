@@ -208,6 +208,15 @@ RULES: Mapping[str, Rule] = {
     "GetStatisticsRequest.names": TEXT,
     "GetStatisticsRequest.topic": STORED.or_empty(),
     "GetStatisticsRequest.consumer_group": STORED.or_empty(),
+    # The table of users checks them.
+    "User.access_key": TEXT,
+    "User.secret_key": TEXT,
+    "User.role": TEXT,
+    "User.topic_permissions": TEXT,
+    "User.group_permissions": TEXT,
+    "User.default_topic_permission": TEXT,
+    "User.default_group_permission": TEXT,
+    "DeleteUserRequest.access_key": TEXT,
     # Transactions: a group is a property of a stored message, which may be any text.
     "EndTransactionRequest.producer_group": KEY,
     "EndTransactionRequest.transaction_id": TEXT,

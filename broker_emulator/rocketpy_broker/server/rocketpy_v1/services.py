@@ -9,6 +9,7 @@ import grpc
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.rocketpy_v1 import status
+from rocketpy_broker.server.security.rocketpy_v1_access import RocketpyV1Access
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 Methods = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
@@ -24,8 +25,14 @@ class Servicer(Protocol):
 class RocketpyV1Services:
     """The services of the protocol, each from one or more servicers."""
 
-    def __init__(self, servicers: Mapping[str, Sequence[Servicer]], request_bytes_max: int) -> None:
+    def __init__(
+        self,
+        servicers: Mapping[str, Sequence[Servicer]],
+        request_bytes_max: int,
+        access: RocketpyV1Access | None = None,
+    ) -> None:
         """Takes the servicers by the name of their service in the package `rocketpy.v1`."""
+        self.access = access
         self.methods: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {
             f"rocketpy.v1.{name}": {
                 method: handler

@@ -1,1 +1,1 @@
-"""TLS of the broker's ports."""
+"""TLS of the ports; users, their signatures and their permissions, for all protocols."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
 from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services import caller
 from rocketpy_broker.services.admin.cleaning_service import CleaningService, waiting_segments
 from rocketpy_broker.services.admin.pages import first_page
 from rocketpy_broker.services.admin.topic_contents import TopicContents
@@ -92,9 +93,10 @@ class StoreAdminService:
         found = self._store.messages.at(physical_offset)
         if found is None:
             raise MessageNotExistError(offset_msg_id, _why_nothing(host))
-        stored_at = decode_record(found).record.store_host
-        if stored_at != host:
-            raise MessageNotExistError(offset_msg_id, _why_nothing(host, stored_at))
+        record = decode_record(found).record
+        if record.store_host != host:
+            raise MessageNotExistError(offset_msg_id, _why_nothing(host, record.store_host))
+        caller.check_readable(record.topic)
         return _messages([found])
 
     async def statistics(

@@ -16,7 +16,7 @@ from functools import cached_property
 from rocketpy_broker.config import Limits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services import call_memory
+from rocketpy_broker.services import call_memory, caller
 from rocketpy_broker.services.long_polling.waiters import Changes, LongPollWaiters, Waiter
 from rocketpy_broker.services.offsets.known import TOPIC_BYTES, KnownOffsets
 from rocketpy_broker.services.offsets.patterns import topic_pattern
@@ -101,7 +101,7 @@ class OffsetQueryService:
         return self._store.recoveries.newest_id
 
     def _may_be_found(self, pattern: TopicPattern, topic: str) -> bool:
-        if self._topics.is_system(topic):
+        if self._topics.is_system(topic) or not caller.may_read(topic):
             return False
         return not is_retry(topic) or pattern.text.startswith(RETRY_PREFIX)
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import BrokerError, SendBackError
+from rocketpy_broker.services import caller
 from rocketpy_broker.services.send.record_copy import Origins
 from rocketpy_broker.services.topics.system import RESERVED_PREFIX, SEND_FORBIDDEN
 from rocketpy_broker.store.message_store import MessageStore
@@ -100,6 +101,8 @@ def _reasons(wanted: Sequence[SendBack], origins: Origins) -> list[str | None]:
         reason = None
         if topic in SEND_FORBIDDEN or topic.startswith(RESERVED_PREFIX):
             reason = f"a record there is of the broker's own topic {topic!r}"
+        elif not caller.may_read(topic):
+            reason = "the message there is of a topic that its user may not read"
         elif message.origin_topic and message.origin_topic not in (topic, first_topic):
             reason = (
                 f"the message there is of topic {topic!r}, not of {message.origin_topic!r:.200}"

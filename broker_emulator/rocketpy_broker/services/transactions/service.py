@@ -13,6 +13,7 @@ from rocketpy_broker.config import TransactionTimes
 from rocketpy_broker.errors import ParameterIllegalError, TopicNotExistError, TransactionEndError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
+from rocketpy_broker.services import caller
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.messages import (
@@ -75,6 +76,7 @@ class TransactionService:
                 "Find prepared transaction message failed: there is no half message at log offset "
                 f"{request.commit_log_offset}"
             )
+        caller.check_sendable(half.real_queue.topic)
         self._check(half, request)
         if not self._is_repeated(half, decision):
             self._decide(half, decision)

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from rocketpy_broker.runtime.clock import release_gil_briefly
 from rocketpy_broker.store.backup.pieces import (
+    NOT_COPIED,
     PIECE_BYTES,
     Piece,
     files_below,
@@ -50,6 +51,7 @@ NOT_STATE = frozenset(
         "rocketpy/checksums.new",
         "rocketpy/flushed",
         "rocketpy/staging",
+        *NOT_COPIED,
     }
 )
 # Saves write into this file. They replace every other one, and an open descriptor keeps the old.

@@ -9,7 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.store.backup.pieces import files_below, pieces_of_file, written_bytes
+from rocketpy_broker.store.backup.pieces import (
+    NOT_COPIED,
+    files_below,
+    pieces_of_file,
+    written_bytes,
+)
 from rocketpy_broker.store.backup.target import BackupTarget
 from rocketpy_broker.store.check.read_only import StoreReadLock
 from rocketpy_broker.store.recovery.plan import Traces
@@ -26,7 +31,7 @@ class StoppedStore:
     def __enter__(self) -> StoppedStore:
         """Raises StoreDirectoryError, StoreLockedError, OSError."""
         self._lock.__enter__()
-        self._names = [*files_below(self._folder, frozenset())]
+        self._names = [*files_below(self._folder, NOT_COPIED)]
         return self
 
     def __exit__(self, *error: object) -> None:

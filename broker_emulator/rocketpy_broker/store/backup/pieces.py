@@ -16,6 +16,8 @@ from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.log.segment import STAT_BLOCK_BYTES
 
 PIECE_BYTES = 512 << 10
+# The key of the users' secrets; a copy of a store must not hold both.
+NOT_COPIED = frozenset({"config/users.key"})
 
 
 @dataclass(frozen=True, slots=True)

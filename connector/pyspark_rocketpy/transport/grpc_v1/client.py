@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import (
     BrokerBusyError,
     BrokerError,
@@ -28,6 +29,7 @@ from pyspark_rocketpy.transport.grpc_v1 import answers
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import BrokerLimits
 from rocketpy_proto import proxies
+from rocketpy_proto.bearer_channel import with_token
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -154,7 +156,12 @@ class BrokerClient:
             # gRPC was seen to prefetch half as much again as this option allows.
             ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max * 2 // 3)
             options = [*_CHANNEL_OPTIONS, ahead, *proxies.channel_options(endpoint)]
-            channel = self._channel_to(endpoint, options)
+            channel = with_token(
+                self._channel_to(endpoint, options),
+                self._config.access_key,
+                self._config.secret_key,
+                clock.now_ms,
+            )
             method = admin_pb2_grpc.AdminStub(channel).GetBrokerInfo
             request = admin_pb2.GetBrokerInfoRequest()
             try:

@@ -38,6 +38,8 @@ class GrpcSource:
             options.connect_timeout_ms,
             options.pull_timeout_ms,
             options.prefetch_bytes_max,
+            options.access_key,
+            options.secret_key,
             options.tls,
         )
         return cls(client, RetryPolicy(options.retry_times_max, options.retry_backoff_ms))

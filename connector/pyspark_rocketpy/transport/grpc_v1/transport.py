@@ -44,7 +44,13 @@ class GrpcTransport(GrpcSource):
     def of_retry(cls, options: RetryOptions | SinkOptions) -> GrpcTransport:
         """Returns the transport that the options of `send_back` name."""
         return cls(
-            ClientConfig(options.endpoints, options.connect_timeout_ms, tls=options.tls),
+            ClientConfig(
+                options.endpoints,
+                options.connect_timeout_ms,
+                access_key=options.access_key,
+                secret_key=options.secret_key,
+                tls=options.tls,
+            ),
             RetryPolicy(options.retry_times_max, options.retry_backoff_ms),
             options.send_timeout_ms,
         )

@@ -463,3 +463,77 @@ class BackupStoreResponse(_message.Message):
     pieces: _containers.RepeatedCompositeFieldContainer[BackupPiece]
     is_complete: bool
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., is_start: bool = ..., total_bytes: _Optional[int] = ..., log_end: _Optional[int] = ..., commit_log_segment_bytes: _Optional[int] = ..., consume_queue_file_bytes: _Optional[int] = ..., pieces: _Optional[_Iterable[_Union[BackupPiece, _Mapping]]] = ..., is_complete: bool = ...) -> None: ...
+
+class User(_message.Message):
+    __slots__ = ("access_key", "secret_key", "role", "enabled", "topic_permissions", "group_permissions", "default_topic_permission", "default_group_permission")
+    class TopicPermissionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class GroupPermissionsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ACCESS_KEY_FIELD_NUMBER: _ClassVar[int]
+    SECRET_KEY_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    ENABLED_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_PERMISSIONS_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_TOPIC_PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    DEFAULT_GROUP_PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    access_key: str
+    secret_key: str
+    role: str
+    enabled: bool
+    topic_permissions: _containers.ScalarMap[str, str]
+    group_permissions: _containers.ScalarMap[str, str]
+    default_topic_permission: str
+    default_group_permission: str
+    def __init__(self, access_key: _Optional[str] = ..., secret_key: _Optional[str] = ..., role: _Optional[str] = ..., enabled: bool = ..., topic_permissions: _Optional[_Mapping[str, str]] = ..., group_permissions: _Optional[_Mapping[str, str]] = ..., default_topic_permission: _Optional[str] = ..., default_group_permission: _Optional[str] = ...) -> None: ...
+
+class UpdateUserRequest(_message.Message):
+    __slots__ = ("user", "create")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    CREATE_FIELD_NUMBER: _ClassVar[int]
+    user: User
+    create: bool
+    def __init__(self, user: _Optional[_Union[User, _Mapping]] = ..., create: bool = ...) -> None: ...
+
+class UpdateUserResponse(_message.Message):
+    __slots__ = ("status", "user")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USER_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    user: User
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., user: _Optional[_Union[User, _Mapping]] = ...) -> None: ...
+
+class DeleteUserRequest(_message.Message):
+    __slots__ = ("access_key",)
+    ACCESS_KEY_FIELD_NUMBER: _ClassVar[int]
+    access_key: str
+    def __init__(self, access_key: _Optional[str] = ...) -> None: ...
+
+class DeleteUserResponse(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...
+
+class ListUsersRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListUsersResponse(_message.Message):
+    __slots__ = ("status", "users")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    USERS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    users: _containers.RepeatedCompositeFieldContainer[User]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., users: _Optional[_Iterable[_Union[User, _Mapping]]] = ...) -> None: ...

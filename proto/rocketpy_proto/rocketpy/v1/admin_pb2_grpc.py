@@ -104,6 +104,21 @@ class AdminStub(object):
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreResponse.FromString,
                 _registered_method=True)
+        self.UpdateUser = channel.unary_unary(
+                '/rocketpy.v1.Admin/UpdateUser',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.UpdateUserRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.UpdateUserResponse.FromString,
+                _registered_method=True)
+        self.DeleteUser = channel.unary_unary(
+                '/rocketpy.v1.Admin/DeleteUser',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.DeleteUserRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.DeleteUserResponse.FromString,
+                _registered_method=True)
+        self.ListUsers = channel.unary_unary(
+                '/rocketpy.v1.Admin/ListUsers',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.ListUsersRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListUsersResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServicer(object):
@@ -213,6 +228,27 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateUser(self, request, context):
+        """Creates a user, or changes the fields of a user that the request has.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteUser(self, request, context):
+        """Deletes a user, but not the last enabled admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUsers(self, request, context):
+        """Returns all users without their secret keys.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -285,6 +321,21 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.BackupStore,
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreResponse.SerializeToString,
+            ),
+            'UpdateUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateUser,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.UpdateUserRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.UpdateUserResponse.SerializeToString,
+            ),
+            'DeleteUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteUser,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.DeleteUserRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.DeleteUserResponse.SerializeToString,
+            ),
+            'ListUsers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUsers,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.ListUsersRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.ListUsersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -665,6 +716,87 @@ class Admin(object):
             '/rocketpy.v1.Admin/BackupStore',
             rocketpy_dot_v1_dot_admin__pb2.BackupStoreRequest.SerializeToString,
             rocketpy_dot_v1_dot_admin__pb2.BackupStoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/UpdateUser',
+            rocketpy_dot_v1_dot_admin__pb2.UpdateUserRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.UpdateUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/DeleteUser',
+            rocketpy_dot_v1_dot_admin__pb2.DeleteUserRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.DeleteUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUsers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/ListUsers',
+            rocketpy_dot_v1_dot_admin__pb2.ListUsersRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.ListUsersResponse.FromString,
             options,
             channel_credentials,
             insecure,

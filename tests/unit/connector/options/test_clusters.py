@@ -9,7 +9,9 @@ import pytest
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.choices import Delivery
 from pyspark_rocketpy.options.clusters import ClusterOptions
+from pyspark_rocketpy.options.retry_options import RetryOptions
 from pyspark_rocketpy.options.values import SinkOptions, SourceOptions
+from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.remoting.options import cluster_config
 from rocketpy_proto.tls import TlsConfig
 
@@ -81,8 +83,6 @@ def test_no_address_at_all_is_told_with_both_ways() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "accessKey",
-        "secretKey",
         "securityToken",
         "pullsInFlightMax",
         "brokerUnavailableTimeout",
@@ -94,6 +94,39 @@ def test_options_of_clusters_are_refused_with_endpoints(name: str) -> None:
     with pytest.raises(OptionError, match=f"option {name} is only for clusters") as caught:
         SourceOptions.parse(options)
     assert "word" not in str(caught.value)
+
+
+def test_a_broker_with_endpoints_takes_a_user() -> None:
+    keys = {"accessKey": "user", "secretKey": "s3cret-word"}
+    options = {"endpoints": "h:1", "topic": "T", **keys}
+    for parsed in (
+        SourceOptions.parse(options),
+        SinkOptions.parse(options),
+        RetryOptions.parse({"endpoints": "h:1", "consumerGroup": "g", **keys}),
+    ):
+        assert (parsed.access_key, parsed.secret_key) == ("user", "s3cret-word")
+        assert "s3cret" not in repr(parsed)
+    for transport in (
+        GrpcTransport.of_source(SourceOptions.parse(options)),
+        GrpcTransport.of_sink(SinkOptions.parse(options)),
+    ):
+        assert transport.client.secret_key == "s3cret-word"
+        assert "s3cret" not in repr(transport)
+    cluster = SourceOptions.parse({**CLUSTER, **keys})
+    assert (cluster.access_key, cluster.secret_key) == (None, None)
+
+
+@pytest.mark.parametrize("name", ["accessKey", "secretKey"])
+def test_half_a_user_is_refused_with_endpoints(name: str) -> None:
+    half = {"endpoints": "h:1", name: "s3cret-word"}
+    for parse, more in (
+        (SourceOptions.parse, {"topic": "T"}),
+        (SinkOptions.parse, {"topic": "T"}),
+        (RetryOptions.parse, {"consumerGroup": "g"}),
+    ):
+        with pytest.raises(OptionError, match="accessKey and secretKey go together") as caught:
+            parse({**half, **more})
+        assert "word" not in str(caught.value)
 
 
 def test_a_cluster_s_sink_delivers_at_least_once() -> None:

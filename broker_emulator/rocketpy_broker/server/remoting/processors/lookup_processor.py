@@ -9,10 +9,12 @@ from collections.abc import Mapping
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.remoting.server import Processor, Request
+from rocketpy_broker.services import caller
 from rocketpy_broker.services.pull.newest_records import newest_records
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.record import decode_record
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.pulls import (
     QueryMessageRequest,
@@ -41,6 +43,7 @@ class LookupProcessor:
         found = self._store.messages.at(header.offset) if header.offset >= 0 else None
         if found is None:
             raise BrokerError(f"can not find message by the offset, {header.offset}")
+        caller.check_readable(decode_record(found).record.topic)
         return request.answer(body=bytes(found))
 
     async def _query(self, request: Request) -> RemotingCommand:

@@ -1,0 +1,185 @@
+"""Access control of all protocols: the user of a request, and the permissions it requires.
+
+Without users every request is served, as RocketMQ's brokers do by default. A user's change or
+removal counts from the next request on, also of a running stream.
+State: the users, failed attempts, and verified bearer tokens until they expire, all bounded.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.server.security.attempts import Attempts
+from rocketpy_broker.server.security.credentials import Credentials
+from rocketpy_broker.server.security.errors import MissingSignatureError, UnauthenticatedError
+from rocketpy_broker.server.security.permissions import (
+    Action,
+    Principal,
+    Resource,
+    authorize,
+    topic,
+)
+from rocketpy_broker.server.security.users import User, UserTable
+from rocketpy_broker.services.caller import Caller
+from rocketpy_proto.bearer_token import LIFE_MS_MAX
+
+TOKENS_MAX = 10_000
+# A client's clock may be ahead by this time.
+AHEAD_MS_MAX = 30_000
+RESOURCES_SHOWN = 3
+
+audit = logging.getLogger("rocketpy_broker.audit")
+# The log's level is for the broker's own lines.
+audit.setLevel(logging.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """An action that a request needs on each of its resources; any of several actions is enough."""
+
+    action: Action
+    resources: Callable[[Any], Iterable[Resource]]
+
+
+class AccessControl:
+    """The users, and the checks of their requests."""
+
+    def __init__(self, users: UserTable, clock: Clock) -> None:
+        self.users = users
+        self.attempts = Attempts(clock)
+        self._clock = clock
+        self._verified: OrderedDict[str, User] = OrderedDict()
+        # An unknown user's signature is compared, too, so it takes the same time.
+        self._unknown = secrets.token_urlsafe()
+
+    @property
+    def is_on(self) -> bool:
+        """True if requests need a user."""
+        return self.users.is_on
+
+    # --- Users ---
+
+    def wait_ms(self, credentials: Credentials | None, peer: str) -> float:
+        """Returns the time that these credentials must wait before `principal` may be called.
+
+        Raises TooManyAttemptsError.
+        """
+        if credentials is None or self._is_verified(credentials):
+            return 0.0
+        return self.attempts.wait_ms(credentials.access_key, _host(peer))
+
+    def principal(self, credentials: Credentials | None, peer: str) -> Principal:
+        """Returns the user of a signature. Raises UnauthenticatedError."""
+        if credentials is None:
+            raise MissingSignatureError
+        user = self.users.get(credentials.access_key)
+        if not self._is_verified(credentials):
+            secret_key = self._unknown if user is None else user.secret_key
+            if not credentials.is_signed_by(secret_key) or user is None:
+                self.attempts.failed(credentials.access_key, _host(peer))
+                raise UnauthenticatedError
+            self.attempts.succeeded(credentials.access_key, _host(peer))
+        assert user is not None
+        self._check_time(credentials)
+        if credentials.text:
+            self._verified[credentials.text] = user
+            if len(self._verified) > TOKENS_MAX:
+                self._verified.popitem(last=False)
+        return user.principal
+
+    async def authenticate(self, credentials: Credentials | None, peer: str) -> Principal:
+        """Returns the user of a signature, after the wait for earlier failures.
+
+        Raises UnauthenticatedError.
+        """
+        await self.wait(self.wait_ms(credentials, peer))
+        return self.principal(credentials, peer)
+
+    async def wait(self, wait_ms: float) -> None:
+        """Waits before an attempt."""
+        if wait_ms > 0:
+            self.attempts.waiting += 1
+            try:
+                await sleep(self._clock, wait_ms)
+            finally:
+                self.attempts.waiting -= 1
+
+    def present(self, principal: Principal) -> Principal:
+        """Returns the user as it is now. Raises UnauthenticatedError if it is removed."""
+        user = self.users.get(principal.access_key)
+        if user is None:
+            raise UnauthenticatedError
+        return user.principal
+
+    def _is_verified(self, credentials: Credentials) -> bool:
+        """True for a token that was verified with the user's present secret key."""
+        user = self._verified.get(credentials.text) if credentials.text else None
+        return user is not None and self.users.get(credentials.access_key) is user
+
+    def _check_time(self, credentials: Credentials) -> None:
+        """Raises UnauthenticatedError for a token that is old, or valid for too long."""
+        if credentials.expiry_ms is None:
+            return
+        left_ms = credentials.expiry_ms - self._clock.now_ms()
+        if not 0 < left_ms <= LIFE_MS_MAX + AHEAD_MS_MAX:
+            self._verified.pop(credentials.text, None)
+            raise UnauthenticatedError(
+                f"the token expires in {left_ms} ms, limit {LIFE_MS_MAX} ms; check the clocks of "
+                "client and broker, or make a new token"
+            )
+
+    # --- Permissions ---
+
+    def check(
+        self,
+        principal: Principal,
+        requirements: Iterable[Requirement],
+        request: Any,
+        method: str,
+        peer: str,
+    ) -> None:
+        """Checks the permissions of a request, and logs it if it needs an admin.
+
+        Raises NoPermissionError.
+        """
+        audited: list[Resource] = []
+        for requirement in requirements:
+            for resource in requirement.resources(request):
+                authorize(principal, requirement.action, resource)
+                if requirement.action is Action.ADMIN and len(audited) < RESOURCES_SHOWN:
+                    audited.append(resource)
+        if audited:
+            shown = ", ".join(map(str, audited))
+            audit.info("user %s did %s of %s from %s", principal.access_key, method, shown, peer)
+
+
+@dataclass(frozen=True, slots=True)
+class UserCaller(Caller):
+    """A request's user, for look-ups by a position in the log."""
+
+    control: AccessControl
+    principal: Principal
+
+    def may_read(self, name: str) -> bool:
+        """True if the user may read the messages of a topic."""
+        return bool(self._granted(name) & Action.SUB)
+
+    def may_send(self, name: str) -> bool:
+        """True if the user may send messages to the topic."""
+        return bool(self._granted(name) & Action.PUB)
+
+    def _granted(self, name: str) -> Action:
+        user = self.control.users.get(self.principal.access_key)
+        if user is None:
+            return Action.DENY
+        return user.principal.granted(topic(name))
+
+
+def _host(peer: str) -> str:
+    return peer.rpartition(":")[0] or peer

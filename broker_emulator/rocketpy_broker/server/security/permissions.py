@@ -1,0 +1,171 @@
+"""Permissions of users for topics, groups and the broker.
+
+`authorize` is the one rule of all protocols. The most exact entry counts: a name, else the longest
+prefix, else the default. Retry topics and dead letters follow their group. A system topic needs an
+entry with its exact name.
+Source: PlainPermissionManager, Permission.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+
+from rocketpy_broker.server.security.errors import NoPermissionError, UserError
+from rocketpy_broker.services.topics.system import (
+    DEAD_LETTER_PREFIX,
+    RESERVED,
+    RESERVED_PREFIX,
+    RETRY_PREFIX,
+)
+
+PREFIX_MARK = "*"
+NAME = re.compile(r"[%|a-zA-Z0-9_-]{0,255}\*?")
+REPLY_SUFFIX = "_REPLY_TOPIC"
+# Topics of pop retries have the group's name, one of these, and the topic's name.
+POP_SEPARATORS = ("_", "+")
+
+
+class Action(IntFlag):
+    """Actions, with RocketMQ's names. A request that needs several is served with any of them."""
+
+    DENY = 0
+    PUB = 1
+    SUB = 2
+    ADMIN = 4
+    MONITOR = 8
+    ALL = PUB | SUB | ADMIN
+
+
+class Role(Enum):
+    """Roles of users: an admin may do all; a monitor may see all counts and no message."""
+
+    USER = "user"
+    MONITOR = "monitor"
+    ADMIN = "admin"
+
+
+class ResourceType(Enum):
+    """Types of resources."""
+
+    TOPIC = "topic"
+    GROUP = "group"
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A topic, a consumer or producer group, or the broker as a whole."""
+
+    type: ResourceType
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.type.value} {self.name!r:.300}" if self.name else f"the {self.type.value}"
+
+
+BROKER = Resource(ResourceType.BROKER)
+_GRANTED_BY_ROLE = {Role.USER: Action.DENY, Role.MONITOR: Action.MONITOR}
+
+
+def topic(name: str, group: str = "") -> Resource:
+    """Returns the resource of a topic; `group` is the request's consumer group, if it has one.
+
+    It distinguishes a pop retry topic of this group from the retry topic of another group.
+    """
+    if group and name.startswith(own := RETRY_PREFIX + group):
+        rest = name[len(own) :]
+        if not rest or rest.startswith(POP_SEPARATORS):
+            return Resource(ResourceType.TOPIC, own)
+    return Resource(ResourceType.TOPIC, name)
+
+
+def group(name: str) -> Resource:
+    """Returns the resource of a consumer group or a producer group."""
+    return Resource(ResourceType.GROUP, name)
+
+
+def permission_text(actions: Action) -> str:
+    """Returns RocketMQ's text of a permission, such as `PUB|SUB`."""
+    if actions == Action.ALL:
+        return "ALL"
+    names = [each.name for each in (Action.PUB, Action.SUB, Action.ADMIN, Action.MONITOR)]
+    return "|".join(name for name in names if name and Action[name] & actions) or "DENY"
+
+
+def parse_permission(text: str) -> Action:
+    """Returns the actions of a permission's text. Raises UserError."""
+    parts = text.upper().split("|")
+    if not set(parts) <= {"PUB", "SUB", "ALL", "DENY"} or ("DENY" in parts and len(parts) > 1):
+        raise UserError(f"permission {text!r:.100}, accepted is PUB, SUB, PUB|SUB, ALL or DENY")
+    actions = Action.DENY
+    for part in parts:
+        actions |= Action[part]
+    return actions
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """Permissions by name or prefix, such as `orders*`, and for all other names."""
+
+    entries: Mapping[str, Action]
+    default: Action = Action.DENY
+
+    def of(self, name: str) -> Action:
+        """Returns the actions for a name: of its entry, its longest prefix, or the default."""
+        exact = self.exactly(name)
+        if exact is not None:
+            return exact
+        prefixes = [
+            each
+            for each in self.entries
+            if each.endswith(PREFIX_MARK) and name.startswith(each[:-1])
+        ]
+        return self.entries[max(prefixes, key=len)] if prefixes else self.default
+
+    def exactly(self, name: str) -> Action | None:
+        """Returns the actions of the entry with this name; None without one."""
+        return None if name.endswith(PREFIX_MARK) else self.entries.get(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A user as the permissions see it."""
+
+    access_key: str
+    role: Role
+    topics: Permissions
+    groups: Permissions
+
+    def granted(self, resource: Resource) -> Action:
+        """Returns the actions that the user may do with a resource."""
+        if self.role is Role.ADMIN:
+            return Action.ALL | Action.MONITOR
+        if resource.type is ResourceType.BROKER:
+            return _GRANTED_BY_ROLE[self.role]
+        name = resource.name
+        if resource.type is ResourceType.GROUP:
+            return self.groups.of(name)
+        for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
+            if name.startswith(prefix):
+                granted = self.groups.of(name.removeprefix(prefix))
+                # A consumer sends messages back to its group's topics.
+                return granted | Action.PUB if Action.SUB & granted else granted & ~Action.PUB
+        if is_system(name):
+            return self.topics.exactly(name) or Action.DENY
+        return self.topics.of(name)
+
+
+def is_system(name: str) -> bool:
+    """True for a topic of the broker itself, which may have messages of other topics."""
+    return (
+        name in RESERVED or name.lower().startswith(RESERVED_PREFIX) or name.endswith(REPLY_SUFFIX)
+    )
+
+
+def authorize(principal: Principal, action: Action, resource: Resource) -> None:
+    """Raises NoPermissionError unless the user may do one of the actions with the resource."""
+    if not principal.granted(resource) & action:
+        raise NoPermissionError(principal.access_key, permission_text(action), str(resource))

@@ -1,0 +1,171 @@
+"""Access to rocketpy.v1: the permissions that each method requires.
+
+A method without a line here requires an admin. Names of topics and groups are no secret: each user
+may list them. Requests by a position in the log are checked when the message is found
+(`services/caller.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from rocketpy_broker.server.security.access_control import AccessControl, Requirement, UserCaller
+from rocketpy_broker.server.security.credentials import bearer_credentials
+from rocketpy_broker.server.security.permissions import BROKER, Action, Resource, group, topic
+from rocketpy_broker.services import caller
+from rocketpy_proto.bearer_token import AUTHORIZATION
+
+Requirements = tuple[Requirement, ...]
+Resources = Callable[[Any], Iterable[Resource]]
+PUB, SUB, ADMIN, EITHER = Action.PUB, Action.SUB, Action.ADMIN, Action.PUB | Action.SUB
+
+
+def _topics(action: Action, entries: str, name: str = "topic") -> Requirement:
+    """Returns the requirement for the topics of a list of messages, or of texts without `name`."""
+
+    def resources(request: Any) -> Iterable[Resource]:
+        found = getattr(request, entries)
+        return map(topic, {getattr(each, name) for each in found} if name else set(found))
+
+    return Requirement(action, resources)
+
+
+def _topic(action: Action, name: str = "topic", *, is_optional: bool = False) -> Requirement:
+    """Returns the requirement for a request's topic; an optional one may be empty."""
+
+    def resources(request: Any) -> Iterable[Resource]:
+        found = getattr(request, name)
+        return () if is_optional and not found else (topic(found),)
+
+    return Requirement(action, resources)
+
+
+def _group(action: Action, name: str, *, is_optional: bool = False) -> Requirement:
+    """Returns the requirement for a request's group; an optional one may be empty."""
+
+    def resources(request: Any) -> Iterable[Resource]:
+        found = getattr(request, name)
+        return () if is_optional and not found else (group(found),)
+
+    return Requirement(action, resources)
+
+
+def _heartbeat_topics(request: Any) -> Iterable[Resource]:
+    for consumer in request.consumers:
+        yield group(consumer.consumer_group)
+        for each in consumer.subscriptions:
+            yield topic(each.topic, consumer.consumer_group)
+
+
+def _on_broker(action: Action) -> Requirements:
+    return (Requirement(action, lambda _: (BROKER,)),)
+
+
+_ANY_USER: Requirements = ()
+_ADMIN, _MONITOR = _on_broker(ADMIN), _on_broker(Action.MONITOR)
+_READ_GROUP = _group(SUB, "consumer_group")
+_MAY_READ_GROUP = _group(SUB, "consumer_group", is_optional=True)
+_QUEUES = (_READ_GROUP, _topics(SUB, "queues"))
+
+REQUIREMENTS: Mapping[str, Requirements] = {
+    "Broker/Append": (_topic(PUB),),
+    "Broker/Pull": (_topic(SUB), _MAY_READ_GROUP),
+    "Broker/CheckFilter": _ANY_USER,
+    # A request without records has no topic.
+    "Broker/StageBlocks": (_topic(PUB, is_optional=True),),
+    # The job's token, which its writer has drawn, protects a batch.
+    "Broker/CommitBatch": _ANY_USER,
+    "Broker/QueryBatch": _ANY_USER,
+    "Broker/AbortBatch": _ANY_USER,
+    # A pattern matches the topics that the user may read.
+    "Broker/QueryOffsets": (_topics(SUB, "topics", ""), _MAY_READ_GROUP),
+    "Broker/SearchOffsets": (_topics(SUB, "queues"),),
+    "Broker/FindKeys": (_topics(SUB, "ranges"),),
+    "Broker/MeasureRanges": (_topics(SUB, "ranges"),),
+    "Broker/LimitRanges": (_topics(SUB, "ranges"),),
+    "Broker/QueryConsumerOffsets": _QUEUES,
+    "Broker/CommitOffsets": (_READ_GROUP, _topics(SUB, "offsets")),
+    "Broker/RecallMessage": (_topic(PUB),),
+    "Admin/UpdateTopic": (Requirement(ADMIN, lambda request: (topic(request.config.topic),)),),
+    "Admin/DeleteTopic": (_topic(ADMIN),),
+    "Admin/ListTopics": _ANY_USER,
+    "Admin/ListTopicGroups": (_topic(EITHER),),
+    "Admin/ListTopicQueues": (_topic(EITHER),),
+    "Admin/GetBrokerInfo": _ANY_USER,
+    "Admin/GetBrokerStatus": _MONITOR,
+    "Admin/QueryMessage": (_topic(SUB),),
+    # By a position in the log.
+    "Admin/ViewMessage": _ANY_USER,
+    "Admin/GetStoreStatistics": _MONITOR,
+    "Admin/GetStatistics": _MONITOR,
+    "Admin/CleanExpiredFiles": _ADMIN,
+    "Admin/CleanUnusedTopics": _ADMIN,
+    "Admin/BackupStore": _ADMIN,
+    "Admin/UpdateUser": _ADMIN,
+    "Admin/DeleteUser": _ADMIN,
+    "Admin/ListUsers": _ADMIN,
+    "Groups/Heartbeat": (
+        Requirement(SUB, _heartbeat_topics),
+        # A producer group gets the checks of its transactions, with their messages.
+        Requirement(PUB, lambda request: map(group, request.producer_groups)),
+    ),
+    "Groups/Unregister": (
+        _MAY_READ_GROUP,
+        _group(PUB, "producer_group", is_optional=True),
+    ),
+    "Groups/ListMembers": (_READ_GROUP,),
+    "Groups/Connections": (
+        _MAY_READ_GROUP,
+        _group(PUB, "producer_group", is_optional=True),
+    ),
+    "Groups/LockQueues": _QUEUES,
+    "Groups/UnlockQueues": _QUEUES,
+    # Of the groups for which the client id has sent heartbeats.
+    "Groups/Notices": _ANY_USER,
+    "Groups/ListGroups": _ANY_USER,
+    "Groups/GetGroup": (_READ_GROUP,),
+    "Groups/ListGroupTopics": (_READ_GROUP,),
+    "Groups/UpdateGroup": (
+        Requirement(ADMIN, lambda request: (group(request.config.consumer_group),)),
+    ),
+    "Groups/DeleteGroup": (_group(ADMIN, "consumer_group"),),
+    "Groups/ResetOffsets": (_group(ADMIN, "consumer_group"),),
+    "Groups/ListClients": _MONITOR,
+    # By a position in the log.
+    "Transactions/EndTransaction": _ANY_USER,
+    "Transactions/ListTransactions": _MONITOR,
+    "Retry/SendBack": (_READ_GROUP,),
+    "Testing/AdvanceClock": _ADMIN,
+    "Testing/ForgetWriters": _ADMIN,
+}
+_PREFIX = "/rocketpy.v1."
+
+
+class RocketpyV1Access:
+    """The checks of rocketpy.v1, which the call guard makes."""
+
+    def __init__(self, control: AccessControl) -> None:
+        self._control = control
+
+    async def admitted(
+        self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str
+    ) -> Callable[[Any], None] | None:
+        """Returns the check of each request of a call; None if none is needed.
+
+        Raises UnauthenticatedError.
+        """
+        control = self._control
+        if not control.is_on:
+            return None
+        text = next((value for name, value in metadata if name == AUTHORIZATION), "")
+        credentials = bearer_credentials(text) if isinstance(text, str) else None
+        principal = await control.authenticate(credentials, peer)
+        requirements = REQUIREMENTS.get(method.removeprefix(_PREFIX), _ADMIN)
+        caller.current.set(UserCaller(control, principal))
+
+        def check(request: Any) -> None:
+            present = control.present(principal)
+            control.check(present, requirements, request, method.strip("/"), peer)
+
+        return check

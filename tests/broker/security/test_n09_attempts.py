@@ -1,0 +1,146 @@
+"""Guessed secret keys: each further attempt waits, and other users do not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.server.security import attempts
+from rocketpy_broker.server.security.attempts import (
+    ENTRIES_MAX,
+    FORGET_MS,
+    HOST,
+    PAIR,
+    USER,
+    WAIT_MS_MAX,
+    Attempts,
+)
+from rocketpy_broker.server.security.errors import TooManyAttemptsError
+from rocketpy_proto.bearer_token import bearer_token
+from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.remoting import signed
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+from tests.support.broker.running_broker import until
+from tests.support.broker.users import MINUTE_MS, SECRETS, TOPIC, Secured, bearer
+
+REFUSED = ResponseCode.UNAUTHENTICATED
+
+
+def fail(found: Attempts, count: int, access_key: str = "alice", host: str = "h") -> None:
+    for _ in range(count):
+        found.failed(access_key, host)
+
+
+def test_n09_the_wait_grows_with_each_failure() -> None:
+    clock = ManualClock()
+    found = Attempts(clock)
+    fail(found, PAIR.free - 1)
+    assert found.wait_ms("alice", "h") == 0
+    waits = []
+    for _ in range(10):
+        found.failed("alice", "h")
+        waits.append(found.wait_ms("alice", "h"))
+        clock.advance(int(waits[-1]))
+    assert waits[:4] == [100, 200, 400, 800]
+    assert waits[-1] == PAIR.delay_ms_max
+    assert found.wait_ms("alice", "another host") == 0
+    found.succeeded("alice", "h")
+    assert found.wait_ms("alice", "h") == 0
+
+
+def test_n09_attempts_at_a_time_are_no_faster() -> None:
+    found = Attempts(ManualClock())
+    fail(found, PAIR.free + 7)
+    delay_ms = found.wait_ms("alice", "h")
+    assert delay_ms == 12_800
+    assert found.wait_ms("alice", "h") == 2 * delay_ms
+    with pytest.raises(TooManyAttemptsError, match="try again in 30 seconds"):
+        found.wait_ms("alice", "h")
+
+
+def test_n09_one_users_failures_delay_others_of_the_address_little() -> None:
+    found = Attempts(ManualClock())
+    fail(found, 1_000)
+    assert 0 < found.wait_ms("bob", "h") <= HOST.delay_ms_max
+    assert 0 < found.wait_ms("alice", "another host") <= USER.delay_ms_max
+    assert found.wait_ms("bob", "another host") == 0
+
+
+def test_n09_failures_are_forgotten() -> None:
+    clock = ManualClock()
+    found = Attempts(clock)
+    fail(found, 100)
+    clock.advance(FORGET_MS + 1)
+    assert found.wait_ms("alice", "h") == 0
+    fail(found, 1)
+    assert found.wait_ms("alice", "h") == 0
+
+
+def test_n09_failures_of_many_users_and_addresses_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = Attempts(ManualClock())
+    for number in range(ENTRIES_MAX):
+        found.failed(f"user-{number}", f"host-{number}")
+    assert len(found) == ENTRIES_MAX
+    monkeypatch.setattr(attempts, "WAITING_MAX", 0)
+    fail(found, 10)
+    with pytest.raises(TooManyAttemptsError):
+        found.wait_ms("alice", "h")
+
+
+async def test_n09_a_guess_waits_by_the_clock_and_the_broker_serves_others(
+    secured: Secured,
+) -> None:
+    control, clock = secured.running.broker.services.access, secured.running.clock
+    wrong = bearer(bearer_token("writer", "a-wrong-secret", clock.now_ms() + MINUTE_MS))
+    for _ in range(PAIR.free):
+        assert await secured.append(TOPIC, wrong) == REFUSED
+    guess = asyncio.ensure_future(secured.append(TOPIC, wrong))
+    await until(lambda: control.attempts.waiting == 1)
+    # Another user of the same address, and a user of remoting.
+    assert await secured.append(TOPIC, secured.metadata("admin")) == 0
+    assert (await secured.ask("monitor", Code.GET_BROKER_RUNTIME_INFO)).code == 0
+    assert not guess.done()
+    clock.advance(100)
+    assert await guess == REFUSED
+    # The right secret key waits, too: otherwise a guess would know at once.
+    right = asyncio.ensure_future(secured.append(TOPIC, secured.metadata("writer")))
+    await until(lambda: control.attempts.waiting == 1)
+    clock.advance(200)
+    assert await right == 0
+    assert await secured.append(TOPIC, secured.metadata("writer")) == 0
+
+
+async def test_n09_a_guess_by_remoting_waits_and_holds_no_other_request(secured: Secured) -> None:
+    control, clock = secured.running.broker.services.access, secured.running.clock
+    for _ in range(PAIR.free):
+        command = signed(secured.command(Code.GET_BROKER_RUNTIME_INFO), "monitor", "wrong-secret")
+        assert (await secured.answer(command)).code == ResponseCode.NO_PERMISSION
+    late = secured.command(Code.GET_BROKER_RUNTIME_INFO)
+    secured.remoting.client.tell(signed(late, "monitor", SECRETS["monitor"]))
+    await until(lambda: control.attempts.waiting == 1)
+    answer = await secured.ask("admin", Code.GET_BROKER_RUNTIME_INFO)
+    assert (answer.code, answer.opaque) == (0, late.opaque + 1)
+    clock.advance(100)
+    answer = await secured.remoting.client.next()
+    assert (answer.code, answer.opaque) == (0, late.opaque)
+
+
+async def test_n09_too_many_guesses_are_refused_at_once(secured: Secured) -> None:
+    control = secured.running.broker.services.access
+    fail(control.attempts, 100, "writer", "ipv4:127.0.0.1")
+    waiting = []
+    while len(waiting) * PAIR.delay_ms_max <= WAIT_MS_MAX - PAIR.delay_ms_max:
+        waiting.append(asyncio.ensure_future(secured.append(TOPIC, secured.metadata("writer"))))
+        await until(lambda: control.attempts.waiting == len(waiting))
+    info = await secured.running.admin.GetBrokerInfo(
+        admin_pb2.GetBrokerInfoRequest(), metadata=secured.metadata("writer")
+    )
+    assert info.status.code == REFUSED
+    assert "too many attempts have failed" in info.status.remark
+    secured.running.clock.advance(WAIT_MS_MAX)
+    assert [await each for each in waiting] == [0]
