@@ -25,8 +25,8 @@ from rocketpy_broker.server.bind_address import check_host, check_ports
 from rocketpy_broker.server.calls.guard import call_guard
 from rocketpy_broker.server.grpc.server import GrpcServer
 from rocketpy_broker.server.security.certificates import ServerCertificates
-from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.server.security.http_access import HttpAccess
+from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.config_files.saver import save_all
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.store.config import StoreConfig

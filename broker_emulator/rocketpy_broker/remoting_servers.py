@@ -17,8 +17,8 @@ from rocketpy_broker.server.grpc.server import CALLS_PER_CONNECTION
 from rocketpy_broker.server.remoting.client import RemotingClient
 from rocketpy_broker.server.remoting.server import RemotingServer
 from rocketpy_broker.server.security.certificates import ServerCertificates
-from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.server.security.remoting_access import RemotingAccess
+from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.services.registration.identity import BrokerIdentity
 from rocketpy_broker.services.registration.name_server import NameServerRegistration

@@ -257,17 +257,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
                     f"the broker is running already at {self.endpoint}; use it, or call restart()"
                 )
             self.kill()
-        try:
-            if self._given_data is None and self._temporary is None:
-                self._temporary = TemporaryStore.make()
-            self.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-            if self._users:
-                write_users(self.data, self._users)
-        except BrokerError as error:
-            raise LocalBrokerError(error.remark) from error
-        except OSError as error:
-            where = self._given_data or "a temporary directory"
-            raise LocalBrokerError(f"the store cannot be created in {where}: {error}") from error
+        self._make_store()
         self._owner_pid = os.getpid()
         atexit.register(self._end)
         try:
@@ -289,6 +279,20 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         self._pid = self._process.pid
         self._has_served = True
         return self
+
+    def _make_store(self) -> None:
+        """Creates the store's directory and its users' file. Raises LocalBrokerError."""
+        try:
+            if self._given_data is None and self._temporary is None:
+                self._temporary = TemporaryStore.make()
+            self.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+            if self._users:
+                write_users(self.data, self._users)
+        except BrokerError as error:
+            raise LocalBrokerError(error.remark) from error
+        except OSError as error:
+            where = self._given_data or "a temporary directory"
+            raise LocalBrokerError(f"the store cannot be created in {where}: {error}") from error
 
     def _reserve_port(self) -> int:
         port = ReservedPort()

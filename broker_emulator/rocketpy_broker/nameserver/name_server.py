@@ -22,8 +22,8 @@ from rocketpy_broker.server.bind_address import ListenAddress, check_host
 from rocketpy_broker.server.calls.guard import CallGuard, call_guard
 from rocketpy_broker.server.remoting.server import RemotingServer
 from rocketpy_broker.server.security.certificates import ServerCertificates
-from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.server.security.remoting_access import RemotingAccess
+from rocketpy_broker.server.security.tls import TlsPort
 
 # The time between two searches for brokers that register no more.
 SCAN_MS = 5_000
