@@ -42,6 +42,7 @@ from rocketpy_broker.services.admin.queues.units import QueueUnitService
 from rocketpy_broker.services.batches import wiring as batches
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay import wiring as delay
+from rocketpy_broker.services.deliveries import wiring as deliveries
 from rocketpy_broker.services.filters.service import FilterService
 from rocketpy_broker.services.flush import wiring as flush
 from rocketpy_broker.services.groups import wiring as groups
@@ -113,6 +114,7 @@ class BrokerServices:
             self.flush.group_commit,
             context.clock,
         )
+        self.deliveries = deliveries.build(context, self.groups, self.receipts, self.retry)
         self.statistics = statistics.build(
             context,
             self.topics,

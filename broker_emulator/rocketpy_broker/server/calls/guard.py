@@ -254,9 +254,10 @@ class GuardedMethod:
         """Writes the answers itself: a generator would be one more layer."""
         try:
             with self._enter(context) as charge:
-                asked = await self._asked(context, charge)
+                # No name here holds the request, so a held method can free it.
+                work = self._work(await self._asked(context, charge), context)
                 begin_ms = self._begin_ms()
-                async with contextlib.aclosing(self._work(asked, context)) as answers:
+                async with contextlib.aclosing(work) as answers:
                     async for answer in answers:
                         self._answered(begin_ms, answer)
                         begin_ms = 0.0
