@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.movable_clock import MovableClock
+from rocketpy_broker.server.apache_v2.clients import ApacheClients
+from rocketpy_broker.server.apache_v2.servicers.client_servicer import ClientServicer
+from rocketpy_broker.server.apache_v2.servicers.route_servicer import RouteServicer
+from rocketpy_broker.server.apache_v2.servicers.telemetry_servicer import TelemetryServicer
+from rocketpy_broker.server.apache_v2.services import ApacheV2Services
+from rocketpy_broker.server.apache_v2.services import Servicer as ApacheServicer
 from rocketpy_broker.server.grpc.server import ProtocolServices
 from rocketpy_broker.server.remoting.clients import RemotingClients
 from rocketpy_broker.server.remoting.processors.client_processor import ClientProcessor
@@ -128,6 +134,9 @@ class BrokerServices:
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)
+        self.apache_clients = ApacheClients(
+            self.groups.clients, self.groups.configs, context.config, context.clock
+        )
 
     def _receipts(self, context: BrokerContext) -> receipts.Receipts:
         return receipts.build(
@@ -224,7 +233,19 @@ class BrokerServices:
                     self._movable, store, group_commit, administration.admin, self.batches
                 )
             ]
-        return [RocketpyV1Services(servicers, config.limits.clients.request_bytes_max)]
+        bytes_max = config.limits.clients.request_bytes_max
+        return [
+            RocketpyV1Services(servicers, bytes_max),
+            ApacheV2Services(self._apache_servicers(config), bytes_max),
+        ]
+
+    def _apache_servicers(self, config: BrokerConfig) -> list[ApacheServicer]:
+        """Returns the servicers for RocketMQ's SDKs."""
+        return [
+            RouteServicer(self.topics, config),
+            ClientServicer(self.apache_clients),
+            TelemetryServicer(self.apache_clients, self._clock),
+        ]
 
     def processors(self, config: BrokerConfig) -> Mapping[int, Processor]:
         """Returns the processors of remoting requests, by code."""

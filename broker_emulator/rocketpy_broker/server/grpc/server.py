@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import grpc
@@ -33,6 +33,8 @@ UNREAD_BYTES_MAX = 65_535
 CONNECTIONS_MAX = 1_000
 # The silence after which gRPC pings a connection; without an answer it is closed 20 seconds later.
 SILENT_MS_MAX = 60_000
+# RocketMQ's SDKs ping idle connections, some of them every minute.
+PING_MS_MIN = 10_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -57,6 +59,10 @@ class ProtocolServices(Protocol):
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         """Returns the handlers of its services."""
+
+    @property
+    def idle_methods(self) -> Collection[str]:
+        """The full names of methods with streams of requests that are mostly idle."""
 
     def failure(self, error: BrokerError) -> bytes:
         """Returns the response, of any of its methods, that reports `error`."""
@@ -100,6 +106,8 @@ class GrpcServer:
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
                 ("grpc.keepalive_time_ms", SILENT_MS_MAX),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_MS_MIN),
+                ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.server.max_pending_requests", PENDING_CALLS),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
             ]
@@ -110,7 +118,7 @@ class GrpcServer:
         self.guard = guard
         self.unfinished = guard.unfinished
         for protocol in protocols:
-            self._add(protocol.handlers(), protocol.failure)
+            self._add(protocol.handlers(), protocol.failure, protocol.idle_methods)
             self._names += protocol.names
         others = _Collected()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, others)
@@ -127,9 +135,12 @@ class GrpcServer:
         )
 
     def _add(
-        self, handlers: Sequence[grpc.GenericRpcHandler], failure: Failure | None = None
+        self,
+        handlers: Sequence[grpc.GenericRpcHandler],
+        failure: Failure | None = None,
+        idle_methods: Collection[str] = (),
     ) -> None:
-        guarded = [GuardedHandlers(each, self.guard, failure) for each in handlers]
+        guarded = [GuardedHandlers(each, self.guard, failure, idle_methods) for each in handlers]
         self._server.add_generic_rpc_handlers(guarded)
 
     async def start(self, scope: TaskScope) -> int:

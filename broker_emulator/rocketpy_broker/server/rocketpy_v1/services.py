@@ -24,6 +24,8 @@ class Servicer(Protocol):
 class RocketpyV1Services:
     """The services of the protocol, each from one or more servicers."""
 
+    idle_methods: frozenset[str] = frozenset()
+
     def __init__(self, servicers: Mapping[str, Sequence[Servicer]], request_bytes_max: int) -> None:
         """Takes the servicers by the name of their service in the package `rocketpy.v1`."""
         self.methods: dict[str, dict[str, grpc.RpcMethodHandler[Any, Any]]] = {

@@ -276,9 +276,12 @@ class ClientService:
         """The number of clients with a client stream."""
         return len(self._streams)
 
-    def close_notices(self, stream: ClientStream) -> None:
-        """Closes an ended stream; a client without another stream leaves its groups."""
-        if not self._streams.close(stream):
+    def close_notices(self, stream: ClientStream, *, leaves: bool = True) -> None:
+        """Closes an ended stream; a client that `leaves` with it leaves its groups.
+
+        A client with another stream stays.
+        """
+        if not self._streams.close(stream) or not leaves:
             return
         for group in self._members.groups_of(stream.client_id):
             self._members.remove(group, stream.client_id)
