@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
+from rocketpy_broker.server.apache_v2.servicers.assignment_servicer import AssignmentServicer
 from rocketpy_broker.server.apache_v2.servicers.client_servicer import ClientServicer
+from rocketpy_broker.server.apache_v2.servicers.consumer_servicer import ConsumerServicer
+from rocketpy_broker.server.apache_v2.servicers.queue_servicer import QueueServicer
 from rocketpy_broker.server.apache_v2.servicers.route_servicer import RouteServicer
 from rocketpy_broker.server.apache_v2.servicers.telemetry_servicer import TelemetryServicer
 from rocketpy_broker.server.apache_v2.services import ApacheV2Services
@@ -75,7 +78,8 @@ class BrokerServices:
     def __init__(self, context: BrokerContext) -> None:
         self._store = context.store
         self._movable = context.clock if isinstance(context.clock, MovableClock) else None
-        self._clock = context.call_clock
+        self._clock, self._message_clock = context.call_clock, context.clock
+        self._tasks = context.tasks
         self.hooks = HookChain(installed_hooks())
         self.topics = topics.build(context)
         self.groups = groups.build(context, self.topics)
@@ -245,6 +249,16 @@ class BrokerServices:
             RouteServicer(self.topics, config),
             ClientServicer(self.apache_clients),
             TelemetryServicer(self.apache_clients, self._clock),
+            *self._apache_consumer_servicers(config),
+        ]
+
+    def _apache_consumer_servicers(self, config: BrokerConfig) -> list[ApacheServicer]:
+        """Returns the servicers for consumers with RocketMQ's SDKs."""
+        pulls, clients, clock = self.pull.pulls, self.apache_clients, self._message_clock
+        return [
+            AssignmentServicer(self.topics, self.groups.configs, config),
+            ConsumerServicer(self.deliveries, clients, pulls.unread, self._tasks, clock),
+            QueueServicer(pulls, self.offsets.offsets, self.topics, clock),
         ]
 
     def processors(self, config: BrokerConfig) -> Mapping[int, Processor]:
