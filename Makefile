@@ -133,7 +133,7 @@ lock: $(INSTALLED) ## Resolve the dependencies again, into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --upgrade \
 		--no-header --no-annotate --output-file requirements.lock pyproject.toml
 
-proto: $(INSTALLED) ## Generate the stubs from proto/rocketpy/v1
+proto: $(INSTALLED) ## Generate the stubs from the files in proto/
 	@tools/stubs.sh $(BIN)/python
 
 wheel: $(INSTALLED) ## Build the wheel and the source distribution into dist/

@@ -55,8 +55,8 @@ def test_the_stubs_are_those_made_from_the_contract() -> None:
     sums = (TOP / "proto/stubs.sha256").read_text(encoding="ascii").split()
     recorded = dict(zip(sums[1::2], sums[::2], strict=True))
     found = [
-        *TOP.glob("proto/rocketpy/v1/*.proto"),
-        *TOP.glob("proto/rocketpy_proto/rocketpy/v1/*_pb2*.py*"),
+        *TOP.glob("proto/**/*.proto"),
+        *TOP.glob("proto/rocketpy_proto/**/*_pb2*.py*"),
     ]
     actual = {
         path.relative_to(TOP).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()

@@ -8,6 +8,16 @@ from typing import TYPE_CHECKING
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.apache_v2.access import ApacheV2Access
+from rocketpy_broker.server.apache_v2.clients import ApacheClients
+from rocketpy_broker.server.apache_v2.servicers.assignment_servicer import AssignmentServicer
+from rocketpy_broker.server.apache_v2.servicers.client_servicer import ClientServicer
+from rocketpy_broker.server.apache_v2.servicers.consumer_servicer import ConsumerServicer
+from rocketpy_broker.server.apache_v2.servicers.queue_servicer import QueueServicer
+from rocketpy_broker.server.apache_v2.servicers.route_servicer import RouteServicer
+from rocketpy_broker.server.apache_v2.servicers.telemetry_servicer import TelemetryServicer
+from rocketpy_broker.server.apache_v2.services import ApacheV2Services
+from rocketpy_broker.server.apache_v2.services import Servicer as ApacheServicer
 from rocketpy_broker.server.grpc.server import ProtocolServices
 from rocketpy_broker.server.remoting.clients import RemotingClients
 from rocketpy_broker.server.remoting.processors.client_processor import ClientProcessor
@@ -47,6 +57,7 @@ from rocketpy_broker.services.admin.queues.units import QueueUnitService
 from rocketpy_broker.services.batches import wiring as batches
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay import wiring as delay
+from rocketpy_broker.services.deliveries import wiring as deliveries
 from rocketpy_broker.services.filters.service import FilterService
 from rocketpy_broker.services.flush import wiring as flush
 from rocketpy_broker.services.groups import wiring as groups
@@ -73,7 +84,8 @@ class BrokerServices:
     def __init__(self, context: BrokerContext) -> None:
         self._store = context.store
         self._movable = context.clock if isinstance(context.clock, MovableClock) else None
-        self._clock = context.call_clock
+        self._clock, self._message_clock = context.call_clock, context.clock
+        self._tasks = context.tasks
         self.access = self._access(context)
         self.hooks = HookChain(installed_hooks())
         self.topics = topics.build(context)
@@ -119,6 +131,7 @@ class BrokerServices:
             self.flush.group_commit,
             context.clock,
         )
+        self.deliveries = deliveries.build(context, self.groups, self.receipts, self.retry)
         self.statistics = statistics.build(
             context,
             self.topics,
@@ -132,6 +145,9 @@ class BrokerServices:
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)
+        self.apache_clients = ApacheClients(
+            self.groups.clients, self.groups.configs, context.config, context.clock
+        )
 
     @staticmethod
     def _access(context: BrokerContext) -> AccessControl:
@@ -240,7 +256,30 @@ class BrokerServices:
                 )
             ]
         bytes_max = config.limits.clients.request_bytes_max
-        return [RocketpyV1Services(servicers, bytes_max, RocketpyV1Access(self.access))]
+        return [
+            RocketpyV1Services(servicers, bytes_max, RocketpyV1Access(self.access)),
+            ApacheV2Services(
+                self._apache_servicers(config), bytes_max, ApacheV2Access(self.access)
+            ),
+        ]
+
+    def _apache_servicers(self, config: BrokerConfig) -> list[ApacheServicer]:
+        """Returns the servicers for RocketMQ's SDKs."""
+        return [
+            RouteServicer(self.topics, config),
+            ClientServicer(self.apache_clients),
+            TelemetryServicer(self.apache_clients, self._clock),
+            *self._apache_consumer_servicers(config),
+        ]
+
+    def _apache_consumer_servicers(self, config: BrokerConfig) -> list[ApacheServicer]:
+        """Returns the servicers for consumers with RocketMQ's SDKs."""
+        pulls, clients, clock = self.pull.pulls, self.apache_clients, self._message_clock
+        return [
+            AssignmentServicer(self.topics, self.groups.configs, config),
+            ConsumerServicer(self.deliveries, clients, pulls.unread, self._tasks, clock),
+            QueueServicer(pulls, self.offsets.offsets, self.topics, clock),
+        ]
 
     def processors(self, config: BrokerConfig) -> Mapping[int, Processor]:
         """Returns the processors of remoting requests, by code."""

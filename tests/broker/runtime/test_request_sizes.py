@@ -8,8 +8,8 @@ import pytest
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
+from rocketpy_broker.server.request_parts import has_more_parts
 from rocketpy_broker.server.rocketpy_v1.handlers import LARGE_PARTS_MAX
-from rocketpy_broker.server.rocketpy_v1.request_parts import has_more_parts
 from rocketpy_proto.call_limits import (
     ENTRIES_MAX,
     KEYS_BYTES_MAX,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
 import grpc
@@ -30,6 +30,8 @@ CALLS_MAX = 20_000
 # Streams of requests of all connections, and of one; more are answered with SYSTEM_BUSY. Each may
 # hold an incomplete request.
 STREAMS_MAX, STREAMS_OF_CONNECTION = 256, 128
+# The same for idle streams, which clients keep open while they run.
+IDLE_STREAMS_MAX, IDLE_STREAMS_OF_CONNECTION = 4_000, 1_000
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 # Returns the response, of any method of a protocol, that reports an error.
 Failure = Callable[[BrokerError], bytes]
@@ -136,6 +138,7 @@ class CallGuard:
         timed: TimedCalls | None = None,
     ) -> None:
         self.streams = streams
+        self.idle_streams = StreamLimits(IDLE_STREAMS_MAX, IDLE_STREAMS_OF_CONNECTION)
         self.unfinished = unfinished
         self.timed = timed
         self._log = log
@@ -145,14 +148,17 @@ class CallGuard:
 
     @contextlib.contextmanager
     def enter(
-        self, peer: Callable[[], str], method: str, *, asks_in_stream: bool = False
+        self, peer: Callable[[], str], method: str, limits: StreamLimits | None = None
     ) -> Iterator[Charge]:
-        """Yields the memory charge of one call. Raises BrokerError, and grpc.aio's own errors."""
+        """Yields the memory charge of one call. Raises BrokerError, and grpc.aio's own errors.
+
+        A stream of requests has `limits`.
+        """
         if self.running >= self._calls_max:
             raise TooManyCallsError(self._calls_max)
         self.running += 1
         try:
-            streams = self.streams.stream(peer()) if asks_in_stream else contextlib.nullcontext()
+            streams = limits.stream(peer()) if limits is not None else contextlib.nullcontext()
             with streams, self.memory.call(peer()) as charge:
                 yield charge
         # A call that was ended on purpose, or a client that has gone.
@@ -210,11 +216,14 @@ class GuardedHandlers(grpc.GenericRpcHandler):
         guard: CallGuard,
         failure: Failure | None = None,
         access: CallAccess | None = None,
+        idle_methods: Collection[str] = (),
     ) -> None:
+        """Takes in `idle_methods` the methods with idle streams of requests."""
         self._handlers = handlers
         self._guard = guard
         self._failure = failure
         self._access = access
+        self._idle_methods = idle_methods
         self._guarded: dict[str, Handler] = {}
 
     def service(self, details: grpc.HandlerCallDetails) -> Handler | None:
@@ -225,15 +234,19 @@ class GuardedHandlers(grpc.GenericRpcHandler):
             handler = self._handlers.service(details)
             if handler is None:
                 return None
+            is_idle = method in self._idle_methods
             guarded = GuardedMethod(
-                method, handler, self._guard, self._failure, self._access
+                method, handler, self._guard, self._failure, self._access, is_idle=is_idle
             ).handler()
             self._guarded[method] = guarded
         return guarded
 
 
 class GuardedMethod:
-    """A guarded method; decoding and encoding are guarded, too, since they may fail."""
+    """A guarded method; decoding and encoding are guarded, too, since they may fail.
+
+    An idle stream gets its headers at once, and has no time limit for its first request.
+    """
 
     def __init__(
         self,
@@ -242,6 +255,8 @@ class GuardedMethod:
         guard: CallGuard,
         failure: Failure | None = None,
         access: CallAccess | None = None,
+        *,
+        is_idle: bool = False,
     ) -> None:
         self._name = name
         self._guard = guard
@@ -249,7 +264,9 @@ class GuardedMethod:
         self._access = access
         self._unfinished = guard.unfinished
         self._timed = guard.timed
+        self._is_idle = is_idle
         self._asks_in_stream = handler.request_streaming
+        self._limits = guard.idle_streams if is_idle else guard.streams
         self._answers_in_stream = handler.response_streaming
         self._decode: Any = handler.request_deserializer
         self._encode: Any = handler.response_serializer
@@ -282,9 +299,10 @@ class GuardedMethod:
         """Writes the answers itself: a generator would be one more layer."""
         try:
             with self._enter(context) as charge:
-                asked = await self._asked(context, charge)
+                # No name here holds the request, so a held method can free it.
+                work = self._work(await self._asked(context, charge), context)
                 begin_ms = self._begin_ms()
-                async with contextlib.aclosing(self._work(asked, context)) as answers:
+                async with contextlib.aclosing(work) as answers:
                     async for answer in answers:
                         self._answered(begin_ms, answer)
                         begin_ms = 0.0
@@ -301,7 +319,8 @@ class GuardedMethod:
             await context.write(await self._failed(context, error))
 
     def _enter(self, context: Any) -> contextlib.AbstractContextManager[Charge]:
-        return self._guard.enter(context.peer, self._name, asks_in_stream=self._asks_in_stream)
+        limits = self._limits if self._asks_in_stream else None
+        return self._guard.enter(context.peer, self._name, limits)
 
     def _begin_ms(self) -> float:
         """Returns the start time of the work; 0 without a timer."""
@@ -316,17 +335,31 @@ class GuardedMethod:
 
         Raises KeptBytesError, AccessDeniedError.
         """
+        if self._is_idle:
+            # Some clients wait for the headers.
+            await context.send_initial_metadata(())
+            return self._read_idle(context, charge, await self._admission(context))
         data = await self._unfinished.first(context)
-        check = None
-        if self._access is not None:
-            metadata = context.invocation_metadata() or ()
-            check = await self._access.admitted(self._name, metadata, context.peer())
+        check = await self._admission(context)
         if self._asks_in_stream:
             return self._read_all(data, context, charge, check)
         if data is grpc.aio.EOF:
             raise DecodeError
         charge.set(decoded_bytes(len(data)))
         return self._checked(data, check)
+
+    async def _admission(self, context: Any) -> Check | None:
+        """Returns the check of each request of the call. Raises AccessDeniedError."""
+        if self._access is None:
+            return None
+        metadata = context.invocation_metadata() or ()
+        return await self._access.admitted(self._name, metadata, context.peer())
+
+    async def _read_idle(
+        self, context: Any, charge: Charge, check: Check | None
+    ) -> AsyncIterator[Any]:
+        async for request in self._read_all(await context.read(), context, charge, check):
+            yield request
 
     async def _read_all(
         self, data: Any, context: Any, charge: Charge, check: Check | None

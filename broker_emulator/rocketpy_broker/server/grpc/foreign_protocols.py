@@ -22,7 +22,6 @@ from rocketpy_broker.server.calls.guard import CallGuard, GuardedMethod
 logger = logging.getLogger(__name__)
 LOOK_INTERVAL_MS = 5_000
 METHOD_CHARACTERS_MAX = 200
-ROCKETMQ_SDK_PACKAGE = "apache.rocketmq."
 _OTHER_CLIENTS = (
     "Use rocketpy's own clients, or give the other client the address of an Apache RocketMQ "
     "broker or proxy"
@@ -69,11 +68,6 @@ class ForeignCalls(grpc.GenericRpcHandler):
         raise AssertionError
 
     def _reason(self, method: str) -> str:
-        if method.startswith(ROCKETMQ_SDK_PACKAGE):
-            return (
-                f"{method} is not served: this broker does not speak the gRPC protocol of "
-                f"RocketMQ's SDKs yet, but rocketpy.v1. {_OTHER_CLIENTS}"
-            )
         if method.rpartition("/")[0] in self._names:
             return (
                 f"{method} is not served: client and broker are of different versions. Install "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 import grpc
@@ -41,6 +41,8 @@ CONNECTIONS_MAX = 1_000
 SILENT_MS_MAX = 60_000
 # The time of a new connection until its handshakes have ended.
 HANDSHAKE_MS_MAX = 20_000
+# RocketMQ's SDKs ping idle connections, some of them every minute.
+PING_MS_MIN = 10_000
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -69,6 +71,10 @@ class ProtocolServices(Protocol):
 
     def handlers(self) -> Sequence[grpc.GenericRpcHandler]:
         """Returns the handlers of its services."""
+
+    @property
+    def idle_methods(self) -> Collection[str]:
+        """The full names of methods with streams of requests that are mostly idle."""
 
     def failure(self, error: BrokerError) -> bytes:
         """Returns the response, of any of its methods, that reports `error`."""
@@ -115,6 +121,8 @@ class GrpcServer:
                 ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
                 ("grpc.keepalive_time_ms", SILENT_MS_MAX),
                 ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX),
+                ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_MS_MIN),
+                ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.server.max_pending_requests", PENDING_CALLS),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
             ]
@@ -127,7 +135,7 @@ class GrpcServer:
         self.guard = guard
         self.unfinished = guard.unfinished
         for protocol in protocols:
-            self._add(protocol.handlers(), protocol.failure, protocol.access)
+            self._add(protocol.handlers(), protocol.failure, protocol.access, protocol.idle_methods)
             self._names += protocol.names
         others = _Collected()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, others)
@@ -157,8 +165,11 @@ class GrpcServer:
         handlers: Sequence[grpc.GenericRpcHandler],
         failure: Failure | None = None,
         access: CallAccess | None = None,
+        idle_methods: Collection[str] = (),
     ) -> None:
-        guarded = [GuardedHandlers(each, self.guard, failure, access) for each in handlers]
+        guarded = [
+            GuardedHandlers(each, self.guard, failure, access, idle_methods) for each in handlers
+        ]
         self._server.add_generic_rpc_handlers(guarded)
 
     async def start(self, scope: TaskScope) -> int:

@@ -17,9 +17,9 @@ from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.server.request_parts import has_more_parts
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.name_rules import Names
-from rocketpy_broker.server.rocketpy_v1.request_parts import has_more_parts
 
 Decoded = Message | BrokerError
 DecoderOf = Callable[[type[Message], int], Callable[[bytes], Decoded]]

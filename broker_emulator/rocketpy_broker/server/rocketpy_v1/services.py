@@ -25,6 +25,8 @@ class Servicer(Protocol):
 class RocketpyV1Services:
     """The services of the protocol, each from one or more servicers."""
 
+    idle_methods: frozenset[str] = frozenset()
+
     def __init__(
         self,
         servicers: Mapping[str, Sequence[Servicer]],

@@ -20,7 +20,7 @@ from rocketpy_broker.services.filters.columns import TRUE, Strings
 from rocketpy_broker.services.filters.evaluation import condition
 from rocketpy_broker.services.filters.expressions import Expression, Property, parts_of
 from rocketpy_broker.services.filters.parser import CHARACTERS_MAX, ExpressionError, parse, prepare
-from rocketpy_broker.services.filters.tags import codes_of
+from rocketpy_broker.services.filters.tags import codes_of, has_tag
 from rocketpy_proto.record import RecordBlock, property_columns
 
 TAG, SQL92 = "TAG", "SQL92"
@@ -59,6 +59,14 @@ class FilterText:
     expression_type: str = ""
     expression: str = ""
     tags_codes: Sequence[int] = ()
+
+    def has_tag(self, block: RecordBlock) -> NDArray[np.bool_]:
+        """Returns a mask of the records with a wanted tag; all if the filter has no tags.
+
+        Codes of tags, which a read compares, are equal for some different tags.
+        """
+        is_tags = self.expression_type in {"", TAG}
+        return has_tag(self.expression if is_tags else "", block)
 
 
 @dataclass(frozen=True, slots=True)

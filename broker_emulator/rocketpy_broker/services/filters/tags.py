@@ -5,8 +5,14 @@ Source: docs/design/broker_behaviour.md section 2.3.
 
 from __future__ import annotations
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
 from rocketpy_broker.errors import SubscriptionParseError
-from rocketpy_proto.record import java_hash
+from rocketpy_proto.record import RecordBlock, java_hash, property_column
+from rocketpy_proto.record.properties import TAGS
 
 ALL_TAGS = "*"
 SEPARATOR = "||"
@@ -35,3 +41,16 @@ def tags_of(expression: str) -> list[str]:
     if not tags:
         raise SubscriptionParseError(f"TAG: {expression[:64]!r} names no tag")
     return tags
+
+
+def has_tag(expression: str, block: RecordBlock) -> NDArray[np.bool_]:
+    """Returns a mask of the records with one of the tags, by text instead of code.
+
+    Raises SubscriptionParseError.
+    """
+    tags = tags_of(expression)
+    if not tags:
+        return np.ones(len(block), np.bool_)
+    found = pc.is_in(property_column(block, TAGS), value_set=pa.array(tags, pa.string()))
+    mask: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+    return mask

@@ -155,6 +155,15 @@ class AckService:
         await self._group_commit.wait(written.end_offset)
         return changed
 
+    def is_open(self, group: str, queue: QueueKey, receipt: Receipt) -> bool:
+        """True if an acknowledgement of the receipt's message would have an effect.
+
+        Of a pop without order only its time counts.
+        """
+        if receipt.is_ordered:
+            return self._ordered.is_open(group, queue, receipt)
+        return receipt.visible_ms > self._clock.now_ms()
+
     async def _ready(self) -> None:
         await self._group_commit.admission.store_ready()
         await self._group_commit.admission.write_over()

@@ -107,6 +107,15 @@ class OrderedPops:
             self._held.notify_queue(queue)
         return written
 
+    def is_open(self, group: str, queue: QueueKey, receipt: Receipt) -> bool:
+        """True if the receipt's message is unacknowledged, and no newer delivery has it."""
+        position, known = self._positions.find(group, queue), self._table.find(group, queue)
+        if known is None or known.pop_ms < receipt.pop_ms:
+            return position == receipt.offset
+        left = known.offsets if self._current(group, queue) is known else []
+        is_own = receipt.pop_ms == known.pop_ms
+        return is_own and receipt.offset in left and receipt.offset not in known.acked
+
     def _move(self, group: str, queue: QueueKey, offset: int, broker_name: str) -> AppendResult:
         now_ms = self._clock.now_ms()
         point = CheckPoint(

@@ -126,6 +126,8 @@ class ClientService:
         self._clock = clock
         # Called after each registration with its role and its duration in ms.
         self.registered = Listeners[[Role, float]]()
+        # Called with the name of a consumer group and a client that has left it.
+        self.left = Listeners[[str, str]]()
         self.consumers = ConsumerGroups(members, limits)
         self.producers = ProducerGroups(members)
 
@@ -244,6 +246,7 @@ class ClientService:
         (role, name), client_id = registration
         if role is not Role.CONSUMER:
             return
+        self.left(name, client_id)
         stream = self._streams.get(client_id)
         if stream is not None:
             stream.forget(name)
@@ -273,9 +276,12 @@ class ClientService:
         """The number of clients with a client stream."""
         return len(self._streams)
 
-    def close_notices(self, stream: ClientStream) -> None:
-        """Closes an ended stream; a client without another stream leaves its groups."""
-        if not self._streams.close(stream):
+    def close_notices(self, stream: ClientStream, *, leaves: bool = True) -> None:
+        """Closes an ended stream; a client that `leaves` with it leaves its groups.
+
+        A client with another stream stays.
+        """
+        if not self._streams.close(stream) or not leaves:
             return
         for group in self._members.groups_of(stream.client_id):
             self._members.remove(group, stream.client_id)
@@ -294,6 +300,10 @@ class ClientService:
         if not found:
             raise NoConsumerError(group)
         return found
+
+    def is_member(self, group: str, client_id: str) -> bool:
+        """True if the client is in the consumer group."""
+        return client_id in self._members.members(consumers_of(group))
 
     def member_count(self, group: str) -> int:
         """Returns the number of clients of a consumer group."""

@@ -35,6 +35,7 @@ from rocketpy_broker.services.transactions.messages import HalfMessage, Operatio
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.statistics import Put
 from rocketpy_broker.store.values import PutCause, QueueKey
+from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import RecordBlock
 
@@ -56,9 +57,16 @@ RPC_MS = (1, 3, 5, 7, 10, 100, 1_000, 2_000, 3_000)
 CREATION_MS = (10, 100, 1_000, 3_000, 5_000)
 FLUSH_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 LOOP_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1, 5)
-KNOWN_CODES, OTHER_CODE = {int(code): code.name.lower() for code in ResponseCode}, -1
+# The numbers of the two kinds of codes differ.
+KNOWN_CODES = {
+    **{int(code): code.name.lower() for code in ResponseCode},
+    **{number: name.lower() for name, number in v2.Code.items() if number},
+    int(v2.OK): ResponseCode.SUCCESS.name.lower(),
+}
+OTHER_CODE = -1
+FAILED_CODES = frozenset({int(ResponseCode.SYSTEM_ERROR), int(v2.INTERNAL_SERVER_ERROR)})
 # Methods with long polling.
-HOLDING = frozenset({"pull", "query_offsets"})
+HOLDING = frozenset({"pull", "query_offsets", "receive_message", "pull_message"})
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -303,5 +311,5 @@ def _status(is_success: bool) -> str:
 def _rpc_labels(method: str, code: int) -> Labels:
     name = _WORD.sub("_", method.rpartition("/")[2]).lower()
     response = KNOWN_CODES.get(code, "other")
-    result = "success" if code != ResponseCode.SYSTEM_ERROR else "process_request_failed"
+    result = "process_request_failed" if code in FAILED_CODES else "success"
     return ("grpc", name, response, flag(name in HOLDING), result)

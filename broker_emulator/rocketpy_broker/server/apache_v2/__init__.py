@@ -1,0 +1,1 @@
+"""The gRPC protocol of Apache RocketMQ's SDKs, `apache.rocketmq.v2`."""

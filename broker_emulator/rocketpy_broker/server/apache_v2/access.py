@@ -1,0 +1,135 @@
+"""Access to apache.rocketmq.v2: the permissions that each method requires.
+
+A method without a line here requires an admin. All names are those of the broker, with their
+namespace.
+Source: DefaultAuthorizationContextBuilder, docs/design/apache_v2.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rocketpy_broker.server.apache_v2.request_context import NAMESPACE, with_namespace
+from rocketpy_broker.server.security.access_control import AccessControl, Requirement, UserCaller
+from rocketpy_broker.server.security.credentials import mqv2_credentials
+from rocketpy_broker.server.security.permissions import BROKER, Action, Resource, group, topic
+from rocketpy_broker.services import caller
+
+PUB, SUB, EITHER = Action.PUB, Action.SUB, Action.PUB | Action.SUB
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A request, and the namespace of its header."""
+
+    request: Any
+    namespace: str
+
+    def name(self, resource: Any) -> str:
+        """Returns the broker's name of a topic or group."""
+        return with_namespace(resource.resource_namespace or self.namespace, resource.name)
+
+
+Requirements = tuple[Requirement, ...]
+
+
+def _topic(action: Action) -> Requirement:
+    return Requirement(action, lambda call: (topic(call.name(call.request.topic)),))
+
+
+def _read_topic(path: str) -> Requirement:
+    """Returns the requirement to read a topic as a member of the request's group."""
+
+    def resources(call: _Call) -> Iterable[Resource]:
+        found = call.request
+        for name in path.split("."):
+            found = getattr(found, name)
+        return (topic(call.name(found), call.name(call.request.group)),)
+
+    return Requirement(SUB, resources)
+
+
+def _group(call: _Call) -> Iterable[Resource]:
+    return (group(call.name(call.request.group)),)
+
+
+def _group_if_set(call: _Call) -> Iterable[Resource]:
+    return _group(call) if call.request.group.name else ()
+
+
+def _sent_topics(call: _Call) -> Iterable[Resource]:
+    return map(topic, sorted({call.name(each.topic) for each in call.request.messages}))
+
+
+def _published(call: _Call) -> Iterable[Resource]:
+    publishing = call.request.settings.publishing
+    return map(topic, sorted({call.name(each) for each in publishing.topics}))
+
+
+def _subscribed(call: _Call) -> Iterable[Resource]:
+    subscription = call.request.settings.subscription
+    of_group = call.name(subscription.group)
+    if of_group:
+        yield group(of_group)
+    for name in sorted({call.name(each.topic) for each in subscription.subscriptions}):
+        yield topic(name, of_group)
+
+
+_READ_GROUP = Requirement(SUB, _group)
+_READ = (_READ_GROUP, _read_topic("topic"))
+_READ_QUEUE = (_READ_GROUP, _read_topic("message_queue.topic"))
+REQUIREMENTS: Mapping[str, Requirements] = {
+    "QueryRoute": (_topic(EITHER),),
+    "Heartbeat": (Requirement(SUB, _group_if_set),),
+    "SendMessage": (Requirement(PUB, _sent_topics),),
+    "QueryAssignment": _READ,
+    "ReceiveMessage": _READ_QUEUE,
+    "AckMessage": _READ,
+    "ChangeInvisibleDuration": _READ,
+    "ForwardMessageToDeadLetterQueue": _READ,
+    "PullMessage": _READ_QUEUE,
+    "UpdateOffset": _READ_QUEUE,
+    "GetOffset": _READ_QUEUE,
+    "QueryOffset": (
+        Requirement(SUB, lambda call: (topic(call.name(call.request.message_queue.topic)),)),
+    ),
+    "EndTransaction": (_topic(PUB),),
+    "RecallMessage": (_topic(PUB),),
+    "Telemetry": (Requirement(PUB, _published), Requirement(SUB, _subscribed)),
+    "NotifyClientTermination": (Requirement(SUB, _group_if_set),),
+    # Not supported, whatever the user.
+    "SyncLiteSubscription": (),
+}
+_ADMIN = (Requirement(Action.ADMIN, lambda _: (BROKER,)),)
+
+
+class ApacheV2Access:
+    """The checks of apache.rocketmq.v2, which the call guard makes."""
+
+    def __init__(self, control: AccessControl) -> None:
+        self._control = control
+
+    async def admitted(
+        self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str
+    ) -> Callable[[Any], None] | None:
+        """Returns the check of each request of a call; None if none is needed.
+
+        Raises UnauthenticatedError.
+        """
+        control = self._control
+        if not control.is_on:
+            return None
+        headers = {name: value for name, value in metadata if isinstance(value, str)}
+        principal = await control.authenticate(mqv2_credentials(headers), peer)
+        requirements = REQUIREMENTS.get(method.rpartition("/")[2], _ADMIN)
+        caller.current.set(UserCaller(control, principal))
+        namespace = headers.get(NAMESPACE, "").strip()
+
+        def check(request: Any) -> None:
+            present = control.present(principal)
+            call = _Call(request, namespace)
+            control.check(present, requirements, call, method.strip("/"), peer)
+
+        return check

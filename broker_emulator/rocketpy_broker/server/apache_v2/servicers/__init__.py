@@ -1,0 +1,1 @@
+"""Servicers of `apache.rocketmq.v2`."""

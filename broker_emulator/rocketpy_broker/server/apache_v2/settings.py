@@ -1,0 +1,113 @@
+"""Settings that the broker returns to a client.
+
+Source: GrpcClientSettingsManager, docs/design/grpc_v2_semantics.md section 4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from google.protobuf.duration_pb2 import Duration
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model.codes import Language
+
+PRODUCERS = frozenset({v2.PRODUCER})
+CONSUMERS = frozenset({v2.PUSH_CONSUMER, v2.SIMPLE_CONSUMER, v2.PULL_CONSUMER})
+PRODUCER_ATTEMPTS_MAX = 3
+RECEIVE_BATCH_SIZE = 32
+LONG_POLLING_SECONDS = 20
+_MINUTE, _HOUR = 60, 3_600
+# RocketMQ's delays before the redeliveries of a group.
+_DELAYS = (1, 5, 10, 30, *(n * _MINUTE for n in (*range(1, 11), 20, 30)), _HOUR, 2 * _HOUR)
+_PROPERTIES_MAX, _PROPERTIES_CHARACTERS_MAX = 32, 4_096
+_PROPERTY_KEY = re.compile(r"(?!rocketmq\.)[a-zA-Z][a-zA-Z0-9_.-]{0,63}")
+_PROPERTY_VALUE_CHARACTERS_MAX = 256
+# The SDK for Node.js names itself HTTP; it understands no list of delays.
+_WITHOUT_DELAY_LISTS = frozenset({Language.HTTP, Language.NODE_JS})
+
+
+def check_settings(settings: v2.Settings) -> None:
+    """Raises RefusedError for settings of an unknown client type or with illegal properties."""
+    branch = settings.WhichOneof("pub_sub")
+    if branch is None:
+        raise RefusedError(
+            v2.BAD_REQUEST, "the settings have neither publishing nor subscription; send one"
+        )
+    accepted = PRODUCERS if branch == "publishing" else CONSUMERS
+    if settings.client_type not in accepted:
+        raise unrecognized(settings.client_type)
+    _check_properties(settings.client_properties)
+
+
+def unrecognized(client_type: v2.ClientType) -> RefusedError:
+    """Returns the error for a client of a type that is not served."""
+    known = v2.ClientType.keys()[client_type] if client_type in v2.ClientType.values() else ""
+    return RefusedError(
+        v2.UNRECOGNIZED_CLIENT_TYPE,
+        f"clients of type {known or client_type} are not served here; served are producers and "
+        "push, simple and pull consumers without lite topics",
+    )
+
+
+def _check_properties(properties: Mapping[str, str]) -> None:
+    is_legal = len(properties) <= _PROPERTIES_MAX and all(
+        _PROPERTY_KEY.fullmatch(key) and len(value) <= _PROPERTY_VALUE_CHARACTERS_MAX
+        for key, value in properties.items()
+    )
+    size = sum(len(key) + len(value) for key, value in properties.items())
+    if not is_legal or size > _PROPERTIES_CHARACTERS_MAX:
+        raise RefusedError(
+            v2.INVALID_CLIENT_PROPERTIES,
+            f"client_properties are illegal; send at most {_PROPERTIES_MAX} with keys of 1 to 64 "
+            f"characters that do not start with `rocketmq.`, and with values of at most "
+            f"{_PROPERTY_VALUE_CHARACTERS_MAX} characters",
+        )
+
+
+def completed(
+    settings: v2.Settings,
+    config: BrokerConfig,
+    group: SubscriptionGroupConfig | None,
+    language: Language,
+) -> v2.Settings:
+    """Returns a client's settings with the values of the broker; `group` is for consumers."""
+    answer = v2.Settings()
+    answer.CopyFrom(settings)
+    answer.metric.on = False
+    answer.metric.ClearField("endpoints")
+    if answer.HasField("publishing"):
+        answer.publishing.max_body_size = config.limits.body_bytes_max
+        answer.publishing.validate_message_type = config.enable_topic_message_type_check
+        answer.backoff_policy.CopyFrom(_exponential(PRODUCER_ATTEMPTS_MAX, 0.01, 1))
+        return answer
+    group = group or SubscriptionGroupConfig("")
+    subscription = answer.subscription
+    subscription.fifo = group.consume_message_orderly
+    subscription.receive_batch_size = RECEIVE_BATCH_SIZE
+    subscription.long_polling_timeout.FromSeconds(LONG_POLLING_SECONDS)
+    answer.backoff_policy.CopyFrom(consumer_backoff(group, language))
+    return answer
+
+
+def consumer_backoff(group: SubscriptionGroupConfig, language: Language) -> v2.RetryPolicy:
+    """Returns the attempts of a consumer group and the delays between them."""
+    attempts = max(group.retry_max_times, 0) + 1
+    is_exponential = group.group_retry_policy.get("type") == "EXPONENTIAL"
+    if is_exponential or language in _WITHOUT_DELAY_LISTS:
+        return _exponential(attempts, 5, 2 * _HOUR)
+    delays = [Duration(seconds=seconds) for seconds in _DELAYS]
+    return v2.RetryPolicy(
+        max_attempts=attempts, customized_backoff=v2.CustomizedBackoff(next=delays)
+    )
+
+
+def _exponential(attempts: int, initial_seconds: float, max_seconds: float) -> v2.RetryPolicy:
+    backoff = v2.ExponentialBackoff(multiplier=2)
+    backoff.initial.FromMilliseconds(round(initial_seconds * 1000))
+    backoff.max.FromMilliseconds(round(max_seconds * 1000))
+    return v2.RetryPolicy(max_attempts=attempts, exponential_backoff=backoff)

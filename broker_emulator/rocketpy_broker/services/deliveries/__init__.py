@@ -1,0 +1,1 @@
+"""Deliveries to clients that acknowledge by handles: renewals, and the end of all attempts."""

@@ -1,0 +1,326 @@
+"""Deliveries of popped messages by handle: receives, acknowledgements, changes, dead letters.
+
+A receive is a pop of this broker's queues, ordered where the group's configuration is. It compares
+texts of tags, where the pop compares hashes; messages of other tags are acknowledged. A message
+after its last attempt becomes a dead letter instead of a delivery. A crash after the copy and
+before its acknowledgement repeats both.
+An acknowledgement is idempotent. An expired or replaced handle changes nothing, except that the
+dead letter of an ordered group's message is accepted as long as its queue is blocked by it: clients
+repeat that call until it succeeds.
+Source: ReceiveMessageActivity, PopMessageResultFilterImpl, AckMessageActivity,
+ChangeInvisibleDurationActivity, ForwardMessageToDLQActivity, docs/design/apache_v2.md section 9.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rocketpy_broker.errors import BrokerError, StoreError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.log_throttle import LogThrottle
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services.deliveries.handles import HandleInvalidError, Handles
+from rocketpy_broker.services.deliveries.renewals import RenewalService, Renewed
+from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
+from rocketpy_broker.services.receipts.ack_service import Acknowledged, AckService
+from rocketpy_broker.services.receipts.handle import (
+    MessageGoneError,
+    Receipt,
+    ReceiptIllegalError,
+)
+from rocketpy_broker.services.receipts.pop_service import PopService
+from rocketpy_broker.services.receipts.popped import (
+    ANY_QUEUE,
+    Popped,
+    PoppedQueue,
+    PopRequest,
+)
+from rocketpy_broker.services.retry.message_lookup import SendBack
+from rocketpy_broker.services.retry.service import SendBackService
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.record import RecordBlock
+
+logger = logging.getLogger(__name__)
+# The invisible time of deliveries that a client could not take.
+RELEASED_MS = 1_000
+DEAD_LETTER = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A message for a client: a record of a block, its handle, and its attempt from 1 on."""
+
+    group: str
+    topic: str
+    queue: QueueKey
+    block: RecordBlock
+    row: int
+    receipt: Receipt
+    handle: str
+    attempt: int
+
+    @property
+    def byte_count(self) -> int:
+        """The size of the record in bytes."""
+        return int(self.block.sizes[self.row])
+
+
+class DeliveryService:
+    """The service of deliveries by handle."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        groups: SubscriptionGroupManager,
+        pops: PopService,
+        acks: AckService,
+        retry: SendBackService,
+        renewals: RenewalService,
+        clock: Clock,
+        call_clock: Clock,
+    ) -> None:
+        self._store = store
+        self._groups = groups
+        self._pops = pops
+        self._acks = acks
+        self._retry = retry
+        self.renewals = renewals
+        self._clock = clock
+        self._call_clock = call_clock
+        self._handles = Handles(store)
+        self._log_throttle = LogThrottle(clock)
+
+    async def receive(
+        self, request: PopRequest, client_id: str, *, is_renewed: bool
+    ) -> list[Delivery]:
+        """Returns messages; none after `wait_ms`. Those of `is_renewed` stay invisible.
+
+        A queue is named for ordered groups only. Raises as PopService.pop does, and the errors of
+        SendBackService.send_back.
+        """
+        self.renewals.seen(client_id)
+        config = self._groups.find(request.group)
+        is_ordered = config is not None and config.consume_message_orderly
+        queue_id = request.queue_id if is_ordered else ANY_QUEUE
+        request = replace(request, queue_id=queue_id, is_ordered=is_ordered, from_min=False)
+        deadline_ms = self._call_clock.monotonic_ms() + request.wait_ms
+        while True:
+            popped = await self._pops.pop(request)
+            deliveries = await self._deliveries(request, popped)
+            left_ms = int(deadline_ms - self._call_clock.monotonic_ms())
+            if deliveries or not popped.queues or left_ms <= 0:
+                break
+            request = replace(request, wait_ms=left_ms)
+        if is_renewed:
+            self._renew(deliveries, client_id)
+        return deliveries
+
+    def _renew(self, deliveries: Sequence[Delivery], client_id: str) -> None:
+        now_ms = self._clock.monotonic_ms()
+        for each in deliveries:
+            place = each.queue, each.receipt, each.attempt, now_ms
+            self.renewals.add(each.handle, Renewed(client_id, each.group, *place))
+
+    async def _deliveries(self, request: PopRequest, popped: Popped) -> list[Delivery]:
+        """Returns the messages for the client, after the end of the others."""
+        found: list[Delivery] = []
+        for part in popped.queues:
+            is_wanted, attempts = request.filter_text.has_tag(part.block), _attempts(part)
+            is_dead = is_wanted & (attempts > self._attempts_max(request.group))
+            receipts = popped.receipts(part)
+            if (is_dead | ~is_wanted).any():
+                await self._end(request.group, part, receipts, is_dead, ~is_wanted)
+            for row in np.flatnonzero(is_wanted & ~is_dead).tolist():
+                handle = self._handles.text(request.group, request.topic, receipts[row])
+                place = request.group, request.topic, part.queue, part.block, row
+                found.append(Delivery(*place, receipts[row], handle, int(attempts[row])))
+        return found
+
+    async def _end(
+        self,
+        group: str,
+        part: PoppedQueue,
+        receipts: Sequence[Receipt],
+        is_dead: NDArray[np.bool_],
+        is_unwanted: NDArray[np.bool_],
+    ) -> None:
+        """Acknowledges unwanted messages, and the dead ones as dead letters.
+
+        After an error they come again at the end of their invisible time.
+        """
+        try:
+            await self._to_dead_letters(
+                group, part.block.header["physical_offset"][is_dead].tolist()
+            )
+            rows = np.flatnonzero(is_dead | is_unwanted).tolist()
+            offsets = [part.offsets[row] for row in rows]
+            await self._acks.ack(group, part.queue, offsets, receipts[rows[0]])
+        except BrokerError as error:
+            if self._log_throttle.may_say():
+                logger.warning("messages could not become dead letters: %s", error)
+
+    def _attempts_max(self, group: str) -> int:
+        config = self._groups.find(group)
+        return np.iinfo(np.int32).max if config is None else config.retry_max_times + 1
+
+    async def _to_dead_letters(self, group: str, places: Sequence[int]) -> None:
+        messages = [SendBack(commit_log_offset=each, delay_level=DEAD_LETTER) for each in places]
+        while messages:
+            outcomes = await self._retry.send_back(group, messages)
+            for outcome in outcomes:
+                if isinstance(outcome, BrokerError):
+                    raise outcome
+            messages = messages[len(outcomes) :]
+
+    # --- Answers of clients ---
+
+    async def ack(
+        self, group: str, topic: str, handles: Sequence[str], client_id: str
+    ) -> list[BrokerError | None]:
+        """Acknowledges messages; returns the error of each handle, or None.
+
+        Raises FlushTimeoutError, StoreClosedError for all.
+        """
+        self.renewals.seen(client_id)
+        errors: dict[str, BrokerError | None] = {}
+        claims: list[_Claim] = []
+        for handle in dict.fromkeys(handles):
+            errors[handle] = None
+            try:
+                claim = await self._claim(group, topic, handle)
+            except BrokerError as error:
+                errors[handle] = error
+            else:
+                claims += [] if claim is None else [claim]
+        wanted = [Acknowledged(group, each.queue, [each.offset], each.receipt) for each in claims]
+        try:
+            results = await self._acks.ack_all(wanted)
+        except StoreError:
+            self._unclaim(claims)
+            raise
+        for claim, error in zip(claims, results, strict=True):
+            errors[claim.handle] = _as_invalid(claim.handle, error)
+            if error is None:
+                self._handles.acknowledged.add(claim.handle)
+            elif isinstance(error, StoreError):
+                self._unclaim([claim])
+        return [errors[handle] for handle in handles]
+
+    async def change(self, group: str, topic: str, handle: str, invisible_ms: int) -> str:
+        """Makes a message visible `invisible_ms` from now; returns its new handle.
+
+        Raises HandleInvalidError, and as AckService.change_invisible_time does.
+        """
+        claim = await self._claim(group, topic, handle)
+        if claim is None:
+            raise HandleInvalidError(handle, "was acknowledged")
+        # A repeated call has no effect from now on.
+        self._handles.replaced.add(handle)
+        try:
+            changed = await self._acks.change_invisible_time(
+                group, claim.queue, claim.offset, claim.receipt, invisible_ms
+            )
+        except BrokerError as error:
+            self._handles.replaced.discard(handle)
+            if isinstance(error, StoreError):
+                self._unclaim([claim])
+            raise _as_invalid(handle, error) or error from error
+        new_handle = self._handles.text(group, topic, changed)
+        if new_handle == handle:
+            self._handles.replaced.discard(handle)
+        return new_handle
+
+    async def bury(self, group: str, topic: str, handle: str) -> None:
+        """Makes a dead letter of a message and acknowledges it.
+
+        Does nothing for a message that is acknowledged, changed, delivered again, or gone.
+        Raises HandleInvalidError, and as SendBackService.send_back does.
+        """
+        queue, receipt = self._handles.receipt(group, topic, handle)
+        if handle in self._handles.acknowledged or handle in self._handles.replaced:
+            return
+        # A repeated call has no effect from now on.
+        self._handles.acknowledged.add(handle)
+        renewed = await self.renewals.take(handle)
+        receipt = receipt if renewed is None else renewed.receipt
+        try:
+            place = self._place(queue, receipt.offset)
+            if place is None or not self._acks.is_open(group, queue, receipt):
+                return
+            await self._to_dead_letters(group, [place])
+            await self._acks.ack(group, queue, [receipt.offset], receipt)
+        except BrokerError as error:
+            if renewed is not None:
+                self.renewals.put_back(handle, renewed)
+            self._handles.acknowledged.discard(handle)
+            raise _as_invalid(handle, error) or error from error
+
+    async def release(self, deliveries: Sequence[Delivery]) -> None:
+        """Makes deliveries that a client could not take visible soon."""
+        for each in deliveries:
+            await take_slot()
+            try:
+                await self.change(each.group, each.topic, each.handle, RELEASED_MS)
+            except BrokerError as error:
+                logger.info("a delivery is visible at the end of its time only: %s", error)
+
+    def _place(self, queue: QueueKey, offset: int) -> int | None:
+        """Returns the log offset of a message; None if it is gone."""
+        units = self._store.queue_lookup.stretch(queue, offset, offset + 1)
+        is_found = units is not None and units.begin == offset and len(units.sizes) > 0
+        return int(units.physical_offsets[0]) if units is not None and is_found else None
+
+    async def _claim(self, group: str, topic: str, handle: str) -> _Claim | None:
+        """Returns the delivery of a handle, no longer renewed; None if it was acknowledged.
+
+        Raises HandleInvalidError.
+        """
+        queue, receipt = self._handles.receipt(group, topic, handle)
+        if handle in self._handles.acknowledged:
+            return None
+        if handle in self._handles.replaced:
+            raise HandleInvalidError(handle, "was replaced by a change")
+        renewed = await self.renewals.take(handle)
+        receipt = receipt if renewed is None else renewed.receipt
+        if receipt.visible_ms <= self._clock.now_ms():
+            raise HandleInvalidError(handle, "has expired")
+        return _Claim(handle, queue, receipt, renewed)
+
+    def _unclaim(self, claims: Sequence[_Claim]) -> None:
+        for each in claims:
+            if each.renewed is not None:
+                self.renewals.put_back(each.handle, each.renewed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A handle that a call uses."""
+
+    handle: str
+    queue: QueueKey
+    receipt: Receipt
+    renewed: Renewed | None
+
+    @property
+    def offset(self) -> int:
+        """The queue offset of the message."""
+        return self.receipt.offset
+
+
+def _attempts(part: PoppedQueue) -> NDArray[np.int64]:
+    """Returns the number of this delivery of each message, from 1 on."""
+    counts = part.counts or part.block.header["reconsume_times"]
+    return np.asarray(counts, np.int64) + 1
+
+
+def _as_invalid(handle: str, error: BrokerError | None) -> BrokerError | None:
+    """Returns the error for a client: a message that is gone makes its handle invalid."""
+    if isinstance(error, (MessageGoneError, ReceiptIllegalError)):
+        return HandleInvalidError(handle, f"has no effect: {error.remark}")
+    return error

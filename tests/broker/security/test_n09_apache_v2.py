@@ -1,0 +1,143 @@
+"""Signatures and permissions of apache.rocketmq.v2."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from rocketpy_broker.server.apache_v2.access import REQUIREMENTS
+from rocketpy_broker.server.apache_v2.handlers import SERVICE
+from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from tests.support.broker.apache_client import ACCESS_POINT, ApacheClient, consuming, producing
+from tests.support.broker.apache_client import group as group_of
+from tests.support.broker.apache_client import topic as topic_of
+from tests.support.broker.users import GROUP, OTHER, SECRETS, TOPIC, Secured
+
+DATE_TIME = "20260101T000000Z"
+Metadata = Sequence[tuple[str, str]]
+
+
+def signed(access_key: str, secret_key: str, date_time: str = DATE_TIME) -> Metadata:
+    signature = hmac.digest(secret_key.encode(), date_time.encode(), "sha1").hex()
+    text = f"Credential={access_key}//Rocketmq, SignedHeaders=x-mq-date-time, Signature={signature}"
+    return [("authorization", f"MQv2-HMAC-SHA1 {text}"), ("x-mq-date-time", DATE_TIME)]
+
+
+@dataclass
+class SigningClient(ApacheClient):
+    """A client whose requests have this signature."""
+
+    signature: Metadata = ()
+
+    @property
+    def metadata(self) -> Metadata:
+        return [*super().metadata, *self.signature]
+
+
+def client(secured: Secured, access_key: str) -> SigningClient:
+    return SigningClient(secured.running, signature=signed(access_key, SECRETS[access_key]))
+
+
+def route(name: str) -> service_pb2.QueryRouteRequest:
+    return service_pb2.QueryRouteRequest(topic=topic_of(name), endpoints=ACCESS_POINT)
+
+
+def test_each_method_has_its_permissions() -> None:
+    assert set(REQUIREMENTS) == {method.name for method in SERVICE.methods}
+
+
+SIGNATURES: dict[str, Metadata] = {
+    "none": (),
+    "no signature": [("authorization", "MQv2-HMAC-SHA1 x"), ("x-mq-date-time", DATE_TIME)],
+    "no time": signed("writer", SECRETS["writer"])[:1],
+    "wrong": signed("writer", "another-secret-key"),
+    "another user's": signed("writer", SECRETS["reader"]),
+    "unknown user": signed("stranger", "another-secret-key"),
+    "of another time": signed("writer", SECRETS["writer"], "20260101T000001Z"),
+}
+
+
+@pytest.mark.parametrize("kind", SIGNATURES)
+async def test_n09_a_request_without_a_valid_signature_is_refused(
+    secured: Secured, kind: str
+) -> None:
+    refused = SigningClient(secured.running, signature=SIGNATURES[kind])
+    answer = await refused.call("QueryRoute", route(TOPIC))
+    assert (answer.status.code, len(answer.message_queues)) == (v2.UNAUTHORIZED, 0)
+    served = await client(secured, "writer").call("QueryRoute", route(TOPIC))
+    assert served.status.code == v2.OK
+
+
+async def test_n09_a_telemetry_stream_without_a_valid_signature_ends(secured: Secured) -> None:
+    refused = SigningClient(secured.running, signature=SIGNATURES["wrong"])
+    answer = await refused.settle(producing(TOPIC))
+    assert answer.status.code == v2.UNAUTHORIZED
+
+
+Ask = Callable[[ApacheClient, str], Any]
+
+
+def queue(name: str) -> v2.MessageQueue:
+    return v2.MessageQueue(topic=topic_of(name), id=0)
+
+
+READER_CALLS: dict[str, Ask] = {
+    "QueryRoute": lambda _, name: route(name),
+    "QueryAssignment": lambda _, name: service_pb2.QueryAssignmentRequest(
+        topic=topic_of(name), group=group_of(GROUP), endpoints=ACCESS_POINT
+    ),
+    "QueryOffset": lambda _, name: service_pb2.QueryOffsetRequest(
+        message_queue=queue(name), query_offset_policy=v2.BEGINNING
+    ),
+    "UpdateOffset": lambda _, name: service_pb2.UpdateOffsetRequest(
+        group=group_of(GROUP), message_queue=queue(name), offset=0
+    ),
+}
+
+
+@pytest.mark.parametrize("method", READER_CALLS)
+async def test_a_reader_reads_its_topic_alone(secured: Secured, method: str) -> None:
+    reader = client(secured, "reader")
+    codes = [
+        (await reader.call(method, READER_CALLS[method](reader, name))).status.code
+        for name in (TOPIC, OTHER)
+    ]
+    assert codes == [v2.OK, v2.UNAUTHORIZED]
+
+
+async def test_a_group_of_another_user_is_refused(secured: Secured) -> None:
+    reader = client(secured, "reader")
+    request = service_pb2.HeartbeatRequest(group=group_of("others"), client_type=v2.PUSH_CONSUMER)
+    assert (await reader.call("Heartbeat", request)).status.code == v2.UNAUTHORIZED
+    request.group.name = GROUP
+    assert (await reader.call("Heartbeat", request)).status.code == v2.OK
+
+
+@pytest.mark.parametrize(
+    ("access_key", "settings", "code"),
+    [
+        ("writer", producing(TOPIC), v2.OK),
+        ("writer", producing(TOPIC, OTHER), v2.UNAUTHORIZED),
+        ("reader", producing(TOPIC), v2.UNAUTHORIZED),
+        ("reader", consuming(GROUP, TOPIC), v2.OK),
+        ("reader", consuming(GROUP, OTHER), v2.UNAUTHORIZED),
+        ("reader", consuming("others", TOPIC), v2.UNAUTHORIZED),
+    ],
+)
+async def test_settings_name_topics_and_groups_of_the_user(
+    secured: Secured, access_key: str, settings: v2.Settings, code: int
+) -> None:
+    answer = await client(secured, access_key).settle(settings)
+    assert answer.status.code == code
+
+
+async def test_a_namespace_is_part_of_the_name(secured: Secured) -> None:
+    reader = client(secured, "reader")
+    reader.namespace = "tenant"
+    answer = await reader.call("QueryRoute", route(TOPIC))
+    assert answer.status.code == v2.UNAUTHORIZED
