@@ -92,13 +92,13 @@ def test_a_failure_names_its_reason_and_the_option(broker: LocalBroker, tmp_path
 def test_a_certificate_of_another_name_is_accepted_by_the_server_name(
     broker: LocalBroker,
 ) -> None:
-    with BrokerConnection(broker.tls_endpoint, tls_of(broker, "localhost")) as connection:
+    with BrokerConnection(broker.tls_endpoint, tls=tls_of(broker, "localhost")) as connection:
         assert broker_info(connection).broker_name == "broker-a"
 
 
 def test_the_client_reports_the_reason_by_its_own_names(broker: LocalBroker) -> None:
     with (
-        BrokerConnection(broker.tls_endpoint, tls_of(broker, "other")) as connection,
+        BrokerConnection(broker.tls_endpoint, tls=tls_of(broker, "other")) as connection,
         pytest.raises(UnreachableError, match="check ca_file and server_name"),
     ):
         broker_info(connection)
@@ -108,7 +108,7 @@ def test_the_client_reports_the_reason_by_its_own_names(broker: LocalBroker) -> 
     ):
         broker_info(connection)
     with pytest.raises(TlsFileError):
-        BrokerConnection(broker.tls_endpoint, TlsConfig(ca_file="/no/ca.pem"))
+        BrokerConnection(broker.tls_endpoint, tls=TlsConfig(ca_file="/no/ca.pem"))
 
 
 def test_a_local_broker_serves_tls_beside_plaintext(broker: LocalBroker) -> None:
@@ -134,7 +134,7 @@ def test_a_restart_keeps_the_port_and_the_certificate() -> None:
         endpoint, before = local.tls_endpoint, Path(local.tls_ca_file).read_bytes()
         local.restart()
         assert (local.tls_endpoint, Path(local.tls_ca_file).read_bytes()) == (endpoint, before)
-        with BrokerConnection(endpoint, tls_of(local)) as connection:
+        with BrokerConnection(endpoint, tls=tls_of(local)) as connection:
             assert broker_info(connection).broker_name == "broker-a"
 
 
@@ -144,10 +144,10 @@ def test_a_local_broker_takes_files_and_asks_clients_for_certificates(files: Tls
     own = authority.client(authority.issue("client"))
     with LocalBroker(tls=tls) as local:
         assert local.tls_ca_file == str(authority.path)
-        with BrokerConnection(local.tls_endpoint, own) as connection:
+        with BrokerConnection(local.tls_endpoint, tls=own) as connection:
             assert broker_info(connection).broker_name == "broker-a"
         with (
-            BrokerConnection(local.tls_endpoint, authority.client()) as connection,
+            BrokerConnection(local.tls_endpoint, tls=authority.client()) as connection,
             pytest.raises(UnreachableError, match="refuses the client's certificate"),
         ):
             broker_info(connection)
