@@ -392,3 +392,9 @@ class ConfigFileError(BrokerError):
         advice = way_out or "repair the file, or move both away to start with defaults"
         super().__init__(f"{kept} cannot be read ({reason}); {advice}")
         self.path = path
+
+
+class AccessDeniedError(BrokerError):
+    """Base of refusals by a user's signature or permissions; nothing was done."""
+
+    code = ResponseCode.NO_PERMISSION

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.server.security.errors import AccessDeniedError
+from rocketpy_broker.errors import AccessDeniedError, BrokerError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import ResponseCode
 

@@ -16,12 +16,11 @@ from typing import Any, Protocol, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import AccessDeniedError, BrokerError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.calls.failure_log import FailureLog
 from rocketpy_broker.server.calls.incomplete_requests import IncompleteRequests
-from rocketpy_broker.server.security.errors import AccessDeniedError
 from rocketpy_broker.services.call_memory import CallMemory, Charge, KeptBytesError, decoded_bytes
 from rocketpy_proto.model.codes import ResponseCode
 

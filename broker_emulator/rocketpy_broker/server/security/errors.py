@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import AccessDeniedError, BrokerError
 from rocketpy_proto.model.codes import ResponseCode
-
-
-class AccessDeniedError(BrokerError):
-    """Base of refusals; nothing was done."""
-
-    code = ResponseCode.NO_PERMISSION
 
 
 class UnauthenticatedError(AccessDeniedError):
