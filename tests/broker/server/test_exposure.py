@@ -102,7 +102,7 @@ def test_b12_the_command_says_how_to_consent(tmp_path: Path) -> None:
         command, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
     )
     assert (done.returncode, done.stdout) == (1, "")
-    assert "no credentials and no encryption" in done.stderr
+    assert "no users and no encryption" in done.stderr
     assert "--insecure" in done.stderr
     assert "Traceback" not in done.stderr
 
