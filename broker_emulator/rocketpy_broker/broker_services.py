@@ -10,7 +10,9 @@ from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.servicers.client_servicer import ClientServicer
 from rocketpy_broker.server.apache_v2.servicers.route_servicer import RouteServicer
+from rocketpy_broker.server.apache_v2.servicers.send_servicer import SendServicer
 from rocketpy_broker.server.apache_v2.servicers.telemetry_servicer import TelemetryServicer
+from rocketpy_broker.server.apache_v2.servicers.transaction_servicer import TransactionServicer
 from rocketpy_broker.server.apache_v2.services import ApacheV2Services
 from rocketpy_broker.server.apache_v2.services import Servicer as ApacheServicer
 from rocketpy_broker.server.grpc.server import ProtocolServices
@@ -74,7 +76,7 @@ class BrokerServices:
     def __init__(self, context: BrokerContext) -> None:
         self._store = context.store
         self._movable = context.clock if isinstance(context.clock, MovableClock) else None
-        self._clock = context.call_clock
+        self._clock, self._message_clock = context.call_clock, context.clock
         self.hooks = HookChain(installed_hooks())
         self.topics = topics.build(context)
         self.groups = groups.build(context, self.topics)
@@ -243,6 +245,15 @@ class BrokerServices:
             RouteServicer(self.topics, config),
             ClientServicer(self.apache_clients),
             TelemetryServicer(self.apache_clients, self._clock),
+            SendServicer(
+                self.sends,
+                self.delay.recall,
+                self.topics,
+                self.apache_clients,
+                config,
+                self._message_clock,
+            ),
+            TransactionServicer(self.transactions.service),
         ]
 
     def processors(self, config: BrokerConfig) -> Mapping[int, Processor]:
