@@ -15,7 +15,9 @@ from rocketpy_broker.server.apache_v2.servicers.client_servicer import ClientSer
 from rocketpy_broker.server.apache_v2.servicers.consumer_servicer import ConsumerServicer
 from rocketpy_broker.server.apache_v2.servicers.queue_servicer import QueueServicer
 from rocketpy_broker.server.apache_v2.servicers.route_servicer import RouteServicer
+from rocketpy_broker.server.apache_v2.servicers.send_servicer import SendServicer
 from rocketpy_broker.server.apache_v2.servicers.telemetry_servicer import TelemetryServicer
+from rocketpy_broker.server.apache_v2.servicers.transaction_servicer import TransactionServicer
 from rocketpy_broker.server.apache_v2.services import ApacheV2Services
 from rocketpy_broker.server.apache_v2.services import Servicer as ApacheServicer
 from rocketpy_broker.server.grpc.server import ProtocolServices
@@ -269,6 +271,15 @@ class BrokerServices:
             RouteServicer(self.topics, config),
             ClientServicer(self.apache_clients),
             TelemetryServicer(self.apache_clients, self._clock),
+            SendServicer(
+                self.sends,
+                self.delay.recall,
+                self.topics,
+                self.apache_clients,
+                config,
+                self._message_clock,
+            ),
+            TransactionServicer(self.transactions.service),
             *self._apache_consumer_servicers(config),
         ]
 

@@ -32,6 +32,8 @@ INFLATED_TOGETHER_BYTES_MAX = 32 << 20
 _ARROW_CODECS = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstd"}
 _ZLIB_TYPES = frozenset({0, COMPRESSION_ZLIB})
 _TYPE_SHIFT = 8
+# Also accepts GZIP: RocketMQ's proxy marks such a body as it marks ZLIB.
+_ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
 
 
 def inflate(body: bytes, sys_flag: int) -> bytes:
@@ -53,7 +55,7 @@ def inflate(body: bytes, sys_flag: int) -> bytes:
 
 
 def _inflated_by_zlib(body: bytes) -> bytes:
-    inflater = zlib.decompressobj()
+    inflater = zlib.decompressobj(_ZLIB_OR_GZIP)
     try:
         inflated = inflater.decompress(body, INFLATED_BYTES_MAX + 1)
     except zlib.error as error:

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tests.support.broker.apache_client import apache
+from tests.support.broker.remoting_client import remoting
 
-__all__ = ["apache"]
+__all__ = ["apache", "remoting"]

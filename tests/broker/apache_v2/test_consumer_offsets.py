@@ -77,7 +77,7 @@ async def test_a_pull_skips_messages_that_do_not_match(start_broker: StartBroker
             await running.append_block(TOPIC, 0, wire_block(TOPIC, [tag.encode()], tags=tag))
         wanted = v2.FilterExpression(type=v2.TAG, expression="A")
         pulled = await pull(running, filter_expression=wanted)
-        assert (pulled.bodies, pulled.next_offset) == ([b"A"], 2)
+        assert (pulled.bodies, pulled.next_offset) == ([b"A"], 3)
         pulled = await pull(running, 2, filter_expression=wanted)
         assert (pulled.status.code, pulled.next_offset) == (v2.MESSAGE_NOT_FOUND, 3)
         wanted = v2.FilterExpression(type=v2.SQL, expression="TAGS = 'B'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,11 +10,16 @@ from typing import Any
 
 import pytest
 
+from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2, service_pb2_grpc
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import TelemetryCommand
+from rocketpy_proto.record import Record, RecordBlock, decode_record
 from tests.support.broker.running_broker import RunningBroker
 
+# The time of a new clock of the tests.
+BORN_MS = ManualClock().now_ms()
+_NUMBERS = itertools.count(1)
 ACCESS_POINT = v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=18_081)])
 
 
@@ -50,9 +56,30 @@ def consuming(
     )
 
 
+def message(name: str, body: bytes = b"body", **system: Any) -> v2.Message:
+    """Returns a message with an id of its own; `system` are further system properties."""
+    fields: dict[str, Any] = {
+        "message_id": f"01{next(_NUMBERS):032X}",
+        "born_host": "host",
+        "body_encoding": v2.IDENTITY,
+    }
+    properties = v2.SystemProperties(**fields | system)
+    properties.born_timestamp.FromMilliseconds(BORN_MS)
+    return v2.Message(topic=topic(name), system_properties=properties, body=body)
+
+
+async def records(running: RunningBroker, name: str, queue_id: int = 0) -> list[Record]:
+    """Returns the records of a queue, read by `rocketpy.v1`."""
+    found = list[Record]()
+    for response in await running.pull(topic=name, queue_id=queue_id, offset=0):
+        for at in RecordBlock.parse(response.records).positions if response.records else ():
+            found.append(decode_record(response.records, int(at)).record)
+    return found
+
+
 @dataclass
 class ApacheClient:
-    """The calls of one client. `headers` win over the usual ones; None leaves one out."""
+    """The calls of one client; an empty value leaves out its header."""
 
     running: RunningBroker
     client_id: str = "host@1@0@abc"
@@ -83,6 +110,11 @@ class ApacheClient:
     async def route(self, name: str, endpoints: v2.Endpoints = ACCESS_POINT) -> Any:
         request = service_pb2.QueryRouteRequest(topic=topic(name), endpoints=endpoints)
         return await self.call("QueryRoute", request)
+
+    async def send(self, *messages: v2.Message) -> service_pb2.SendMessageResponse:
+        request = service_pb2.SendMessageRequest(messages=messages)
+        response: service_pb2.SendMessageResponse = await self.call("SendMessage", request)
+        return response
 
     async def heartbeat(self, client_type: v2.ClientType, name: str = "") -> v2.Status:
         request = service_pb2.HeartbeatRequest(client_type=client_type)

@@ -7,7 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rocketpy_broker.errors import AccessDeniedError, BrokerError
+from rocketpy_broker.errors import (
+    AccessDeniedError,
+    BrokerError,
+    QueueIdIllegalError,
+    TimerFullError,
+    TransactionEndError,
+)
+from rocketpy_broker.services.delay.recall import RecallTimeError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import ResponseCode
 
@@ -29,6 +36,15 @@ _CODES = {
     ResponseCode.QUERY_NOT_FOUND: v2.OFFSET_NOT_FOUND,
     ResponseCode.SUBSCRIPTION_PARSE_FAILED: v2.ILLEGAL_FILTER_EXPRESSION,
     ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: v2.CONSUMER_GROUP_NOT_FOUND,
+}
+
+# Codes of errors that have a code of their own in this protocol.
+_CODES_OF_ERRORS: dict[type, v2.Code] = {
+    # A topic without such a queue, or without any.
+    QueueIdIllegalError: v2.FORBIDDEN,
+    RecallTimeError: v2.ILLEGAL_DELIVERY_TIME,
+    TimerFullError: v2.TOO_MANY_REQUESTS,
+    TransactionEndError: v2.INVALID_TRANSACTION_ID,
 }
 
 
@@ -56,7 +72,8 @@ def code_of(error: BrokerError) -> v2.Code:
         return error.status_code
     if isinstance(error, AccessDeniedError):
         return v2.UNAUTHORIZED
-    return _CODES.get(error.code, v2.INTERNAL_SERVER_ERROR)
+    code = _CODES_OF_ERRORS.get(type(error))
+    return code or _CODES.get(error.code, v2.INTERNAL_SERVER_ERROR)
 
 
 def common(statuses: Iterable[v2.Status]) -> v2.Status:

@@ -36,6 +36,10 @@ RECALL_BODY = b"0"
 RECALL_TAG = "_RECALL_TAG_"
 
 
+class RecallTimeError(RecallIllegalError):
+    """A handle with a delivery time that is past, or too far ahead."""
+
+
 class RecallService:
     """The service that recalls messages which wait for their delivery time."""
 
@@ -91,9 +95,9 @@ class RecallService:
         left_ms = handle.deliver_ms - self._clock.now_ms()
         due, delay_ms_max = time_of_ms(handle.deliver_ms), self._config.timer_delay_ms_max
         if left_ms <= 0:
-            raise RecallIllegalError(f"its message was due at {due}; it may have been delivered")
+            raise RecallTimeError(f"its message was due at {due}; it may have been delivered")
         if left_ms >= delay_ms_max:
-            raise RecallIllegalError(
+            raise RecallTimeError(
                 f"its message is due at {due}, limit {duration_of_ms(delay_ms_max)} from now"
             )
         return handle

@@ -31,6 +31,7 @@ from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.groups.changes import GroupChange, GroupExistsError
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTERN
 
 logger = logging.getLogger(__name__)
 GROUP_BYTES_MAX = 120
@@ -70,6 +71,13 @@ def check_group(group: str, name: str = "consumer_group") -> None:
     if not GROUP_PATTERN.fullmatch(group):
         accepted = f"1 to {GROUP_BYTES_MAX} of the characters a-z A-Z 0-9 _ - % |"
         raise ParameterIllegalError(name, group[: GROUP_BYTES_MAX + 1], accepted)
+
+
+def check_producer_group(group: str) -> None:
+    """Raises ParameterIllegalError for an illegal name; the name of every topic is legal."""
+    if len(group) > TOPIC_BYTES_MAX or not TOPIC_PATTERN.fullmatch(group):
+        accepted = f"1 to {TOPIC_BYTES_MAX} of the characters a-z A-Z 0-9 _ - % |"
+        raise ParameterIllegalError("producer_group", group[: TOPIC_BYTES_MAX + 1], accepted)
 
 
 class SubscriptionGroupManager:

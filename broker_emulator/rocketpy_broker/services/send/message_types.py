@@ -28,8 +28,8 @@ def check_message_type(topic: TopicConfig, block: RecordBlock, *, may_wait: bool
 
     With `may_wait` a record may have a property that delays it.
     """
-    wanted = topic.attributes.get(MESSAGE_TYPE)
-    if wanted in _UNCHECKED or wanted not in MESSAGE_TYPES:
+    wanted = accepted_type(topic)
+    if wanted is None:
         return
     types = types_of(block, may_wait=may_wait)
     wrong = np.flatnonzero(types != wanted)
@@ -39,6 +39,12 @@ def check_message_type(topic: TopicConfig, block: RecordBlock, *, may_wait: bool
             f"message {row} of the block is of type {types[row]}, and topic {topic.topic!r} has "
             f"the message type {wanted}. Send it to another topic, or change the topic's type"
         )
+
+
+def accepted_type(topic: TopicConfig) -> str | None:
+    """Returns the only type of messages that a topic accepts; None if it accepts all."""
+    wanted = topic.attributes.get(MESSAGE_TYPE)
+    return None if wanted in _UNCHECKED or wanted not in MESSAGE_TYPES else wanted
 
 
 def types_of(block: RecordBlock, *, may_wait: bool) -> NDArray[np.object_]:

@@ -22,6 +22,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.remoting.server import Deferred, Processor, Request, Step
 from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.send.blocks import Stored
+from rocketpy_broker.services.send.broker_properties import REGION_ID, broker_properties
 from rocketpy_broker.services.send.record_copy import MAX_RECONSUME_TIMES
 from rocketpy_broker.services.send.retry_sends import RECONSUME_TIMES_MAX
 from rocketpy_broker.services.send.service import SendService
@@ -43,7 +44,13 @@ from rocketpy_proto.record import (
     hex_digits,
 )
 from rocketpy_proto.record.block.batch_body import decode_batch_body
-from rocketpy_proto.record.properties import DELAY, TIMER_DELIVER_MS, UNIQ_KEY, decode_properties
+from rocketpy_proto.record.properties import (
+    DELAY,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+    decode_properties,
+    encode_properties,
+)
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_MASK
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.sends import (
@@ -52,7 +59,6 @@ from rocketpy_proto.remoting.headers.sends import (
     SendMessageResponse,
 )
 
-REGION_ID = "DefaultRegion"
 # Bytes of a record's size.
 SIZE_BYTES = 4
 # Bits of a sender's sysFlag that are kept; properties decide about transactions.
@@ -82,9 +88,7 @@ class SendProcessor:
         self._recall = recall
         self._broker_name = config.broker_name
         self._clock = clock
-        self._added = (
-            f"CLUSTER\x01{config.cluster_name}\x02MSG_REGION\x01{REGION_ID}\x02TRACE_ON\x01true\x02"
-        ).encode()
+        self._added = encode_properties(broker_properties(config.cluster_name))
 
     def by_code(self) -> Mapping[int, Processor]:
         """Returns the processors."""

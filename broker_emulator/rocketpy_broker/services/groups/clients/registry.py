@@ -39,7 +39,11 @@ from rocketpy_broker.services.groups.clients.members import (
     check_client_id,
 )
 from rocketpy_broker.services.groups.clients.producers import ProducerGroups, producers_of
-from rocketpy_broker.services.groups.manager import SubscriptionGroupManager, check_group
+from rocketpy_broker.services.groups.manager import (
+    SubscriptionGroupManager,
+    check_group,
+    check_producer_group,
+)
 from rocketpy_broker.services.groups.notifier import Notifier
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
 from rocketpy_proto.model.codes import ResponseCode
@@ -80,7 +84,7 @@ class Heartbeat:
         check_counts(len(groups), (len(data.subscriptions) for data in self.consumers), limits)
         check_client_id(self.client_id, limits)
         for group in self.producer_groups:
-            check_group(group, "producer_group")
+            check_producer_group(group)
         for data in self.consumers:
             data.check(limits)
         if len(set(groups)) < len(groups):
@@ -181,7 +185,7 @@ class ClientService:
         producers = [
             group
             for group in heartbeat.producer_groups
-            if is_accepted(partial(check_group, group, "producer_group"))
+            if is_accepted(partial(check_producer_group, group))
         ]
         return replace(heartbeat, consumers=consumers, producer_groups=producers), errors
 
@@ -230,7 +234,7 @@ class ClientService:
         check_client_id(client_id, self._limits)
         groups: list[GroupKey] = []
         if producer_group:
-            check_group(producer_group, "producer_group")
+            check_producer_group(producer_group)
             groups.append(producers_of(producer_group))
         if consumer_group:
             check_group(consumer_group)
@@ -327,7 +331,10 @@ class ClientService:
 
     def connections(self, group: GroupKey) -> list[Member]:
         """Returns the members of a group by client id. Raises ParameterIllegalError."""
-        check_group(group.name, f"{group.role.value}_group")
+        if group.role is Role.PRODUCER:
+            check_producer_group(group.name)
+        else:
+            check_group(group.name)
         return sorted(self._members.members(group).values(), key=lambda member: member.client_id)
 
     def groups_of(self, client_id: str) -> list[GroupKey]:

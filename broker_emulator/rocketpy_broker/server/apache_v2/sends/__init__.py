@@ -1,0 +1,1 @@
+"""Sent messages: their rules, their records, and the queues of message groups."""
