@@ -139,7 +139,7 @@ class Cell:
         if self.suite == REFUSED:
             return ["-e", ".", pyspark, "pandas<3"]
         # pandas is a dependency of tests, not of the package: Spark's own range applies.
-        wanted = ["-e", ".[broker,metrics,test]", "pandas<3"]
+        wanted = ["-e", ".[broker,metrics,security,test]", "pandas<3"]
         if self.libraries == LOWEST:
             return [*wanted, pyspark, *lowest(), CLICK]
         return [*wanted, pyspark.replace("pyspark", "pyspark[connect]", 1)]
@@ -161,7 +161,9 @@ def lowest() -> list[str]:
     """Returns the lower bound of each library as the newest release of that version line."""
     project = load_toml(TOP / "pyproject.toml")["project"]
     extras = project["optional-dependencies"]
-    texts = [*project["dependencies"], *extras["broker"], *extras["metrics"]]
+    texts = [*project["dependencies"]]
+    for name in ("broker", "metrics", "security"):
+        texts += extras[name]
     bounds = [(each.name, at) for each in map(Requirement, texts) for at in each.specifier]
     return sorted({f"{name}=={at.version}.*" for name, at in bounds if at.operator == ">="})
 

@@ -146,44 +146,60 @@ def failure_reason(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str
     """
     import ssl
 
-    host, _, port = endpoint.rpartition(":")
-    if not (host and port.isdecimal()) or proxies.proxy_of(endpoint) is not None:
+    if proxies.proxy_of(endpoint) is not None:
         return None
-    host = host.strip("[]")
     try:
-        context = (tls or TlsConfig(is_verified=False)).context()
-        context.set_alpn_protocols(["h2"])
-        name = host if tls is None or tls.server_name is None else tls.server_name
-        with (
-            socket.create_connection((host, int(port)), PROBE_SECONDS) as plain,
-            context.wrap_socket(plain, server_hostname=name) as secured,
-        ):
-            if tls is None:
-                return f"{endpoint} serves TLS alone; set {names.tls}"
-            # In TLS 1.3 a server refuses the client's certificate after the client's handshake.
-            secured.recv(1)
+        return _tried(endpoint, tls, names)
     except ssl.SSLCertVerificationError as error:
         return (
             f"the certificate of {endpoint} is not accepted ({error.verify_message}); check "
             f"{names.ca} and {names.server_name}"
         )
-    except ssl.SSLError as error:
-        return None if tls is None else _refusal(endpoint, error, names)
+    except (ssl.SSLError, ConnectionResetError) as error:
+        return None if tls is None else _end_of_handshake(endpoint, error, names)
     except (OSError, ValueError):
         return None
-    return None
 
 
-def _refusal(endpoint: str, error: ssl.SSLError, names: TlsNames) -> str:
-    """Returns why the handshake of a client with TLS failed."""
+def _tried(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str | None:
+    """Returns why a handshake that succeeds is not enough. Raises OSError, ValueError."""
+    host, _, port = endpoint.rpartition(":")
+    host = host.strip("[]")
+    context = (tls or TlsConfig(is_verified=False)).context()
+    context.set_alpn_protocols(["h2"])
+    name = host if tls is None or tls.server_name is None else tls.server_name
+    with (
+        socket.create_connection((host, int(port)), PROBE_SECONDS) as plain,
+        context.wrap_socket(plain, server_hostname=name) as secured,
+    ):
+        if tls is None:
+            return f"{endpoint} serves TLS alone; set {names.tls}"
+        try:
+            # A gRPC server that accepts the client sends its settings at once. In TLS 1.3 it
+            # refuses the client's certificate after the client's handshake.
+            is_accepted = bool(secured.recv(1))
+        except TimeoutError:
+            is_accepted = True
+        except OSError:
+            is_accepted = False
+        return None if is_accepted else _refusal(endpoint, names)
+
+
+def _end_of_handshake(endpoint: str, error: OSError, names: TlsNames) -> str:
+    """Returns why a server ends a handshake."""
     import ssl
 
-    if isinstance(error, ssl.SSLEOFError) or error.reason in _NO_TLS:
-        return (
-            f"{endpoint} serves no TLS; leave out {names.tls}, or name the address of the "
-            "broker's TLS port"
-        )
+    is_end = not isinstance(error, ssl.SSLError) or isinstance(error, ssl.SSLEOFError)
+    if not is_end and getattr(error, "reason", None) not in _NO_TLS:
+        return _refusal(endpoint, names)
     return (
-        f"{endpoint} refuses the client's certificate, or its lack ({error.reason}); check "
-        f"{names.cert} and {names.key}"
+        f"{endpoint} serves no TLS; leave out {names.tls}, or name the address of the broker's TLS "
+        "port"
+    )
+
+
+def _refusal(endpoint: str, names: TlsNames) -> str:
+    return (
+        f"{endpoint} refuses the client's certificate, or its lack; check {names.cert} and "
+        f"{names.key}"
     )

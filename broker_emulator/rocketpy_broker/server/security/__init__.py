@@ -1,1 +1,1 @@
-"""TLS of the broker's ports."""
+"""Users, their signatures and their permissions, shared by all protocols."""

@@ -1,7 +1,7 @@
 """Certificates of the broker's ports: their check, their reload, and self-signed pairs.
 
 Files: a self-signed pair is `tls/certificate.pem` and `tls/key.pem` in the configuration folder,
-the key for its owner alone. A crash leaves the old file or the new one; the next start makes what
+beside its authority, `ca.pem`. Their owner alone may read them. A crash leaves the old file or the new one; the next start makes what
 is missing. Tables in memory: the pair in use.
 """
 
@@ -33,9 +33,9 @@ logger = logging.getLogger(__name__)
 # The time between two reads of the files.
 RELOAD_MS = 5_000
 DAY_MS = 86_400_000
-# A self-signed certificate's time, and the time before its end when another replaces it. Clients
-# that trust the older one accept the new one until then.
-VALID_DAYS, RENEWED_BEFORE_DAYS = 365, 60
+# The time of a certificate that the broker makes, the time before its end when another replaces
+# it, and the time of its authority.
+VALID_DAYS, RENEWED_BEFORE_DAYS, CA_DAYS = 365, 60, 3_650
 # A clock of a client that is late accepts the certificate, too.
 BEGIN_BEFORE = dt.timedelta(days=1)
 # More certificates or authorities in a file are refused.
@@ -254,51 +254,57 @@ def _is_any(name: str) -> bool:
 
 
 def make_self_signed(certificate: Path, key: Path, names: Collection[str], now_ms: int) -> None:
-    """Writes a self-signed pair, unless there is one for these names that does not end soon.
+    """Writes a pair and its authority, unless they are there for these names and end late enough.
 
-    A certificate that replaces another has its key and its subject, so clients that trust the
-    older one accept it. Raises CertificateError, OSError.
+    Certificate and authority have one key. Clients trust the authority, `ca.pem` beside them, so
+    they accept a certificate that replaces another. Raises CertificateError, OSError.
     """
     try:
         from cryptography.hazmat.primitives import serialization
     except ModuleNotFoundError as error:
         raise CertificateError(
             "--tls-self-signed needs the package cryptography; install it with: "
-            "pip install 'pyspark-rocketpy[broker,tls]'"
+            "pip install 'pyspark-rocketpy[broker,security]'"
         ) from error
     now = dt.datetime.fromtimestamp(now_ms / 1_000, dt.timezone.utc)
-    if key.exists() and _is_usable(certificate, names, now):
+    ca, pem = certificate.with_name("ca.pem"), serialization.Encoding.PEM
+    has_ca = _is_usable(ca, (), now, VALID_DAYS)
+    if has_ca and key.exists() and _is_usable(certificate, names, now, RENEWED_BEFORE_DAYS):
         return
     make_folder(certificate.parent)
-    private = _private_key(key)
-    signed = _self_signed(private, names, now)
-    replace_bytes(certificate, signed.public_bytes(serialization.Encoding.PEM))
+    private, is_new = _private_key(key)
+    if is_new or not has_ca:
+        replace_bytes(ca, _signed(private, (), now, CA_DAYS).public_bytes(pem))
+    replace_bytes(certificate, _signed(private, names, now, VALID_DAYS).public_bytes(pem))
     logger.info("made the certificate %s, for %s", certificate, ", ".join(names))
 
 
-def _is_usable(certificate: Path, names: Collection[str], now: dt.datetime) -> bool:
+def _is_usable(path: Path, names: Collection[str], now: dt.datetime, days: int) -> bool:
+    """True if a certificate has begun, is for the names, and does not end in so many days."""
     from cryptography import x509
 
+    known = set[str]()
     try:
-        found = x509.load_pem_x509_certificate(certificate.read_bytes())
-        alternative = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        found = x509.load_pem_x509_certificate(path.read_bytes())
+        if names:
+            alternative = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            known = {str(each.value) for each in alternative.value}
     except (OSError, ValueError, x509.ExtensionNotFound):
         return False
-    has_begun = found.not_valid_before_utc <= now
     left = found.not_valid_after_utc - now
-    known = {str(each.value) for each in alternative.value}
-    return has_begun and left > dt.timedelta(days=RENEWED_BEFORE_DAYS) and known >= {*names}
+    has_begun = found.not_valid_before_utc <= now
+    return has_begun and left > dt.timedelta(days=days) and known >= {*names}
 
 
-def _private_key(path: Path) -> EllipticCurvePrivateKey:
-    """Returns the key in a file; writes a new one where there is none. Raises OSError."""
+def _private_key(path: Path) -> tuple[EllipticCurvePrivateKey, bool]:
+    """Returns the key in a file, or a new one that it writes there, and True. Raises OSError."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     with suppress(FileNotFoundError, ValueError, TypeError):
         found = serialization.load_pem_private_key(path.read_bytes(), None)
         if isinstance(found, ec.EllipticCurvePrivateKey):
-            return found
+            return found, False
     key = ec.generate_private_key(ec.SECP256R1())
     encoded = key.private_bytes(
         serialization.Encoding.PEM,
@@ -306,38 +312,38 @@ def _private_key(path: Path) -> EllipticCurvePrivateKey:
         serialization.NoEncryption(),
     )
     replace_bytes(path, encoded)
-    return key
+    return key, True
 
 
-def _self_signed(
-    key: EllipticCurvePrivateKey, names: Collection[str], now: dt.datetime
+def _signed(
+    key: EllipticCurvePrivateKey, names: Collection[str], now: dt.datetime, days: int
 ) -> x509.Certificate:
+    """Returns the certificate of a server with these names, or the authority without names."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rocketpy broker")])
-    usage = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False
-    )
-    usage |= dict.fromkeys(("crl_sign", "encipher_only", "decipher_only"), False)
-    return (
+    def subject(name: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+    authority = subject("rocketpy authority")
+    basic = x509.BasicConstraints(ca=not names, path_length=None if names else 0)
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
+        .subject_name(subject("rocketpy broker") if names else authority)
+        .issuer_name(authority)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BEGIN_BEFORE)
-        .not_valid_after(now + dt.timedelta(days=VALID_DAYS))
-        .add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), critical=False)
-        # An authority of itself: it also signs the certificate that replaces it.
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.KeyUsage(digital_signature=True, key_cert_sign=True, **usage), critical=True
-        )
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
+        .not_valid_after(now + dt.timedelta(days=days))
+        .add_extension(basic, critical=True)
     )
+    if names:
+        alternative = x509.SubjectAlternativeName([_name(name) for name in names])
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        builder = builder.add_extension(alternative, critical=False)
+        builder = builder.add_extension(usage, critical=False)
+    return builder.sign(key, hashes.SHA256())
 
 
 def _name(name: str) -> x509.GeneralName:

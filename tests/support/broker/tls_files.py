@@ -9,10 +9,7 @@ import pytest
 
 from rocketpy_broker.config import ServerTls, TlsMode
 from rocketpy_proto.tls import TlsConfig
-from tests.support.broker.remoting_client import start_name_server
 from tests.support.certificates import Authority, PairFiles
-
-__all__ = ["start_name_server"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class TlsFiles:
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TlsFiles:
+def tls_files(tmp_path: Path) -> TlsFiles:
     """Returns new files, which a test may change."""
     folder = tmp_path / "certificates"
     folder.mkdir()
