@@ -215,9 +215,7 @@ class Broker:
             metrics.text,
             lambda: admin.refusal,
             self._call_clock,
-            None
-            if self._certificates is None
-            else TlsPort(self._certificates, ConnectionLog(self._call_clock).closed),
+            TlsPort.of(self._certificates, ConnectionLog(self._call_clock).closed),
         )
         return await self.http.start(scope)
 

@@ -46,9 +46,7 @@ class RemotingServers:
         certificates: ServerCertificates | None = None,
     ) -> None:
         self._config = config
-        self._tls = (
-            None if certificates is None else TlsPort(certificates, ConnectionLog(clock).closed)
-        )
+        self._tls = TlsPort.of(certificates, ConnectionLog(clock).closed)
         self._services = services
         self._clock = clock
         self._guard = guard

@@ -171,7 +171,7 @@ def test_a_new_name_makes_a_new_certificate_of_the_same_key(tmp_path: Path) -> N
 
 
 async def test_a_self_signed_certificate_is_renewed_before_its_end(tmp_path: Path) -> None:
-    """A client that trusts the authority accepts both."""
+    # A client that trusts the authority accepts both.
     clock = now_clock()
     age_days = VALID_DAYS - RENEWED_BEFORE_DAYS
     clock.jump(-(age_days + 1) * DAY_MS)

@@ -26,7 +26,7 @@ from tests.support.broker.running_broker import StartBroker, until
 from tests.support.broker.tls_files import TlsFiles
 
 STUCK = 64
-# The begin of a TLS record with a client's hello, which never comes.
+# The start of a TLS record with a client's hello, which never comes.
 BEGIN = bytes.fromhex("1603010200010001fc0303")
 
 

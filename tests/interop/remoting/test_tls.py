@@ -35,7 +35,7 @@ def java_clients(
 
 
 def test_a_producer_and_a_push_consumer_use_tls_by_default(version: str, tmp_path: Path) -> None:
-    """RocketMQ's clients verify no server by default."""
+    # RocketMQ's clients verify no server by default.
     with LocalBroker(tls=True) as broker:
         broker.create_topic("T", queues=4)
         with java_clients(broker, version, tmp_path / "java") as clients:

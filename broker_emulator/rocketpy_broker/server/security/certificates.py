@@ -1,8 +1,8 @@
 """Certificates of the broker's ports: their check, their reload, and self-signed pairs.
 
 Files: a self-signed pair is `tls/certificate.pem` and `tls/key.pem` in the configuration folder,
-beside its authority, `ca.pem`. Their owner alone may read them. A crash leaves the old file or the new one; the next start makes what
-is missing. Tables in memory: the pair in use.
+beside its authority, `ca.pem`. Their owner alone may read them. A crash leaves the old file or the
+new one; the next start makes what is missing.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Pair:
 class ServerCertificates:
     """The certificates of a server's ports, which follow their files.
 
-    A port takes `context` and `pair` anew for each connection.
+    A port takes `context` and `pair` for each connection.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class ServerCertificates:
             path = self.certificate_path
             try:
                 make_self_signed(path, self._key_path, self._names, self._clock.now_ms())
-            except OSError as error:
-                raise CertificateError(f"{path} cannot be written: {reason_of(error)}") from error
+            except (OSError, ValueError) as error:
+                raise CertificateError(f"{path} cannot be made: {reason_of(error)}") from error
 
     def _contents(self) -> Pair:
         ca = self._config.client_ca
@@ -212,13 +212,13 @@ def check_served(certificate: Path, server: ssl.SSLContext) -> None:
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    client.load_verify_locations(certificate)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (
         client.wrap_bio(to_client, to_server),
         server.wrap_bio(to_server, to_client, server_side=True),
     )
     try:
+        client.load_verify_locations(certificate)
         for _ in range(HANDSHAKE_STEPS):
             for end in ends:
                 with suppress(ssl.SSLWantReadError):
@@ -228,9 +228,9 @@ def check_served(certificate: Path, server: ssl.SSLContext) -> None:
             f"--tls-certificate {certificate}: {error.verify_message}; give a certificate that "
             "clients accept now"
         ) from error
-    except ssl.SSLError as error:
+    except OSError as error:
         raise CertificateError(
-            f"--tls-certificate {certificate}: no handshake succeeds ({error.reason}); give "
+            f"--tls-certificate {certificate}: no handshake succeeds ({reason_of(error)}); give "
             "another pair"
         ) from error
 
@@ -242,11 +242,11 @@ def own_names(hosts: Iterable[str | None]) -> list[str]:
     """Returns the names in a self-signed certificate: loopback's, the machine's, and `hosts`."""
     given = [host.strip("[]") for host in hosts if host]
     names = ["localhost", "127.0.0.1", "::1", socket.gethostname(), *given]
-    return [*dict.fromkeys(name for name in names if name.isascii() and not _is_any(name))]
+    return [*dict.fromkeys(name for name in names if name and name.isascii() and not _is_any(name))]
 
 
 def _is_any(name: str) -> bool:
-    """True for an address such as 0.0.0.0, which no client connects to."""
+    """True if it is an address such as 0.0.0.0, which no client connects to."""
     try:
         return ipaddress.ip_address(name).is_unspecified
     except ValueError:
@@ -280,7 +280,7 @@ def make_self_signed(certificate: Path, key: Path, names: Collection[str], now_m
 
 
 def _is_usable(path: Path, names: Collection[str], now: dt.datetime, days: int) -> bool:
-    """True if a certificate has begun, is for the names, and does not end in so many days."""
+    """Returns True for a valid certificate of the names that lasts longer than `days`."""
     from cryptography import x509
 
     known = set[str]()

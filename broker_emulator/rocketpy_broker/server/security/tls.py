@@ -48,6 +48,13 @@ class TlsPort:
         # Of all connections: received bytes are taken out at once.
         self._buffer = memoryview(bytearray(READ_BYTES))
 
+    @classmethod
+    def of(
+        cls, certificates: ServerCertificates | None, closed: Callable[[str, str], None]
+    ) -> TlsPort | None:
+        """Returns the TLS of a port; None without certificates."""
+        return None if certificates is None else cls(certificates, closed)
+
     def watch(self, client: TlsClient, transport: asyncio.Transport) -> None:
         """Decides about a new connection at its first byte."""
         transport.set_protocol(_FirstBytes(self, client, transport))
@@ -252,7 +259,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() + sum(map(len, self._unwritten))
 
     def is_reading(self) -> bool:
-        """True unless reading is paused."""
+        """True if reading is not paused."""
         return not (self._is_paused or self._is_closing)
 
     def pause_reading(self) -> None:
@@ -261,7 +268,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Delivers bytes again, also those that are decrypted already."""
+        """Delivers bytes again, also decrypted ones that wait."""
         self._is_paused = False
         self._transport.resume_reading()
         asyncio.get_running_loop().call_soon(self._resume)

@@ -113,7 +113,8 @@ def test_a_broker_that_is_away_is_no_failure_of_tls(
 def test_a_file_that_cannot_be_used_is_an_option_error(
     broker: LocalBroker, authority: Authority, client_pair: PairFiles, field: str
 ) -> None:
-    tls = replace(authority.client(client_pair), **{field: "/no/file.pem"})  # type: ignore[arg-type]
+    own = authority.client(client_pair)
+    tls = replace(own, **{field: "/no/file.pem"})  # type: ignore[arg-type]
     name = {"ca_file": "tlsCaFile", "cert_file": "tlsCertFile", "key_file": "tlsKeyFile"}[field]
     with pytest.raises(OptionError, match=name):
         BrokerClient(ClientConfig((broker.tls_endpoint,), CONNECT_MS, tls=tls))
