@@ -35,7 +35,8 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2_grpc,
     common_pb2,
 )
-from rocketpy_proto.tls import TlsFileError, channel_to, failure_reason
+from rocketpy_proto.tls import TlsFileError
+from rocketpy_proto.tls_channel import channel_to, failure_reason
 
 if TYPE_CHECKING:
     from grpc import _CallIterator
