@@ -19,6 +19,8 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
+from rocketpy_proto.tls import TlsConfig
+from rocketpy_proto.tls_channel import channel_to
 
 BODY_BYTES = 1024
 ROUND_BYTES = 192 << 20
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     BareCall: TypeAlias = grpc.UnaryStreamMultiCallable[bytes, bytes]
     PullMethod: TypeAlias = grpc.UnaryStreamMultiCallable[broker_pb2.PullRequest, PullResponseParts]
 CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1)]
-TOGETHER_MIN, INTERLEAVED_MIN = 0.6, 0.35
+TOGETHER_MIN, INTERLEAVED_MIN, TLS_MIN = 0.6, 0.35, 0.7
 INTERLEAVED_QUEUES = 8
 
 
@@ -92,10 +94,40 @@ def run_case(name: str, queues: int, bare_endpoint: str, goal: float) -> Result:
     return Result(f"pull / bare stream, {name}", comparison.ratio, "ratio", goal, detail=detail)
 
 
+def pulled(channel: grpc.Channel) -> None:
+    """Reads queue 0 once."""
+    pull: PullMethod = channel.unary_stream(
+        "/rocketpy.v1.Broker/Pull",
+        request_serializer=broker_pb2.PullRequest.SerializeToString,
+        response_deserializer=deserialize,
+    )
+    for _ in pull(broker_pb2.PullRequest(topic=data.TOPIC, response_bytes_max=RESPONSE_BYTES)):
+        pass
+
+
+def run_tls() -> Result:
+    """Reads one queue over TLS, and over plaintext from the same broker."""
+    with LocalBroker(
+        flush=FlushDiskType.ASYNC_FLUSH, commit_log_segment_bytes=1 << 30, tls=True
+    ) as broker:
+        broker.create_topic(data.TOPIC, queues=1)
+        count = append_all(broker, 1)
+        tls = TlsConfig(ca_file=broker.tls_ca_file)
+        with (
+            channel_to(broker.tls_endpoint, CHANNEL_OPTIONS, tls) as secured,
+            channel_to(broker.endpoint, CHANNEL_OPTIONS, None) as plain,
+        ):
+            comparison = compare(lambda: pulled(secured), lambda: pulled(plain))
+    detail = f"{count / comparison.seconds / 1e6:.2f} M msgs/s"
+    name = "pull over TLS / plaintext, 1 KiB"
+    return Result(name, comparison.ratio, "ratio", TLS_MIN, detail=detail)
+
+
 def run() -> list[Result]:
-    """Returns one queue with contiguous records, and eight with interleaved records."""
+    """Returns one queue with contiguous records, eight with interleaved records, and one by TLS."""
     with bare_server() as bare:
         return [
+            run_tls(),
             run_case("1 KiB, records together", 1, bare, TOGETHER_MIN),
             run_case("1 KiB, 8 queues interleaved", INTERLEAVED_QUEUES, bare, INTERLEAVED_MIN),
         ]

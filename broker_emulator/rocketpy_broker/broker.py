@@ -22,6 +22,7 @@ from rocketpy_broker.runtime.guarded_clock import GuardedClock
 from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import check_host, check_ports
+from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.calls.guard import call_guard
 from rocketpy_broker.server.grpc.server import GrpcServer
 from rocketpy_broker.server.security.certificates import ServerCertificates
@@ -218,7 +219,7 @@ class Broker:
             lambda: admin.refusal,
             self._call_clock,
             HttpAccess(self.services.access),
-            None if self._certificates is None else TlsPort(self._certificates, self._call_clock),
+            TlsPort.of(self._certificates, ConnectionLog(self._call_clock).closed),
         )
         return await self.http.start(scope)
 

@@ -12,6 +12,7 @@ from rocketpy_broker.nameserver.route_table import RouteTable
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress
+from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.calls.guard import CallGuard
 from rocketpy_broker.server.grpc.server import CALLS_PER_CONNECTION
 from rocketpy_broker.server.remoting.client import RemotingClient
@@ -46,7 +47,7 @@ class RemotingServers:
         certificates: ServerCertificates | None = None,
     ) -> None:
         self._config = config
-        self._tls = None if certificates is None else TlsPort(certificates, clock)
+        self._tls = TlsPort.of(certificates, ConnectionLog(clock).closed)
         self._services = services
         self._clock = clock
         self._guard = guard

@@ -1,28 +1,17 @@
-"""TLS of clients: files, contexts, gRPC credentials, and the reasons of failures.
+"""TLS of clients: files, contexts, and errors of files.
 
 The connector, the broker's client and the broker as a client of name servers use it. Planners
-import it without TLS, so `ssl` and gRPC are imported at their first use.
+import it without TLS, so `ssl` is imported at its first use.
 """
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from rocketpy_proto import proxies
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import ssl
-
-    import grpc
-
-# The time of a handshake that looks for the reason of a failure.
-PROBE_SECONDS = 2.0
-# OpenSSL's reasons for an answer that is no TLS record.
-_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 
 
 class TlsNames(NamedTuple):
@@ -98,92 +87,7 @@ class TlsConfig:
                 raise TlsFileError(reason_of(error), is_ca=False) from error
         return context
 
-    def credentials(self) -> grpc.ChannelCredentials:
-        """Returns the credentials of a gRPC channel, which always verifies the server.
-
-        Without `ca_file` gRPC's list of public authorities applies. Raises TlsFileError.
-        """
-        import grpc
-
-        # gRPC reports a file that it cannot use at the first call, without a reason.
-        self.context()
-        return grpc.ssl_channel_credentials(
-            _bytes_of(self.ca_file, is_ca=True),
-            _bytes_of(self.key_file, is_ca=False),
-            _bytes_of(self.cert_file, is_ca=False),
-        )
-
-
-def _bytes_of(path: str | None, *, is_ca: bool) -> bytes | None:
-    try:
-        return None if path is None else Path(path).read_bytes()
-    except OSError as error:
-        raise TlsFileError(reason_of(error), is_ca=is_ca) from error
-
-
-def channel_to(
-    endpoint: str, options: Sequence[tuple[str, Any]], tls: TlsConfig | None
-) -> grpc.Channel:
-    """Returns a gRPC channel to an endpoint, plaintext without `tls`. Raises TlsFileError."""
-    import grpc
-
-    if tls is None:
-        return grpc.insecure_channel(endpoint, [*options])
-    name = [] if tls.server_name is None else [("grpc.ssl_target_name_override", tls.server_name)]
-    return grpc.secure_channel(endpoint, tls.credentials(), [*options, *name])
-
 
 def reason_of(error: Exception) -> str:
     """Returns the text of a system error, without its number."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-def failure_reason(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str | None:
-    """Returns why no call reaches the endpoint, where that is TLS; None for other reasons.
-
-    gRPC often reports a time-out alone, so this opens a connection of its own. It takes
-    PROBE_SECONDS at most for each step, and nothing where a proxy is on the way.
-    """
-    import ssl
-
-    host, _, port = endpoint.rpartition(":")
-    if not (host and port.isdecimal()) or proxies.proxy_of(endpoint) is not None:
-        return None
-    host = host.strip("[]")
-    try:
-        context = (tls or TlsConfig(is_verified=False)).context()
-        context.set_alpn_protocols(["h2"])
-        name = host if tls is None or tls.server_name is None else tls.server_name
-        with (
-            socket.create_connection((host, int(port)), PROBE_SECONDS) as plain,
-            context.wrap_socket(plain, server_hostname=name) as secured,
-        ):
-            if tls is None:
-                return f"{endpoint} serves TLS alone; set {names.tls}"
-            # In TLS 1.3 a server refuses the client's certificate after the client's handshake.
-            secured.recv(1)
-    except ssl.SSLCertVerificationError as error:
-        return (
-            f"the certificate of {endpoint} is not accepted ({error.verify_message}); check "
-            f"{names.ca} and {names.server_name}"
-        )
-    except ssl.SSLError as error:
-        return None if tls is None else _refusal(endpoint, error, names)
-    except (OSError, ValueError):
-        return None
-    return None
-
-
-def _refusal(endpoint: str, error: ssl.SSLError, names: TlsNames) -> str:
-    """Returns why the handshake of a client with TLS failed."""
-    import ssl
-
-    if isinstance(error, ssl.SSLEOFError) or error.reason in _NO_TLS:
-        return (
-            f"{endpoint} serves no TLS; leave out {names.tls}, or name the address of the "
-            "broker's TLS port"
-        )
-    return (
-        f"{endpoint} refuses the client's certificate, or its lack ({error.reason}); check "
-        f"{names.cert} and {names.key}"
-    )

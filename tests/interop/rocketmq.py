@@ -52,10 +52,14 @@ class Message:
 class RocketMQStore(Driver):
     """A Java process that holds one message store; its output goes to `log`."""
 
-    def __init__(self, log: Path, home: Path, version: str = V5) -> None:
+    def __init__(
+        self, log: Path, home: Path, version: str = V5, properties: Sequence[str] = ()
+    ) -> None:
+        """Takes in properties of the virtual machine, such as `tls.enable=true`."""
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         options = (*JAVA_OPTIONS, "-cp", class_path_of(version))
-        command = [str(java), f"-Duser.home={home}", *options, "StoreDriver"]
+        more = [f"-D{each}" for each in properties]
+        command = [str(java), f"-Duser.home={home}", *more, *options, "StoreDriver"]
         # Some of mqadmin's commands write files.
         super().__init__(command, log, folder=home)
 

@@ -18,6 +18,7 @@ from rocketpy_broker.cli.exits import EXIT_REFUSED, leave_at_once
 from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
 from rocketpy_broker.client.errors import UnreachableError
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.runtime.process_tuning import quiet_grpc
 from rocketpy_broker.runtime.standard_output import drop
 from rocketpy_proto.tls import TlsConfig, TlsFileError, TlsNames
 
@@ -99,6 +100,7 @@ def asking(endpoint: str) -> Iterator[BrokerConnection]:
     if not (host and port.isdecimal() and 0 < int(port) < PORTS_END) or "/" in host:
         refuse(f"the endpoint is {endpoint!r}, accepted is host:port")
     user = user_credentials.present()
+    quiet_grpc()
     try:
         opened = BrokerConnection(
             endpoint, user.access_key, user.secret_key, tls=_tls.get(), names=TLS_NAMES

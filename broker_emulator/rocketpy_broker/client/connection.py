@@ -34,7 +34,8 @@ from rocketpy_proto.rocketpy.v1 import (
     testing_pb2_grpc,
     transactions_pb2_grpc,
 )
-from rocketpy_proto.tls import TlsConfig, TlsNames, channel_to, failure_reason
+from rocketpy_proto.tls import TlsConfig, TlsNames
+from rocketpy_proto.tls_channel import channel_to, failure_reason
 
 REQUEST_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 1.0

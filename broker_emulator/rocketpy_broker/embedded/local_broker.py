@@ -179,7 +179,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         if self._tls is None:
             raise LocalBrokerError(_NO_TLS)
         if self._tls.certificate is None:
-            return str(self.data / "config" / "tls" / "certificate.pem")
+            return str(self.data / "config" / "tls" / "ca.pem")
         if self._tls.ca is None:
             raise LocalBrokerError("the authority of the certificate is unknown; set LocalTls.ca")
         return str(self._tls.ca)

@@ -43,7 +43,7 @@ class LocalTls:
     """TLS of a LocalBroker; files are in PEM form.
 
     Without `certificate` and `key` the broker makes a self-signed pair. `ca` verifies the
-    certificate, and `client_ca` those that each client with TLS then needs.
+    certificate. With `client_ca`, each client that uses TLS needs a certificate of it.
     """
 
     certificate: Path | None = None

@@ -19,6 +19,7 @@ from rocketpy_broker.nameserver.steps import in_steps
 from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, check_host
+from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.calls.guard import CallGuard, call_guard
 from rocketpy_broker.server.remoting.server import RemotingServer
 from rocketpy_broker.server.security.certificates import ServerCertificates
@@ -70,7 +71,7 @@ class NameServer:
             config.tls, config.data, [config.address.host], self._clock
         )
         if self._certificates is not None:
-            tls = TlsPort(self._certificates, self._clock)
+            tls = TlsPort(self._certificates, ConnectionLog(self._clock).closed)
         self._own = own
         self.routes = RouteTable(self._clock) if own is None else own.routes
         path = None if config.data is None else config.data / "kvConfig.json"

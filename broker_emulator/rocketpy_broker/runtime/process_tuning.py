@@ -1,9 +1,10 @@
-"""Process-wide settings of a broker: descriptors, malloc, thread switches, garbage collection."""
+"""Process-wide settings of a broker: descriptors, malloc, thread switches, collections, gRPC."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import resource
 import sys
 
@@ -57,8 +58,18 @@ def collect_new_objects_only() -> None:
     gc.set_threshold(*START_THRESHOLDS)
 
 
+def quiet_grpc() -> None:
+    """Leaves out gRPC's own notes on standard error; its errors stay.
+
+    It would write one for each failed TLS handshake of any client. It reads the variable when it
+    opens its first channel or server.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+
 def tune() -> None:
     """Applies all settings of a starting broker."""
+    quiet_grpc()
     raise_descriptor_limit()
     keep_freed_memory()
     switch_threads_often()

@@ -12,6 +12,7 @@ import grpc
 from rocketpy_broker.broker import Ready
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc
 from rocketpy_proto.tls import TlsConfig
+from rocketpy_proto.tls_channel import credentials_of
 from tests.support.broker.remoting_client import RemotingClient
 
 # A code that no processor serves: each server answers it.
@@ -52,7 +53,7 @@ async def ask_grpc(port: int, tls: TlsConfig | None) -> None:
     channel = (
         grpc.aio.insecure_channel(target, options=options)
         if tls is None
-        else grpc.aio.secure_channel(target, tls.credentials(), options=options)
+        else grpc.aio.secure_channel(target, credentials_of(tls), options=options)
     )
     async with channel:
         stub = admin_pb2_grpc.AdminStub(channel)

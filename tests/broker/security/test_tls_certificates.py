@@ -32,42 +32,42 @@ from rocketpy_broker.server.security.certificates import (
 )
 from rocketpy_proto.tls import TlsConfig
 from tests.broker.security.callers import ask_grpc, ask_http, ask_remoting, is_served, opened
-from tests.broker.security.conftest import TlsFiles
 from tests.support.broker.remoting_client import RemotingClient
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.tls_files import TlsFiles
 
 PATH = Path("x.pem")
 SELF_SIGNED = ServerTls.of(is_self_signed=True)
 
 
-def certificate_of_another_key(files: TlsFiles) -> ServerTls:
-    other = files.authority.issue("other")
-    return replace(files.tls(), key=other.key)
+def certificate_of_another_key(tls_files: TlsFiles) -> ServerTls:
+    other = tls_files.authority.issue("other")
+    return replace(tls_files.tls(), key=other.key)
 
 
-def encrypted_key(files: TlsFiles) -> ServerTls:
-    key = serialization.load_pem_private_key(files.server.key.read_bytes(), None)
+def encrypted_key(tls_files: TlsFiles) -> ServerTls:
+    key = serialization.load_pem_private_key(tls_files.server.key.read_bytes(), None)
     encoded = key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
         serialization.BestAvailableEncryption(b"word"),
     )
-    files.server.key.write_bytes(encoded)
-    return files.tls()
+    tls_files.server.key.write_bytes(encoded)
+    return tls_files.tls()
 
 
 def valid_between(begin_days: int, end_days: int) -> Callable[[TlsFiles], ServerTls]:
-    def tls(files: TlsFiles) -> ServerTls:
-        pair = files.authority.issue("server", begin_days=begin_days, end_days=end_days)
-        assert pair == files.server
-        return files.tls()
+    def tls(tls_files: TlsFiles) -> ServerTls:
+        pair = tls_files.authority.issue("server", begin_days=begin_days, end_days=end_days)
+        assert pair == tls_files.server
+        return tls_files.tls()
 
     return tls
 
 
 def with_text(field: str, text: bytes) -> Callable[[TlsFiles], ServerTls]:
-    def tls(files: TlsFiles) -> ServerTls:
-        found = files.tls(is_mutual=True)
+    def tls(tls_files: TlsFiles) -> ServerTls:
+        found = tls_files.tls(is_mutual=True)
         getattr(found, field).write_bytes(text)
         return found
 
@@ -75,8 +75,8 @@ def with_text(field: str, text: bytes) -> Callable[[TlsFiles], ServerTls]:
 
 
 def without(field: str) -> Callable[[TlsFiles], ServerTls]:
-    def tls(files: TlsFiles) -> ServerTls:
-        found = files.tls(is_mutual=True)
+    def tls(tls_files: TlsFiles) -> ServerTls:
+        found = tls_files.tls(is_mutual=True)
         getattr(found, field).unlink()
         return found
 
@@ -100,13 +100,13 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 async def test_a_bad_pair_ends_the_start_with_its_reason(
-    start_broker: StartBroker, files: TlsFiles, name: str
+    start_broker: StartBroker, tls_files: TlsFiles, name: str
 ) -> None:
     spoil, reason = BAD[name]
     with pytest.raises(CertificateError, match=reason) as refused:
-        async with start_broker(tls=spoil(files)):
+        async with start_broker(tls=spoil(tls_files)):
             pass
-    assert str(files.server.certificate.parent) in str(refused.value)
+    assert str(tls_files.server.certificate.parent) in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_a_self_signed_pair_is_made_once_with_the_names_of_the_server(tmp_path: 
     first = made(tmp_path, now_clock(), "0.0.0.0", "broker.corp", None)
     again = made(tmp_path, now_clock(), "0.0.0.0", "broker.corp")
     assert again.pair == first.pair
-    key = tmp_path / "tls" / "key.pem"
-    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    for path in (tmp_path / "tls").iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
     found = parsed(first).extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     assert {str(each.value) for each in found} == {*own_names(["broker.corp"])}
     assert {"localhost", "127.0.0.1", "::1", "broker.corp"} <= {*own_names(["broker.corp"])}
@@ -171,7 +171,7 @@ def test_a_new_name_makes_a_new_certificate_of_the_same_key(tmp_path: Path) -> N
 
 
 async def test_a_self_signed_certificate_is_renewed_before_its_end(tmp_path: Path) -> None:
-    """A client that trusts the older one accepts the new one."""
+    # A client that trusts the authority accepts both.
     clock = now_clock()
     age_days = VALID_DAYS - RENEWED_BEFORE_DAYS
     clock.jump(-(age_days + 1) * DAY_MS)
@@ -183,7 +183,7 @@ async def test_a_self_signed_certificate_is_renewed_before_its_end(tmp_path: Pat
     clock.jump(2 * DAY_MS)
     await certificates.look()
     assert certificates.pair.certificate != older.certificate
-    trusted = ssl.create_default_context(cadata=older.certificate.decode())
+    trusted = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.pem"))
     for served in (context, certificates.context):
         handshake(served, trusted)
 
@@ -203,18 +203,26 @@ def handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> None:
 
 def test_a_damaged_self_signed_pair_is_made_again(tmp_path: Path) -> None:
     first = made(tmp_path, now_clock())
-    (tmp_path / "tls" / "certificate.pem").write_bytes(b"torn")
-    assert made(tmp_path, now_clock()).pair.key == first.pair.key
+    for name in ("certificate.pem", "ca.pem"):
+        (tmp_path / "tls" / name).write_bytes(b"torn")
+        second = made(tmp_path, now_clock())
+        assert second.pair.key == first.pair.key
+        assert second.pair.certificate != first.pair.certificate
     for name in ("key.pem", "certificate.pem"):
         (tmp_path / "tls" / name).write_bytes(b"torn")
-    assert made(tmp_path, now_clock()).pair.key != first.pair.key
+    third = made(tmp_path, now_clock())
+    assert third.pair.key != first.pair.key
+    trusted = ssl.create_default_context(cafile=str(tmp_path / "tls" / "ca.pem"))
+    handshake(third.context, trusted)
 
 
 def test_without_its_package_a_self_signed_pair_is_refused_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives", None)
-    with pytest.raises(CertificateError, match=r"pip install 'pyspark-rocketpy\[broker,tls\]'"):
+    with pytest.raises(
+        CertificateError, match=r"pip install 'pyspark-rocketpy\[broker,security\]'"
+    ):
         made(tmp_path, now_clock())
 
 
@@ -227,7 +235,7 @@ async def test_a_broker_serves_its_self_signed_certificate(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
     async with start_broker(tls=SELF_SIGNED, clock=now_clock(), remoting_port=0) as running:
-        path = tmp_path / "config" / "tls" / "certificate.pem"
+        path = tmp_path / "config" / "tls" / "ca.pem"
         assert await is_served(ask_grpc, running.ready.tls_port, TlsConfig.of(path, None, None))
         assert await is_served(
             ask_remoting, running.ready.remoting_port, TlsConfig.of(path, None, None)
@@ -253,19 +261,19 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def looked(running: RunningBroker) -> None:
-    """Lets the broker look at its files."""
+    """Lets the broker look at its tls_files."""
     certificates = running.broker._certificates
     assert certificates is not None
     await certificates.look()
 
 
 async def test_a_changed_pair_serves_new_connections_of_all_ports(
-    start_broker: StartBroker, files: TlsFiles
+    start_broker: StartBroker, tls_files: TlsFiles
 ) -> None:
-    tls = files.authority.client()
-    foreign = files.foreign.client()
+    tls = tls_files.authority.client()
+    foreign = tls_files.foreign.client()
     async with start_broker(
-        tls=files.tls(), remoting_port=0, name_server_port=0, http_port=0
+        tls=tls_files.tls(), remoting_port=0, name_server_port=0, http_port=0
     ) as running:
         ready = running.ready
         asked = [
@@ -275,11 +283,11 @@ async def test_a_changed_pair_serves_new_connections_of_all_ports(
             (ask_http, ready.http_port),
         ]
         async with opened(ready.remoting_port or 0, tls) as (reader, writer):
-            files.server.replace(files.foreign.issue("changed"))
+            tls_files.server.replace(tls_files.foreign.issue("changed"))
             running.clock.advance(RELOAD_MS)
             certificates = running.broker._certificates
             assert certificates is not None
-            await until(lambda: certificates.pair.key == files.server.key.read_bytes())
+            await until(lambda: certificates.pair.key == tls_files.server.key.read_bytes())
             for ask, port in asked:
                 assert await is_served(ask, port, foreign), ask
                 assert not await is_served(ask, port, tls), ask
@@ -289,41 +297,41 @@ async def test_a_changed_pair_serves_new_connections_of_all_ports(
 
 @pytest.mark.parametrize("name", [name for name in BAD if "authority" not in name])
 async def test_a_bad_change_keeps_the_pair_and_is_logged_once(
-    start_broker: StartBroker, files: TlsFiles, caplog: pytest.LogCaptureFixture, name: str
+    start_broker: StartBroker, tls_files: TlsFiles, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     spoil, _ = BAD[name]
-    kept, tls = files.authority.issue("kept"), files.authority.client()
-    kept.replace(files.server)
-    async with start_broker(tls=files.tls(), http_port=0) as running:
+    kept, tls = tls_files.authority.issue("kept"), tls_files.authority.client()
+    kept.replace(tls_files.server)
+    async with start_broker(tls=tls_files.tls(), http_port=0) as running:
         before = await served_certificate(running.ready.http_port, tls)
-        files.server.replace(files.authority.issue("next"))
+        tls_files.server.replace(tls_files.authority.issue("next"))
         if name == "another key":
-            files.server.key.write_bytes(kept.key.read_bytes())
+            tls_files.server.key.write_bytes(kept.key.read_bytes())
         else:
-            spoil(files)
+            spoil(tls_files)
         for _ in range(3):
             await looked(running)
         assert await served_certificate(running.ready.http_port, tls) == before
         (line,) = lines(caplog)
         assert "new connections get the certificate in use before" in line
-        files.server.replace(files.authority.issue("good"))
+        tls_files.server.replace(tls_files.authority.issue("good"))
         await looked(running)
         assert await served_certificate(running.ready.http_port, tls) != before
         assert len(lines(caplog)) == 1
 
 
 async def test_changed_authorities_of_clients_are_used(
-    start_broker: StartBroker, files: TlsFiles
+    start_broker: StartBroker, tls_files: TlsFiles
 ) -> None:
-    ours = files.clients["with a certificate"]
-    other = files.clients["with a certificate of another authority"]
-    tls = files.tls(is_mutual=True)
+    ours = tls_files.clients["with a certificate"]
+    other = tls_files.clients["with a certificate of another authority"]
+    tls = tls_files.tls(is_mutual=True)
     assert tls.client_ca is not None
     # The servers' authority stays in its own file.
     own = tls.client_ca.with_name("clients.pem")
     own.write_bytes(tls.client_ca.read_bytes())
     async with start_broker(tls=replace(tls, client_ca=own), remoting_port=0) as running:
-        own.write_bytes(files.foreign.path.read_bytes())
+        own.write_bytes(tls_files.foreign.path.read_bytes())
         await looked(running)
         for ask, port in (
             (ask_grpc, running.ready.tls_port),

@@ -21,12 +21,12 @@ from tests.broker.security.callers import (
     is_served,
     opened,
 )
-from tests.broker.security.conftest import TlsFiles
 from tests.support.broker.remoting_client import RemotingClient
 from tests.support.broker.running_broker import StartBroker, until
+from tests.support.broker.tls_files import TlsFiles
 
 STUCK = 64
-# The begin of a TLS record with a client's hello, which never comes.
+# The start of a TLS record with a client's hello, which never comes.
 BEGIN = bytes.fromhex("1603010200010001fc0303")
 
 
@@ -40,12 +40,15 @@ async def stuck(stack: AsyncExitStack, port: int | None, count: int) -> list[Rem
 
 
 async def test_n14_handshakes_without_end_hold_no_other_client(
-    start_broker: StartBroker, files: TlsFiles
+    start_broker: StartBroker, tls_files: TlsFiles
 ) -> None:
     raise_descriptor_limit()
     plain_count = CONNECTIONS_MAX - STUCK - 2
-    tls = files.authority.client()
-    async with AsyncExitStack() as stack, start_broker(tls=files.tls(), remoting_port=0) as running:
+    tls = tls_files.authority.client()
+    async with (
+        AsyncExitStack() as stack,
+        start_broker(tls=tls_files.tls(), remoting_port=0) as running,
+    ):
         port, server = running.ready.remoting_port, running.broker.remoting.server
         assert server is not None
         clients = await stuck(stack, port, STUCK)
@@ -67,13 +70,13 @@ async def test_n14_handshakes_without_end_hold_no_other_client(
 
 
 async def test_n14_handshakes_at_http_end_as_requests_that_do_not_come(
-    start_broker: StartBroker, files: TlsFiles
+    start_broker: StartBroker, tls_files: TlsFiles
 ) -> None:
-    async with AsyncExitStack() as stack, start_broker(tls=files.tls(), http_port=0) as running:
+    async with AsyncExitStack() as stack, start_broker(tls=tls_files.tls(), http_port=0) as running:
         port, http = running.ready.http_port, running.broker.http
         assert http is not None
         clients = await stuck(stack, port, STUCK - 1)
-        assert await is_served(ask_http, port, files.authority.client())
+        assert await is_served(ask_http, port, tls_files.authority.client())
         running.clock.advance(REQUEST_SECONDS * 1_000)
         for client in clients:
             assert await client.is_closed()
@@ -82,9 +85,9 @@ async def test_n14_handshakes_at_http_end_as_requests_that_do_not_come(
 
 @pytest.mark.parametrize("sent", [b"", BEGIN[:1]])
 async def test_a_client_that_leaves_before_its_handshake_ends_is_forgotten(
-    start_broker: StartBroker, files: TlsFiles, sent: bytes
+    start_broker: StartBroker, tls_files: TlsFiles, sent: bytes
 ) -> None:
-    async with start_broker(tls=files.tls(), remoting_port=0, http_port=0) as running:
+    async with start_broker(tls=tls_files.tls(), remoting_port=0, http_port=0) as running:
         server, http = running.broker.remoting.server, running.broker.http
         assert server is not None
         assert http is not None
@@ -95,31 +98,35 @@ async def test_a_client_that_leaves_before_its_handshake_ends_is_forgotten(
             await until(lambda: len(server) + http.connection_count == 0)
 
 
-async def test_a_hello_is_read_in_pieces(start_broker: StartBroker, files: TlsFiles) -> None:
+async def test_a_hello_is_read_in_pieces(start_broker: StartBroker, tls_files: TlsFiles) -> None:
     received, sent = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = (
-        files.authority.client().context().wrap_bio(received, sent, server_hostname="localhost")
+        tls_files.authority.client().context().wrap_bio(received, sent, server_hostname="localhost")
     )
-    async with start_broker(tls=files.tls(), remoting_port=0) as running:
-        async with opened(running.ready.remoting_port or 0, None) as (reader, writer):
-            while client.version() is None:
-                try:
-                    client.do_handshake()
-                except ssl.SSLWantReadError:
-                    await in_pieces(writer, sent.read())
-                    received.write(await reader.read(1 << 16))
-            client.write(b"".join(encode_frame(RemotingCommand(UNKNOWN_CODE, 1))))
-            await in_pieces(writer, sent.read())
-            assert await reader.read(1)
+    async with (
+        start_broker(tls=tls_files.tls(), remoting_port=0) as running,
+        opened(running.ready.remoting_port or 0, None) as (reader, writer),
+    ):
+        while client.version() is None:
+            try:
+                client.do_handshake()
+            except ssl.SSLWantReadError:
+                await in_pieces(writer, sent.read())
+                received.write(await reader.read(1 << 16))
+        client.write(b"".join(encode_frame(RemotingCommand(UNKNOWN_CODE, 1))))
+        await in_pieces(writer, sent.read())
+        assert await reader.read(1)
 
 
 async def test_a_plaintext_frame_is_read_in_pieces(
-    start_broker: StartBroker, files: TlsFiles
+    start_broker: StartBroker, tls_files: TlsFiles
 ) -> None:
-    async with start_broker(tls=files.tls(), remoting_port=0) as running:
-        async with opened(running.ready.remoting_port or 0, None) as (reader, writer):
-            await in_pieces(writer, b"".join(encode_frame(RemotingCommand(UNKNOWN_CODE, 1))))
-            assert (await RemotingClient(reader, writer).next()).opaque == 1
+    async with (
+        start_broker(tls=tls_files.tls(), remoting_port=0) as running,
+        opened(running.ready.remoting_port or 0, None) as (reader, writer),
+    ):
+        await in_pieces(writer, b"".join(encode_frame(RemotingCommand(UNKNOWN_CODE, 1))))
+        assert (await RemotingClient(reader, writer).next()).opaque == 1
 
 
 async def in_pieces(writer: asyncio.StreamWriter, data: bytes) -> None:
@@ -130,12 +137,12 @@ async def in_pieces(writer: asyncio.StreamWriter, data: bytes) -> None:
 
 
 async def test_bytes_after_the_handshake_that_are_no_tls_end_the_connection(
-    start_broker: StartBroker, files: TlsFiles
+    start_broker: StartBroker, tls_files: TlsFiles
 ) -> None:
-    async with start_broker(tls=files.tls(), remoting_port=0) as running:
+    async with start_broker(tls=tls_files.tls(), remoting_port=0) as running:
         server = running.broker.remoting.server
         assert server is not None
-        async with opened(running.ready.remoting_port or 0, files.authority.client()) as (
+        async with opened(running.ready.remoting_port or 0, tls_files.authority.client()) as (
             reader,
             writer,
         ):

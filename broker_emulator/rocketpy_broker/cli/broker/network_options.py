@@ -73,7 +73,7 @@ AdvertiseHost = Annotated[
 TlsCertificate = Annotated[
     Path | None,
     typer.Option(
-        help="tls.server.certPath: the server's certificate, and those between it and its "
+        help="tls.server.certPath: the server's certificate, and the ones between it and its "
         "authority, in PEM form. A changed file is used for new connections.",
     ),
 ]

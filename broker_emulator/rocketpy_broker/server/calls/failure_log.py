@@ -55,6 +55,22 @@ def host_of(peer: str) -> str:
     return peer.rpartition(":")[0] or peer
 
 
+class ConnectionLog:
+    """The log of connections that the server closes, by peer."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._peers = PeerLines(clock)
+
+    def closed(self, peer: str, reason: str) -> None:
+        """Logs the end of a connection of `peer`, or counts it as withheld."""
+        withheld = self._peers.due(peer)
+        if withheld is not None:
+            logger.warning(
+                "closed a connection of %s: %.300s; %d more since the last such line",
+                *(host_of(peer), reason, withheld),
+            )
+
+
 class FailureLog:
     """The log of unexpected failures, by peer and by place in the code."""
 

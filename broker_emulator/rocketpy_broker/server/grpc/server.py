@@ -39,7 +39,7 @@ UNREAD_BYTES_MAX = 65_535
 CONNECTIONS_MAX = 1_000
 # The silence after which gRPC pings a connection; without an answer it is closed 20 seconds later.
 SILENT_MS_MAX = 60_000
-# The time of a new connection until its handshakes have ended.
+# The time of a new connection until its handshakes have ended, at a server with TLS.
 HANDSHAKE_MS_MAX = 20_000
 # RocketMQ's SDKs ping idle connections, some of them every minute.
 PING_MS_MIN = 10_000
@@ -108,6 +108,7 @@ class GrpcServer:
         self._config = config
         self._certificates = certificates
         request_bytes = config.limits.request_bytes_max + REQUEST_OVERHEAD_BYTES
+        handshake = ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX)
         self._server = grpc.aio.server(
             options=[
                 ("grpc.so_reuseport", 0),
@@ -120,11 +121,11 @@ class GrpcServer:
                 ("grpc.http2.bdp_probe", 0),
                 ("grpc.http2.lookahead_bytes", UNREAD_BYTES_MAX),
                 ("grpc.keepalive_time_ms", SILENT_MS_MAX),
-                ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS_MAX),
                 ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_MS_MIN),
                 ("grpc.http2.max_ping_strikes", 0),
                 ("grpc.server.max_pending_requests", PENDING_CALLS),
                 ("grpc.server.max_pending_requests_hard_limit", 2 * PENDING_CALLS),
+                *([] if certificates is None else [handshake]),
             ]
         )
         self._port = config.port

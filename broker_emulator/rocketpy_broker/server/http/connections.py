@@ -16,17 +16,15 @@ A connection without a client counts until its request has ended.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from typing import cast
 
 from aiohttp import web
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.server.calls.failure_log import PeerLines, host_of
+from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.security.tls import HANDSHAKE, TlsPort
 
-logger = logging.getLogger(__name__)
 CONNECTIONS_MAX = 64
 REQUEST_SECONDS = 10
 # A snapshot may read many bytes from a slow disk.
@@ -45,7 +43,7 @@ class HttpConnections:
         self, make: Callable[[], web.RequestHandler], clock: Clock, tls: TlsPort | None = None
     ) -> None:
         self.tls = tls
-        self._lines = PeerLines(clock)
+        self._log = ConnectionLog(clock)
         self._make = make
         self._clock = clock
         self._of: dict[web.RequestHandler, HttpConnection] = {}
@@ -98,15 +96,12 @@ class HttpConnections:
             self.leave_if_over(found)
 
     def received_tls(self, connection: HttpConnection) -> None:
-        """Closes a connection that sent TLS to a port without it; logs a line for each peer."""
-        withheld = self._lines.due(connection.peer)
-        if withheld is not None:
-            logger.warning(
-                "HTTP: closed a connection of %s: it sent TLS, which this port does not serve: use "
-                "http://, or start the broker with --tls-certificate or --tls-self-signed; %d more "
-                "since the last such line",
-                *(host_of(connection.peer), withheld),
-            )
+        """Closes a connection that sent TLS to a port without it."""
+        self._log.closed(
+            connection.peer,
+            "it sent TLS, which this HTTP port does not serve: use http://, or start the broker "
+            "with --tls-certificate or --tls-self-signed",
+        )
         connection.abort()
 
     # --- Events of connections ---

@@ -207,6 +207,8 @@ def _reason(error: Exception, limit_ms: float) -> str:
         )
     if isinstance(error, ssl.SSLError):
         return f"the TLS handshake failed ({error.reason}); check that it serves TLS"
+    if isinstance(error, ConnectionResetError) and not error.errno:
+        return "it has closed the connection in the TLS handshake; check that it serves TLS"
     return system_text(error) if isinstance(error, OSError) else str(error)
 
 

@@ -1,8 +1,8 @@
 """Certificates of the broker's ports: their check, their reload, and self-signed pairs.
 
 Files: a self-signed pair is `tls/certificate.pem` and `tls/key.pem` in the configuration folder,
-the key for its owner alone. A crash leaves the old file or the new one; the next start makes what
-is missing. Tables in memory: the pair in use.
+beside its authority, `ca.pem`. Their owner alone may read them. A crash leaves the old file or the
+new one; the next start makes what is missing.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ logger = logging.getLogger(__name__)
 # The time between two reads of the files.
 RELOAD_MS = 5_000
 DAY_MS = 86_400_000
-# A self-signed certificate's time, and the time before its end when another replaces it. Clients
-# that trust the older one accept the new one until then.
-VALID_DAYS, RENEWED_BEFORE_DAYS = 365, 60
+# The time of a certificate that the broker makes, the time before its end when another replaces
+# it, and the time of its authority.
+VALID_DAYS, RENEWED_BEFORE_DAYS, CA_DAYS = 365, 60, 3_650
 # A clock of a client that is late accepts the certificate, too.
 BEGIN_BEFORE = dt.timedelta(days=1)
 # More certificates or authorities in a file are refused.
@@ -60,7 +60,7 @@ class Pair:
 class ServerCertificates:
     """The certificates of a server's ports, which follow their files.
 
-    A port takes `context` and `pair` anew for each connection.
+    A port takes `context` and `pair` for each connection.
     """
 
     def __init__(
@@ -142,8 +142,8 @@ class ServerCertificates:
             path = self.certificate_path
             try:
                 make_self_signed(path, self._key_path, self._names, self._clock.now_ms())
-            except OSError as error:
-                raise CertificateError(f"{path} cannot be written: {reason_of(error)}") from error
+            except (OSError, ValueError) as error:
+                raise CertificateError(f"{path} cannot be made: {reason_of(error)}") from error
 
     def _contents(self) -> Pair:
         ca = self._config.client_ca
@@ -212,13 +212,13 @@ def check_served(certificate: Path, server: ssl.SSLContext) -> None:
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    client.load_verify_locations(certificate)
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = (
         client.wrap_bio(to_client, to_server),
         server.wrap_bio(to_server, to_client, server_side=True),
     )
     try:
+        client.load_verify_locations(certificate)
         for _ in range(HANDSHAKE_STEPS):
             for end in ends:
                 with suppress(ssl.SSLWantReadError):
@@ -228,9 +228,9 @@ def check_served(certificate: Path, server: ssl.SSLContext) -> None:
             f"--tls-certificate {certificate}: {error.verify_message}; give a certificate that "
             "clients accept now"
         ) from error
-    except ssl.SSLError as error:
+    except OSError as error:
         raise CertificateError(
-            f"--tls-certificate {certificate}: no handshake succeeds ({error.reason}); give "
+            f"--tls-certificate {certificate}: no handshake succeeds ({reason_of(error)}); give "
             "another pair"
         ) from error
 
@@ -242,11 +242,11 @@ def own_names(hosts: Iterable[str | None]) -> list[str]:
     """Returns the names in a self-signed certificate: loopback's, the machine's, and `hosts`."""
     given = [host.strip("[]") for host in hosts if host]
     names = ["localhost", "127.0.0.1", "::1", socket.gethostname(), *given]
-    return [*dict.fromkeys(name for name in names if name.isascii() and not _is_any(name))]
+    return [*dict.fromkeys(name for name in names if name and name.isascii() and not _is_any(name))]
 
 
 def _is_any(name: str) -> bool:
-    """True for an address such as 0.0.0.0, which no client connects to."""
+    """True if it is an address such as 0.0.0.0, which no client connects to."""
     try:
         return ipaddress.ip_address(name).is_unspecified
     except ValueError:
@@ -254,51 +254,57 @@ def _is_any(name: str) -> bool:
 
 
 def make_self_signed(certificate: Path, key: Path, names: Collection[str], now_ms: int) -> None:
-    """Writes a self-signed pair, unless there is one for these names that does not end soon.
+    """Writes a pair and its authority, unless they are there for these names and end late enough.
 
-    A certificate that replaces another has its key and its subject, so clients that trust the
-    older one accept it. Raises CertificateError, OSError.
+    Certificate and authority have one key. Clients trust the authority, `ca.pem` beside them, so
+    they accept a certificate that replaces another. Raises CertificateError, OSError.
     """
     try:
         from cryptography.hazmat.primitives import serialization
     except ModuleNotFoundError as error:
         raise CertificateError(
             "--tls-self-signed needs the package cryptography; install it with: "
-            "pip install 'pyspark-rocketpy[broker,tls]'"
+            "pip install 'pyspark-rocketpy[broker,security]'"
         ) from error
     now = dt.datetime.fromtimestamp(now_ms / 1_000, dt.timezone.utc)
-    if key.exists() and _is_usable(certificate, names, now):
+    ca, pem = certificate.with_name("ca.pem"), serialization.Encoding.PEM
+    has_ca = _is_usable(ca, (), now, VALID_DAYS)
+    if has_ca and key.exists() and _is_usable(certificate, names, now, RENEWED_BEFORE_DAYS):
         return
     make_folder(certificate.parent)
-    private = _private_key(key)
-    signed = _self_signed(private, names, now)
-    replace_bytes(certificate, signed.public_bytes(serialization.Encoding.PEM))
+    private, is_new = _private_key(key)
+    if is_new or not has_ca:
+        replace_bytes(ca, _signed(private, (), now, CA_DAYS).public_bytes(pem))
+    replace_bytes(certificate, _signed(private, names, now, VALID_DAYS).public_bytes(pem))
     logger.info("made the certificate %s, for %s", certificate, ", ".join(names))
 
 
-def _is_usable(certificate: Path, names: Collection[str], now: dt.datetime) -> bool:
+def _is_usable(path: Path, names: Collection[str], now: dt.datetime, days: int) -> bool:
+    """Returns True for a valid certificate of the names that lasts longer than `days`."""
     from cryptography import x509
 
+    known = set[str]()
     try:
-        found = x509.load_pem_x509_certificate(certificate.read_bytes())
-        alternative = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        found = x509.load_pem_x509_certificate(path.read_bytes())
+        if names:
+            alternative = found.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            known = {str(each.value) for each in alternative.value}
     except (OSError, ValueError, x509.ExtensionNotFound):
         return False
-    has_begun = found.not_valid_before_utc <= now
     left = found.not_valid_after_utc - now
-    known = {str(each.value) for each in alternative.value}
-    return has_begun and left > dt.timedelta(days=RENEWED_BEFORE_DAYS) and known >= {*names}
+    has_begun = found.not_valid_before_utc <= now
+    return has_begun and left > dt.timedelta(days=days) and known >= {*names}
 
 
-def _private_key(path: Path) -> EllipticCurvePrivateKey:
-    """Returns the key in a file; writes a new one where there is none. Raises OSError."""
+def _private_key(path: Path) -> tuple[EllipticCurvePrivateKey, bool]:
+    """Returns the key in a file, or a new one that it writes there, and True. Raises OSError."""
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     with suppress(FileNotFoundError, ValueError, TypeError):
         found = serialization.load_pem_private_key(path.read_bytes(), None)
         if isinstance(found, ec.EllipticCurvePrivateKey):
-            return found
+            return found, False
     key = ec.generate_private_key(ec.SECP256R1())
     encoded = key.private_bytes(
         serialization.Encoding.PEM,
@@ -306,38 +312,38 @@ def _private_key(path: Path) -> EllipticCurvePrivateKey:
         serialization.NoEncryption(),
     )
     replace_bytes(path, encoded)
-    return key
+    return key, True
 
 
-def _self_signed(
-    key: EllipticCurvePrivateKey, names: Collection[str], now: dt.datetime
+def _signed(
+    key: EllipticCurvePrivateKey, names: Collection[str], now: dt.datetime, days: int
 ) -> x509.Certificate:
+    """Returns the certificate of a server with these names, or the authority without names."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "rocketpy broker")])
-    usage = dict.fromkeys(
-        ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"), False
-    )
-    usage |= dict.fromkeys(("crl_sign", "encipher_only", "decipher_only"), False)
-    return (
+    def subject(name: str) -> x509.Name:
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+
+    authority = subject("rocketpy authority")
+    basic = x509.BasicConstraints(ca=not names, path_length=None if names else 0)
+    builder = (
         x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
+        .subject_name(subject("rocketpy broker") if names else authority)
+        .issuer_name(authority)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BEGIN_BEFORE)
-        .not_valid_after(now + dt.timedelta(days=VALID_DAYS))
-        .add_extension(x509.SubjectAlternativeName([_name(name) for name in names]), critical=False)
-        # An authority of itself: it also signs the certificate that replaces it.
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.KeyUsage(digital_signature=True, key_cert_sign=True, **usage), critical=True
-        )
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
+        .not_valid_after(now + dt.timedelta(days=days))
+        .add_extension(basic, critical=True)
     )
+    if names:
+        alternative = x509.SubjectAlternativeName([_name(name) for name in names])
+        usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH])
+        builder = builder.add_extension(alternative, critical=False)
+        builder = builder.add_extension(usage, critical=False)
+    return builder.sign(key, hashes.SHA256())
 
 
 def _name(name: str) -> x509.GeneralName:

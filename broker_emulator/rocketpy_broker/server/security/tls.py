@@ -10,18 +10,14 @@ Source: NettyRemotingServer.TlsModeHandler, docs/design/remoting.md section 1.5.
 from __future__ import annotations
 
 import asyncio
-import logging
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol, cast
 
 from rocketpy_broker.config import TlsMode
-from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.server.calls.failure_log import PeerLines, host_of
 from rocketpy_broker.server.security.certificates import ServerCertificates
 
-logger = logging.getLogger(__name__)
 # The first byte of a TLS handshake record.
 HANDSHAKE = 0x16
 READ_BYTES = 65_536
@@ -41,13 +37,23 @@ class TlsClient(Protocol):
 
 
 class TlsPort:
-    """The TLS of one port: its mode, its certificates and its log lines."""
+    """The TLS of one port: its mode and its certificates."""
 
-    def __init__(self, certificates: ServerCertificates, clock: Clock) -> None:
+    def __init__(
+        self, certificates: ServerCertificates, closed: Callable[[str, str], None]
+    ) -> None:
+        """Calls `closed` with the peer of a connection that it closes, and the reason."""
         self._certificates = certificates
-        self._lines = PeerLines(clock)
+        self._closed = closed
         # Of all connections: received bytes are taken out at once.
         self._buffer = memoryview(bytearray(READ_BYTES))
+
+    @classmethod
+    def of(
+        cls, certificates: ServerCertificates | None, closed: Callable[[str, str], None]
+    ) -> TlsPort | None:
+        """Returns the TLS of a port; None without certificates."""
+        return None if certificates is None else cls(certificates, closed)
 
     def watch(self, client: TlsClient, transport: asyncio.Transport) -> None:
         """Decides about a new connection at its first byte."""
@@ -63,7 +69,9 @@ class TlsPort:
             transport.set_protocol(tls)
             tls.begin(protocol, data)
         elif self._certificates.mode is TlsMode.ENFORCING:
-            self._log(client, "it sent plaintext, and --tls-mode is enforcing: connect with TLS")
+            self._closed(
+                client.peer, "it sent plaintext, and --tls-mode is enforcing: connect with TLS"
+            )
             transport.abort()
         else:
             protocol = client.decided(transport)
@@ -71,19 +79,11 @@ class TlsPort:
             deliver(protocol, data)
 
     def _failed(self, client: TlsClient) -> Callable[[ssl.SSLError], None]:
-        return lambda error: self._log(
-            client,
+        return lambda error: self._closed(
+            client.peer,
             f"its TLS handshake failed ({error.reason or error}); check that the client trusts "
             "this certificate and has the one that --tls-client-ca asks for",
         )
-
-    def _log(self, client: TlsClient, reason: str) -> None:
-        withheld = self._lines.due(client.peer)
-        if withheld is not None:
-            logger.warning(
-                "closed a connection of %s: %s; %d more since the last such line",
-                *(host_of(client.peer), reason, withheld),
-            )
 
 
 def deliver(protocol: asyncio.BaseProtocol, data: bytes) -> None:
@@ -259,7 +259,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() + sum(map(len, self._unwritten))
 
     def is_reading(self) -> bool:
-        """True unless reading is paused."""
+        """True if reading is not paused."""
         return not (self._is_paused or self._is_closing)
 
     def pause_reading(self) -> None:
@@ -268,7 +268,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Delivers bytes again, also those that are decrypted already."""
+        """Delivers bytes again, also decrypted ones that wait."""
         self._is_paused = False
         self._transport.resume_reading()
         asyncio.get_running_loop().call_soon(self._resume)

@@ -37,7 +37,8 @@ from rocketpy_proto.rocketpy.v1 import (
     broker_pb2_grpc,
     common_pb2,
 )
-from rocketpy_proto.tls import TlsFileError, channel_to, failure_reason
+from rocketpy_proto.tls import TlsFileError
+from rocketpy_proto.tls_channel import channel_to, failure_reason
 
 if TYPE_CHECKING:
     from grpc import _CallIterator
@@ -343,7 +344,11 @@ def _together(
     text = f"{'; '.join(texts)}; check option endpoints and that the broker runs"
     kinds = [type(error) for error in failures.values()]
     passing_first = (BrokerBusyError, ConnectionFailedError, OtherStoreError, BrokerError)
-    return next(kind for kind in passing_first if kind in kinds)(text)
+    kind = next(kind for kind in passing_first if kind in kinds)
+    if kind is not ConnectionFailedError:
+        return kind(text)
+    is_lasting = all(getattr(error, "is_lasting", False) for error in failures.values())
+    return ConnectionFailedError(text, is_lasting=is_lasting)
 
 
 def check(status: common_pb2.Status) -> None:

@@ -53,5 +53,5 @@ def test_an_option_without_tls_is_refused(name: str) -> None:
 
 
 def test_verification_cannot_be_left_out_for_a_broker() -> None:
-    with pytest.raises(OptionError, match="gRPC always verifies the broker.*set tlsCaFile"):
+    with pytest.raises(OptionError, match=r"gRPC always verifies the broker.*set tlsCaFile"):
         SourceOptions.parse({**BROKER, "tls": "true", "tlsVerify": "false"})
