@@ -71,9 +71,8 @@ class BrokerServices:
     """The broker's services, built lowest layer first from the context and lower layers."""
 
     def __init__(self, context: BrokerContext) -> None:
-        self._store = context.store
+        self._store, self._clock = context.store, context.call_clock
         self._movable = context.clock if isinstance(context.clock, MovableClock) else None
-        self._clock = context.call_clock
         self.access = self._access(context)
         self.hooks = HookChain(installed_hooks())
         self.topics = topics.build(context)
