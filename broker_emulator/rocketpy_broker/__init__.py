@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rocketpy_broker.client.messages.model import Message
-    from rocketpy_broker.embedded.broker_user import BrokerUser
-    from rocketpy_broker.embedded.local_broker import LocalBroker
+    from rocketpy_broker.embedded.local_broker import BrokerUser, LocalBroker
     from rocketpy_broker.embedded.process import LocalBrokerError, LocalTls
 
 __all__ = ["BrokerUser", "LocalBroker", "LocalBrokerError", "LocalTls", "Message"]
@@ -34,7 +33,7 @@ def _imported(name: str) -> object:
 
         return LocalBroker
     if name == "BrokerUser":
-        from rocketpy_broker.embedded.broker_user import BrokerUser
+        from rocketpy_broker.embedded.local_broker import BrokerUser
 
         return BrokerUser
     if name == "LocalBrokerError":

@@ -84,10 +84,9 @@ class BrokerServices:
     """The broker's services, built lowest layer first from the context and lower layers."""
 
     def __init__(self, context: BrokerContext) -> None:
-        self._store = context.store
+        self._store, self._clock = context.store, context.call_clock
         self._movable = context.clock if isinstance(context.clock, MovableClock) else None
-        self._clock, self._message_clock = context.call_clock, context.clock
-        self._tasks = context.tasks
+        self._message_clock, self._tasks = context.clock, context.tasks
         self.access = self._access(context)
         self.hooks = HookChain(installed_hooks())
         self.topics = topics.build(context)

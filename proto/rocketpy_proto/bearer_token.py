@@ -3,8 +3,8 @@
     base64url(access key).expiry time in ms.base64url(HMAC-SHA256(secret key, text))
 
 The text is `rocketpy.v1`, the access key and the expiry time, each with a line feed at its end. A
-token does not show the secret key. It serves any request until it expires, so a network that others
-can read needs TLS.
+token does not show the secret key. It serves any request until it expires, so a network that
+an attacker can read needs TLS.
 """
 
 from __future__ import annotations

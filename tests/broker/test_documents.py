@@ -35,7 +35,7 @@ def test_the_commands_of_a_document_run_as_they_stand(
     with LocalBroker() as broker:
         told = {
             **os.environ,
-            "PATH": f"{environment('broker')}:{SYSTEM_PATH}",
+            "PATH": f"{environment('broker', 'security')}:{SYSTEM_PATH}",
             "ROCKETPY_ENDPOINT": broker.endpoint,
         }
         for block in PAGES[page]:

@@ -11,7 +11,7 @@ import atexit
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +22,6 @@ from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.messages.model import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.messages.sender import MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
-from rocketpy_broker.embedded.broker_user import ADMIN, BrokerUser, write_users
 from rocketpy_broker.embedded.calls import call
 from rocketpy_broker.embedded.clock_calls import ClockCalls
 from rocketpy_broker.embedded.group_calls import GroupCalls
@@ -41,15 +40,33 @@ from rocketpy_broker.embedded.temporary_store import TemporaryStore
 from rocketpy_broker.embedded.topic_calls import TopicCalls
 from rocketpy_broker.embedded.transaction_calls import TransactionCalls
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_broker.server.security.users import FILE_NAME, UserTable
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.durable import FOLDER_MODE
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 
-__all__ = ["LocalBroker", "LocalBrokerError", "LocalTls"]
+__all__ = ["BrokerUser", "LocalBroker", "LocalBrokerError", "LocalTls"]
+ADMIN = "admin"
 TEST_SEGMENT_BYTES = 64 << 20
 LOG_NAME = "broker.log"
 # The limit of a client's call, too; RocketMQ's default is 5 s.
 SYNC_FLUSH_TIMEOUT_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUser:
+    """A user: role `user`, `monitor` or `admin`, and permissions by topic and group.
+
+    Permissions are RocketMQ's: `PUB`, `SUB`, `PUB|SUB`, `ALL` or `DENY`. A name may be a prefix and
+    `*`.
+    """
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    role: str = "user"
+    topics: Mapping[str, str] = field(default_factory=dict)
+    groups: Mapping[str, str] = field(default_factory=dict)
 
 
 class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCalls):
@@ -287,7 +304,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
                 self._temporary = TemporaryStore.make()
             self.data.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
             if self._users:
-                write_users(self.data, self._users)
+                _write_users(self.data, self._users)
         except BrokerError as error:
             raise LocalBrokerError(error.remark) from error
         except OSError as error:
@@ -484,3 +501,20 @@ def _flush_disk_type(flush: str) -> FlushDiskType:
     except ValueError as error:
         accepted = " or ".join(each.value for each in FlushDiskType)
         raise ParameterIllegalError("flush", flush, accepted) from error
+
+
+def _write_users(data: Path, users: Sequence[BrokerUser]) -> None:
+    """Creates or changes users in a data directory. Raises UserError, ConfigFileError, OSError."""
+    table = UserTable(data / "config" / FILE_NAME)
+    table.load()
+    known = {each.access_key for each in table.messages()}
+    # The first user must be an admin.
+    for user in sorted(users, key=lambda each: each.role != ADMIN):
+        change = admin_pb2.User(
+            access_key=user.access_key,
+            secret_key=user.secret_key,
+            role=user.role,
+            topic_permissions=user.topics,
+            group_permissions=user.groups,
+        )
+        table.update_now(change, create=user.access_key not in known)

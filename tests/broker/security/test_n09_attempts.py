@@ -133,7 +133,7 @@ async def test_n09_a_guess_by_remoting_waits_and_holds_no_other_request(secured:
 async def test_n09_too_many_guesses_are_refused_at_once(secured: Secured) -> None:
     control = secured.running.broker.services.access
     fail(control.attempts, 100, "writer", "ipv4:127.0.0.1")
-    waiting = []
+    waiting: list[asyncio.Future[int]] = []
     while len(waiting) * PAIR.delay_ms_max <= WAIT_MS_MAX - PAIR.delay_ms_max:
         waiting.append(asyncio.ensure_future(secured.append(TOPIC, secured.metadata("writer"))))
         await until(lambda: control.attempts.waiting == len(waiting))

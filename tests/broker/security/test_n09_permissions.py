@@ -22,6 +22,7 @@ from rocketpy_broker.server.security.permissions import (
     group,
     parse_permission,
     permission_text,
+    popped,
     topic,
 )
 from rocketpy_proto.model.codes import RequestCode as Code
@@ -86,9 +87,11 @@ ORDERS = {"orders": "PUB", "orders*": "SUB", "orders-eu*": "ALL", "orders-secret
         (topic("%DLQ%readers"), Action.SUB | Action.PUB),
         (topic("%RETRY%others"), Action.DENY),
         (topic("%RETRY%readers_orders"), Action.DENY),
-        (topic("%RETRY%readers_orders", "readers"), Action.SUB | Action.PUB),
-        (topic("%RETRY%readers+orders", "readers"), Action.SUB | Action.PUB),
-        (topic("%RETRY%readers2", "readers"), Action.DENY),
+        (popped("%RETRY%readers_orders", "readers"), Action.SUB | Action.PUB),
+        (popped("%RETRY%readers+orders", "readers"), Action.SUB | Action.PUB),
+        (popped("%RETRY%readers2", "readers"), Action.DENY),
+        (popped("%RETRY%readers_2", ""), Action.DENY),
+        (popped("orders-us", "readers"), Action.SUB),
         (BROKER, Action.DENY),
     ],
 )
@@ -157,7 +160,7 @@ async def test_n09_every_request_code_that_is_served_has_a_line(secured: Secured
 
 @pytest.mark.parametrize("name", methods())
 def test_n09_the_fields_of_each_line_exist(name: str) -> None:
-    """An empty request has all fields."""
+    """Checks them with an empty request, which has all fields."""
     service, method = name.split("/")
     (described,) = (
         found
@@ -206,14 +209,15 @@ async def test_n09_users_send_and_read_what_they_may(secured: Secured) -> None:
     assert [secured.count(name) for name in (TOPIC, OTHER)] == [1, 0]
     reader, writer = secured.metadata("reader"), secured.metadata("writer")
     pull = secured.running.data.Pull
-    for named, metadata, code in (
+    cases: list[tuple[dict[str, Any], Any, int]] = [
         ({"topic": TOPIC}, reader, 0),
         ({"topic": TOPIC, "consumer_group": GROUP}, reader, 0),
         ({"topic": TOPIC, "consumer_group": "others"}, reader, NO),
         ({"topic": OTHER}, reader, NO),
         ({"topic": TOPIC}, writer, NO),
-    ):
-        request = broker_pb2.PullRequest(**named, response_bytes_max=1 << 16)  # type: ignore[arg-type]
+    ]
+    for named, metadata, code in cases:
+        request = broker_pb2.PullRequest(**named, response_bytes_max=1 << 16)
         answers = [each async for each in pull(request, metadata=metadata)]
         assert answers[0].status.code == code, named
 
@@ -308,6 +312,8 @@ async def test_n09_remoting_requests_need_their_topic_and_group(secured: Secured
         (GROUP, TOPIC, ResponseCode.PULL_NOT_FOUND),
         ("others", TOPIC, NO),
         (GROUP, OTHER, NO),
+        # The retry topic of another group.
+        (GROUP, f"%RETRY%{GROUP}_2", NO),
     ):
         header = PullMessageRequest(consumer_group, name, 0, 0, 1, SUBSCRIPTION, subscription="*")
         for request in (Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE):

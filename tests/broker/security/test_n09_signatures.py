@@ -97,7 +97,7 @@ async def test_n09_a_verified_token_ends_with_its_secret_key(secured: Secured) -
 
 
 async def test_n09_a_user_of_another_broker_is_refused(secured: Secured, tmp_path: Path) -> None:
-    """The other broker has a user of the same name."""
+    """Signs as a user of the same name at the other broker."""
     write_users(tmp_path / "elsewhere.json", user("admin", role="admin", secret_key=WRONG))
     metadata = token(secured, "admin", WRONG)
     assert await secured.append(TOPIC, metadata) == ResponseCode.UNAUTHENTICATED
@@ -169,7 +169,7 @@ async def test_n09_a_refusal_does_not_say_if_the_user_exists(
         request = admin_pb2.GetBrokerInfoRequest()
         answer = await secured.running.admin.GetBrokerInfo(
             request,
-            metadata=token(secured, name, WRONG),  # type: ignore[arg-type]
+            metadata=token(secured, name, WRONG),
         )
         command = signed(secured.command(Code.GET_BROKER_RUNTIME_INFO), name, WRONG)
         texts |= {answer.status.remark, (await secured.answer(command)).remark}
@@ -210,7 +210,7 @@ SIGNATURE = "963abd36ad60920c3f000248e63ad8782dd2a04e"
     ],
 )
 def test_n09_the_signature_of_rocketmqs_grpc_clients_is_verified(authorization: str) -> None:
-    """The vector's secret key is `secretKey`."""
+    """Compares with a vector whose secret key is `secretKey`."""
     metadata = {"x-mq-date-time": DATE_TIME, "authorization": authorization}
     credentials = mqv2_credentials(metadata)
     assert credentials is not None

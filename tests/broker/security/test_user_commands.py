@@ -25,7 +25,7 @@ ALICE = {"ROCKETPY_ACCESS_KEY": "alice", "ROCKETPY_SECRET_KEY": SECRETS[1]}
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    """A broker with an admin, and a user that may send and read."""
+    """Yields a broker with an admin, and a user that may send and read."""
     users = [
         BrokerUser("alice", SECRETS[1], topics={"orders": "PUB|SUB"}, groups={"readers": "SUB"}),
         BrokerUser("admin", SECRETS[0], role="admin"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from tests.support.broker.users import (
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """The file of some users."""
+    """Returns the file of some users."""
     found = users_path(tmp_path)
     write_users(found, *USERS)
     return found
@@ -106,11 +107,11 @@ async def test_a_broken_file_stops_a_start(
     ],
 )
 def test_a_user_that_is_not_accepted_changes_nothing(
-    fields: dict[str, object], problem: str, path: Path
+    fields: dict[str, Any], problem: str, path: Path
 ) -> None:
     table, before = loaded(path), path.read_bytes()
     with pytest.raises(UserError, match=problem):
-        table.update_now(user(**{"access_key": "new", **fields}), create=True)  # type: ignore[arg-type]
+        table.update_now(user(**{"access_key": "new", **fields}), create=True)
     assert path.read_bytes() == before
     assert table.get("new") is None
 

@@ -193,15 +193,17 @@ def _change(
     default_group: str | None,
     enabled: bool | None,
 ) -> User:
-    return User(
+    change = User(
         access_key=access_key,
         role=None if role is None else role.value,
-        enabled=enabled,
         topic_permissions=named_values(topics, "--topic"),
         group_permissions=named_values(groups, "--group"),
         default_topic_permission=default_topic,
         default_group_permission=default_group,
     )
+    if enabled is not None:
+        change.enabled = enabled
+    return change
 
 
 def _update(

@@ -306,7 +306,8 @@ class RemotingServer:
         """Returns the first step of a request that its user may make. Raises BrokerError."""
         if self._access is None or not self._access.is_on:
             return processor(request)
-        return self._access.step(request, request.connection.peer, processor)
+        step: Step = self._access.step(request, request.connection.peer, processor)
+        return step
 
     def _worked(self, call: Call, work: Callable[[], Step]) -> Answer | Deferred:
         """Returns the next step, or the answer that reports an error; starts a coroutine."""

@@ -118,7 +118,7 @@ class AccessControl:
         return user.principal
 
     def _is_verified(self, credentials: Credentials) -> bool:
-        """True for a token that was verified with the user's present secret key."""
+        """True if the token was verified with the user's present secret key."""
         user = self._verified.get(credentials.text) if credentials.text else None
         return user is not None and self.users.get(credentials.access_key) is user
 

@@ -70,16 +70,20 @@ BROKER = Resource(ResourceType.BROKER)
 _GRANTED_BY_ROLE = {Role.USER: Action.DENY, Role.MONITOR: Action.MONITOR}
 
 
-def topic(name: str, group: str = "") -> Resource:
-    """Returns the resource of a topic; `group` is the request's consumer group, if it has one.
-
-    It distinguishes a pop retry topic of this group from the retry topic of another group.
-    """
-    if group and name.startswith(own := RETRY_PREFIX + group):
-        rest = name[len(own) :]
-        if not rest or rest.startswith(POP_SEPARATORS):
-            return Resource(ResourceType.TOPIC, own)
+def topic(name: str) -> Resource:
+    """Returns the resource of a topic."""
     return Resource(ResourceType.TOPIC, name)
+
+
+def popped(name: str, group: str) -> Resource:
+    """Returns the resource of a topic whose messages a group acknowledges.
+
+    A topic of the group's pop retries follows the group. To read by such a name would be unsafe: it
+    may be the retry topic of a group with a longer name.
+    """
+    own = RETRY_PREFIX + group
+    is_own = bool(group) and name.startswith(own) and name[len(own) :].startswith(POP_SEPARATORS)
+    return topic(own if is_own else name)
 
 
 def group(name: str) -> Resource:
@@ -159,7 +163,7 @@ class Principal:
 
 
 def is_system(name: str) -> bool:
-    """True for a topic of the broker itself, which may have messages of other topics."""
+    """True if the topic is the broker's own, which may have messages of other topics."""
     return (
         name in RESERVED or name.lower().startswith(RESERVED_PREFIX) or name.endswith(REPLY_SUFFIX)
     )

@@ -8,15 +8,22 @@ Source: DefaultAuthorizationContextBuilder, docs/design/remoting.md section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.server.security.access_control import AccessControl, Requirement, UserCaller
 from rocketpy_broker.server.security.credentials import Credentials, remoting_credentials
 from rocketpy_broker.server.security.errors import UnauthenticatedError
-from rocketpy_broker.server.security.permissions import BROKER, Action, Resource, group, topic
+from rocketpy_broker.server.security.permissions import (
+    BROKER,
+    Action,
+    Resource,
+    group,
+    popped,
+    topic,
+)
 from rocketpy_broker.services import caller
 from rocketpy_broker.services.topics.system import AUTO_CREATE_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
@@ -24,7 +31,6 @@ from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import REQUEST_BODIES, RemotingCommand
 from rocketpy_proto.remoting.fields import decode_bounded_body
 
-T = TypeVar("T")
 Requirements = tuple[Requirement, ...]
 PUB, SUB, ADMIN, EITHER = Action.PUB, Action.SUB, Action.ADMIN, Action.PUB | Action.SUB
 # Of a body with names; a larger one takes too long to decode.
@@ -63,12 +69,11 @@ class _Call:
         return decode_bounded_body(kind, command.body, LENIENT_BODY_BYTES)
 
 
-def _topic(action: Action, of_group: str = "") -> Requirement:
-    """Returns the requirement for the header's topic; `of_group` is the field of its group."""
+def _topic(action: Action) -> Requirement:
+    """Returns the requirement for the header's topic."""
 
     def resources(call: _Call) -> Iterable[Resource]:
-        header = call.header
-        return (topic(header.topic or "", getattr(header, of_group) if of_group else ""),)
+        return (topic(call.header.topic or ""),)
 
     return Requirement(action, resources)
 
@@ -84,6 +89,10 @@ def _group(action: Action, name: str, *, is_optional: bool = False) -> Requireme
     return Requirement(action, resources)
 
 
+def _acknowledged(call: _Call) -> Iterable[Resource]:
+    return (popped(call.header.topic, call.header.consumer_group),)
+
+
 def _route(call: _Call) -> Iterable[Resource]:
     """Returns the topic of a route; a producer asks for the template of new topics, too."""
     return () if call.header.topic == AUTO_CREATE_TOPIC else (topic(call.header.topic),)
@@ -93,7 +102,7 @@ def _heartbeat_consumers(call: _Call) -> Iterable[Resource]:
     for consumer in call.body.consumers:
         yield group(consumer.group_name)
         for each in consumer.subscriptions:
-            yield topic(each.topic, consumer.group_name)
+            yield topic(each.topic)
 
 
 def _heartbeat_producers(call: _Call) -> Iterable[Resource]:
@@ -106,18 +115,17 @@ def _group_of_body(call: _Call) -> Iterable[Resource]:
 
 
 def _queues_of_body(call: _Call) -> Iterable[Resource]:
-    name = call.body.consumer_group
-    return (topic(each, name) for each in {queue.topic for queue in call.body.queues})
+    return map(topic, {queue.topic for queue in call.body.queues})
 
 
 def _topic_of_body(call: _Call) -> Iterable[Resource]:
-    return (topic(call.body.topic, call.body.consumer_group),)
+    return (topic(call.body.topic),)
 
 
 def _acks_of_body(call: _Call) -> Iterable[Resource]:
     for name, of_group in {(each.topic, each.consumer_group) for each in call.body.acks}:
         yield group(of_group)
-        yield topic(name, of_group)
+        yield popped(name, of_group)
 
 
 def _on_broker(action: Action) -> Requirements:
@@ -130,7 +138,8 @@ _SEND: Requirements = (_topic(PUB),)
 _OF_TOPIC: Requirements = (_topic(EITHER),)
 _OF_GROUP = _group(SUB, "consumer_group")
 _OF_GROUP_NAMED_SHORT = _group(SUB, "group")
-_CONSUME: Requirements = (_OF_GROUP, _topic(SUB, "consumer_group"))
+_CONSUME: Requirements = (_OF_GROUP, _topic(SUB))
+_ACKNOWLEDGE: Requirements = (_OF_GROUP, Requirement(SUB, _acknowledged))
 _LOCK = (Requirement(SUB, _group_of_body), Requirement(SUB, _queues_of_body))
 
 REQUIREMENTS: Mapping[int, Requirements] = {
@@ -148,8 +157,8 @@ REQUIREMENTS: Mapping[int, Requirements] = {
     Code.LITE_PULL_MESSAGE: _CONSUME,
     Code.POP_MESSAGE: _CONSUME,
     Code.PEEK_MESSAGE: _CONSUME,
-    Code.ACK_MESSAGE: _CONSUME,
-    Code.CHANGE_MESSAGE_INVISIBLETIME: _CONSUME,
+    Code.ACK_MESSAGE: _ACKNOWLEDGE,
+    Code.CHANGE_MESSAGE_INVISIBLETIME: _ACKNOWLEDGE,
     Code.NOTIFICATION: _CONSUME,
     Code.POLLING_INFO: _CONSUME,
     Code.BATCH_ACK_MESSAGE: (Requirement(SUB, _acks_of_body),),
@@ -196,7 +205,7 @@ REQUIREMENTS: Mapping[int, Requirements] = {
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: (_OF_GROUP_NAMED_SHORT,),
     Code.GET_CONSUME_STATS: (_OF_GROUP,),
     Code.GET_BROKER_CONSUME_STATS: _MONITOR,
-    Code.QUERY_CONSUME_TIME_SPAN: (_OF_GROUP_NAMED_SHORT, _topic(SUB, "group")),
+    Code.QUERY_CONSUME_TIME_SPAN: (_OF_GROUP_NAMED_SHORT, _topic(SUB)),
     Code.QUERY_TOPICS_BY_CONSUMER: (_OF_GROUP_NAMED_SHORT,),
     Code.QUERY_SUBSCRIPTION_BY_CONSUMER: (_OF_GROUP_NAMED_SHORT,),
     Code.UPDATE_AND_CREATE_TOPIC: (_topic(ADMIN),),
@@ -257,8 +266,8 @@ class RemotingAccess:
         self,
         request: RemotingRequest,
         peer: str,
-        processor: Callable[[Any], T],
-    ) -> T | Coroutine[Any, Any, T]:
+        processor: Callable[[Any], Any],
+    ) -> Any:
         """Returns the processor's step for a permitted request.
 
         After failed attempts it is a coroutine that waits first. Raises RemotingDeniedError,
@@ -280,8 +289,8 @@ class RemotingAccess:
         credentials: Credentials | None,
         request: RemotingRequest,
         peer: str,
-        processor: Callable[[Any], T],
-    ) -> T:
+        processor: Callable[[Any], Any],
+    ) -> Any:
         await self._control.wait(wait_ms)
         self._check(credentials, request, peer)
         return processor(request)

@@ -55,7 +55,7 @@ def _heartbeat_topics(request: Any) -> Iterable[Resource]:
     for consumer in request.consumers:
         yield group(consumer.consumer_group)
         for each in consumer.subscriptions:
-            yield topic(each.topic, consumer.consumer_group)
+            yield topic(each.topic)
 
 
 def _on_broker(action: Action) -> Requirements:

@@ -273,7 +273,7 @@ def _role(change: admin_pb2.User) -> Role | None:
 
 
 def _default(change: admin_pb2.User, name: str) -> str | None:
-    return getattr(change, name) if change.HasField(name) else None  # type: ignore[arg-type]
+    return getattr(change, name) if change.HasField(name) else None
 
 
 def _permissions(

@@ -22,7 +22,7 @@ READERS = PullOptions("readers", 1 << 20, fail_on_data_loss=True)
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    """A broker with a user that may send to a topic, and read it in a group."""
+    """Yields a broker with a user that may send to a topic, and read it in a group."""
     users = [
         BrokerUser("admin", ADMIN, role="admin"),
         BrokerUser("worker", WORKER, topics={"orders": "PUB|SUB"}, groups={"readers": "SUB"}),
