@@ -97,16 +97,7 @@ class BrokerServices:
         targets = RetryTargets(
             self.topics, self.groups.configs, self.groups.retry_topics, context.clock
         )
-        self.sends = SendService(
-            context.store,
-            self.topics,
-            self.flush.group_commit,
-            self.delay.schedule,
-            context.clock,
-            context.config,
-            self.hooks,
-            RetrySends(targets, self.groups.locks),
-        )
+        self.sends = self._send_service(context, targets)
         self.filters = FilterService()
         self.offsets = offsets.build(context, self.topics, self.groups, self.long_polling.calls)
         self.pull = pull.build(
@@ -159,6 +150,18 @@ class BrokerServices:
 
         context.lifecycle.starts.append(start)
         return AccessControl(users, context.call_clock)
+
+    def _send_service(self, context: BrokerContext, targets: RetryTargets) -> SendService:
+        return SendService(
+            context.store,
+            self.topics,
+            self.flush.group_commit,
+            self.delay.schedule,
+            context.clock,
+            context.config,
+            self.hooks,
+            RetrySends(targets, self.groups.locks),
+        )
 
     def _receipts(self, context: BrokerContext) -> receipts.Receipts:
         return receipts.build(

@@ -251,7 +251,7 @@ async def test_an_illegal_heartbeat_has_its_code(
 
 
 async def test_an_empty_heartbeat_needs_no_client_id(apache: ApacheClient) -> None:
-    """The SDK for Go sends one to find out that a broker is back."""
+    """Sends what the SDK for Go sends to find out that a broker is back."""
     apache.client_id = ""
     assert (await apache.heartbeat(v2.CLIENT_TYPE_UNSPECIFIED)).code == v2.OK
     assert (await apache.heartbeat(v2.PRODUCER)).code == v2.CLIENT_ID_REQUIRED

@@ -1,7 +1,7 @@
 """Producers of RocketMQ's SDK for Python, in a process and an environment of their own.
 
 Requests and answers are lines of JSON; `drivers.py` is the other side. The SDK's generated modules
-clash with those of rocketpy, so this program imports nothing of it.
+clash with the ones of rocketpy, so this program imports nothing of it.
 """
 
 from __future__ import annotations
