@@ -87,7 +87,8 @@ coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or t
 		--fail-under=100
 
 interop: ## Compare with RocketMQ's own code, run its cluster, and run our images
-interop: $(INSTALLED) programs images $(ROCKETMQS:%=.interop/%/compiled) .interop/go/client
+interop: $(INSTALLED) programs images $(ROCKETMQS:%=.interop/%/compiled) .interop/go/client \
+		.interop/python-sdk
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m interop --numprocesses 2 --dist loadgroup tests/interop $(ARGS)
 
@@ -100,6 +101,9 @@ images:
 
 .interop/go/client: $(wildcard tests/interop/go/*)
 	@tools/setup.sh go
+
+.interop/python-sdk: tests/interop/apache_v2/requirements.txt
+	@tools/setup.sh python-sdk
 
 rocketmq-versions: $(INSTALLED) ## Report, with Maven, newer RocketMQs than interop runs
 	@$(BIN)/python -m tests.interop.versions

@@ -6,6 +6,7 @@
 #   classes PYTHON FILE an archive of Spark's classes, which JVMs of tests start from
 #   rocketmq VERSION    RocketMQ's jars, and the Java programs of tests/interop, compiled
 #   go                  the Go programs of tests/interop, compiled
+#   python-sdk          RocketMQ's SDK for Python, in an environment of its own
 #   java-home           prints the home of the first Java 17 or newer: JAVA_HOME's, the path's, any
 # A missing program is installed where apt-get can; else the message says how to get it.
 set -eu
@@ -148,12 +149,28 @@ go_client() {
 	touch "$folder/client"
 }
 
+# The SDK's generated modules clash with ours, so no process may import both.
+python_sdk() {
+	requirements=tests/interop/apache_v2/requirements.txt
+	venv=${ROCKETPY_CACHE:-$PWD/.interop}/python-sdk-$(cksum < $requirements | cut -d ' ' -f 1)
+	if [ ! -e "$venv/complete" ]; then
+		echo "make: installing RocketMQ's SDK for Python into $venv"
+		"$PYTHON" -m venv --clear "$venv"
+		"$venv/bin/python" -m pip install -q --disable-pip-version-check -r $requirements
+		touch "$venv/complete"
+	fi
+	mkdir -p .interop
+	rm -rf .interop/python-sdk
+	ln -s "$venv" .interop/python-sdk
+}
+
 case "${1:-}" in
 	python | java | programs | classes | rocketmq) "$@" ;;
 	go) go_client ;;
+	python-sdk) python_sdk ;;
 	java-home) java_home ;;
 	*)
-		sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+		sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
 		exit 2
 		;;
 esac

@@ -5,11 +5,18 @@ from __future__ import annotations
 import gzip
 from collections.abc import AsyncIterator
 
+import pyarrow as pa
 import pytest
 
 from rocketpy_broker.server.apache_v2.delivered_message import delivered
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
-from rocketpy_proto.record import Record, RecordBlock, decode_record, to_record_batch
+from rocketpy_proto.record import (
+    COLUMN_TYPES,
+    Record,
+    RecordBlock,
+    decode_record,
+    to_record_batch,
+)
 from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.apache_v2.test_routes import create
 from tests.broker.remoting.test_sends_and_pulls import pull, send
@@ -60,9 +67,10 @@ async def test_the_columns_of_spark_have_the_inflated_body_and_the_properties(
     apache = ApacheClient(both.running)
     await apache.send(message("T", gzip.compress(b"body"), body_encoding=v2.GZIP, tag="a"))
     (response,) = await both.running.pull(topic="T", queue_id=0, offset=0)
-    batch = to_record_batch(RecordBlock.parse(response.records))
-    (row,) = batch.select(["body", "tags", "message_group"]).to_pylist()
-    assert row == {"body": b"body", "tags": "a", "message_group": None}
+    names = ("body", "tags", "messageGroup", "bodyError")
+    schema = pa.schema([(name, COLUMN_TYPES[name]) for name in names])
+    (row,) = to_record_batch(RecordBlock.parse(response.records), schema).to_pylist()
+    assert row == {"body": b"body", "tags": "a", "messageGroup": None, "bodyError": None}
 
 
 async def test_a_message_of_a_classic_client_has_all_parts_of_a_delivered_one(

@@ -30,7 +30,7 @@ CALLS_MAX = 20_000
 # hold an incomplete request.
 STREAMS_MAX, STREAMS_OF_CONNECTION = 256, 128
 # The same for idle streams, which clients keep open while they run.
-IDLE_STREAMS_MAX, IDLE_STREAMS_OF_CONNECTION = 4_000, 1_000
+IDLE_STREAMS_MAX, IDLE_STREAMS_OF_CONNECTION = 1_000, 128
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 # Returns the response, of any method of a protocol, that reports an error.
 Failure = Callable[[BrokerError], bytes]

@@ -1,0 +1,1 @@
+"""RocketMQ's SDKs over gRPC, unmodified, as clients of our broker."""
