@@ -110,8 +110,8 @@ async def test_ten_thousand_messages_are_received_once_by_several_receivers(
                 consumer = Consumer(own, client_id=f"c{number}")
                 while not is_complete.is_set():
                     received = await consumer.receive()
-                    seen.update(received.bodies)
                     await consumer.acked(*received.handles)
+                    seen.update(received.bodies)
                     if len(seen) == count:
                         is_complete.set()
 

@@ -4,7 +4,7 @@ A handle is a receipt and a seal. The seal is a hash of the receipt, its group a
 with the store's id. So a handle of another store, group or topic, or a made-up one, is refused
 before anything is read. Handles stay valid over a restart. State in memory: the last handles that
 were acknowledged or replaced; a restart forgets them.
-Source: ReceiptHandle, docs/design/apache_v2.md section 9.
+Source: ReceiptHandle, docs/design/grpc_v2_semantics.md section 9.
 """
 
 from __future__ import annotations

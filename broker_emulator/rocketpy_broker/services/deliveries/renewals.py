@@ -7,7 +7,7 @@ RENEWED_MS_MAX a message is visible after its group's delay for that attempt.
 A client is alive while it is a member of the group, or has received or acknowledged lately.
 State in memory: up to COUNT_MAX deliveries; further ones are not renewed. A restart forgets them,
 and the messages come again at the end of their invisible time.
-Source: DefaultReceiptHandleManager, docs/design/apache_v2.md section 9.4.
+Source: DefaultReceiptHandleManager, docs/design/grpc_v2_semantics.md section 9.4.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each member of a group gets the same ones: members share a queue by receiving from it. An ordered
 group gets every queue, another group one entry for all queues of this broker.
-Source: RouteActivity#queryAssignment, docs/design/apache_v2.md section 5.3.
+Source: RouteActivity#queryAssignment, docs/design/grpc_v2_semantics.md section 5.3.
 """
 
 from __future__ import annotations

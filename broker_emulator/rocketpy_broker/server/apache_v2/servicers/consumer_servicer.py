@@ -3,7 +3,7 @@
 The stream of a receive has a status, then each message in a response of its own, then the delivery
 time. A client that goes meanwhile gets the messages it has not taken a second after that.
 Source: ReceiveMessageActivity, AckMessageActivity, ChangeInvisibleDurationActivity,
-ForwardMessageToDLQActivity, docs/design/apache_v2.md sections 8 and 9.
+ForwardMessageToDLQActivity, docs/design/grpc_v2_semantics.md sections 8 and 9.
 """
 
 from __future__ import annotations

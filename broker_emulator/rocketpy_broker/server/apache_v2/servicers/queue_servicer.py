@@ -2,7 +2,7 @@
 
 RocketMQ's proxy does not serve these methods. A pull does not make messages invisible. Its stream
 has a status, the messages, and the offset to continue at.
-Source: docs/design/apache_v2.md section 11.
+Source: docs/design/grpc_v2_semantics.md section 11.
 """
 
 from __future__ import annotations
