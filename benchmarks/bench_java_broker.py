@@ -87,14 +87,8 @@ def java_server(flush: FlushDiskType, folder: Path) -> Iterator[Server]:
         seconds = first_message(address, begin)
         cluster.create_topic(PULLED, QUEUES)
         cluster.create_topic(LISTENED, QUEUES)
-        listener = [
-            connection.pid
-            for connection in psutil.net_connections("tcp")
-            if connection.status == psutil.CONN_LISTEN
-            and connection.laddr.port == int(address.rpartition(":")[2])
-        ]
         with java_client(V5_3, cluster.addresses, folder / "client") as client:
-            yield Server(client, psutil.Process(listener[0]), address, seconds)
+            yield Server(client, psutil.Process(cluster.broker(A).pid), address, seconds)
     finally:
         cluster.kill()
 
@@ -137,7 +131,7 @@ def pull(server: Server) -> None:
 
 def listen(ours: Server, java: Server) -> Iterator[Result]:
     """Yields the time from a send to a push listener, at an even pace."""
-    took = {}
+    took: dict[str, list[int]] = {}
     for server in (java, ours, java, ours):
         group = f"listener-{len(took)}"
         took[server.address] = server.client.listen(LISTENED, group, PACED, PACE_US)

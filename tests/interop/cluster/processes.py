@@ -117,6 +117,11 @@ class ServerProcess:
         """True if the process runs; a frozen one does."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        return self._running().pid
+
     def start(self) -> None:
         """Starts it, for the first time or again; it serves some seconds later."""
         assert not self.is_running, self.name

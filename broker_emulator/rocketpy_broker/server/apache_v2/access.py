@@ -14,7 +14,7 @@ from typing import Any
 from rocketpy_broker.server.apache_v2.request_context import NAMESPACE, with_namespace
 from rocketpy_broker.server.security.access_control import AccessControl, Requirement, UserCaller
 from rocketpy_broker.server.security.credentials import mqv2_credentials
-from rocketpy_broker.server.security.permissions import BROKER, Action, Resource, group, topic
+from rocketpy_broker.server.security.permissions import BROKER, Action, Resource, group, popped, topic
 from rocketpy_broker.services import caller
 
 PUB, SUB, EITHER = Action.PUB, Action.SUB, Action.PUB | Action.SUB
@@ -40,13 +40,13 @@ def _topic(action: Action) -> Requirement:
 
 
 def _read_topic(path: str) -> Requirement:
-    """Returns the requirement to read a topic as a member of the request's group."""
+    """Returns the requirement to read the topic at a path of fields."""
 
     def resources(call: _Call) -> Iterable[Resource]:
         found = call.request
         for name in path.split("."):
             found = getattr(found, name)
-        return (topic(call.name(found), call.name(call.request.group)),)
+        return (topic(call.name(found)),)
 
     return Requirement(SUB, resources)
 
@@ -57,6 +57,10 @@ def _group(call: _Call) -> Iterable[Resource]:
 
 def _group_if_set(call: _Call) -> Iterable[Resource]:
     return _group(call) if call.request.group.name else ()
+
+
+def _popped_topic(call: _Call) -> Iterable[Resource]:
+    return (popped(call.name(call.request.topic), call.name(call.request.group)),)
 
 
 def _sent_topics(call: _Call) -> Iterable[Resource]:
@@ -74,11 +78,12 @@ def _subscribed(call: _Call) -> Iterable[Resource]:
     if of_group:
         yield group(of_group)
     for name in sorted({call.name(each.topic) for each in subscription.subscriptions}):
-        yield topic(name, of_group)
+        yield topic(name)
 
 
 _READ_GROUP = Requirement(SUB, _group)
 _READ = (_READ_GROUP, _read_topic("topic"))
+_POPPED = (_READ_GROUP, Requirement(SUB, _popped_topic))
 _READ_QUEUE = (_READ_GROUP, _read_topic("message_queue.topic"))
 REQUIREMENTS: Mapping[str, Requirements] = {
     "QueryRoute": (_topic(EITHER),),
@@ -86,9 +91,9 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "SendMessage": (Requirement(PUB, _sent_topics),),
     "QueryAssignment": _READ,
     "ReceiveMessage": _READ_QUEUE,
-    "AckMessage": _READ,
-    "ChangeInvisibleDuration": _READ,
-    "ForwardMessageToDeadLetterQueue": _READ,
+    "AckMessage": _POPPED,
+    "ChangeInvisibleDuration": _POPPED,
+    "ForwardMessageToDeadLetterQueue": _POPPED,
     "PullMessage": _READ_QUEUE,
     "UpdateOffset": _READ_QUEUE,
     "GetOffset": _READ_QUEUE,
