@@ -14,7 +14,14 @@ from typing import Any
 from rocketpy_broker.server.apache_v2.request_context import NAMESPACE, with_namespace
 from rocketpy_broker.server.security.access_control import AccessControl, Requirement, UserCaller
 from rocketpy_broker.server.security.credentials import mqv2_credentials
-from rocketpy_broker.server.security.permissions import BROKER, Action, Resource, group, popped, topic
+from rocketpy_broker.server.security.permissions import (
+    BROKER,
+    Action,
+    Resource,
+    group,
+    popped,
+    topic,
+)
 from rocketpy_broker.services import caller
 
 PUB, SUB, EITHER = Action.PUB, Action.SUB, Action.PUB | Action.SUB
