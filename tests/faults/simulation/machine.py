@@ -76,6 +76,8 @@ class Crash:
 class NoServer:
     """A stand-in for the server: the simulation's clients call services."""
 
+    tls_port: int | None = None
+
     def __init__(self, *_given: object) -> None:
         pass
 

@@ -2,7 +2,7 @@
 
 A method without a line here requires an admin. All names are those of the broker, with their
 namespace.
-Source: DefaultAuthorizationContextBuilder, docs/design/apache_v2.md.
+Source: DefaultAuthorizationContextBuilder, docs/design/grpc_v2_semantics.md.
 """
 
 from __future__ import annotations
