@@ -29,7 +29,7 @@ _BLANKS = re.compile(r"\s+")
 def text() -> str:
     """Returns the commands as Markdown."""
     commands = (line for command in leaves() for line in command.lines())
-    return "\n".join((*_connection_lines(), *commands)).strip()
+    return "\n".join((*commands, *_connection_lines())).strip()
 
 
 def renewed(document: str) -> str:
@@ -44,7 +44,7 @@ def renewed(document: str) -> str:
 def _connection_lines() -> Iterator[str]:
     """Yields the options of a connection, which many commands have."""
     yield from ("### Options of connections", "")
-    yield from ("Every command with `--endpoint` has them, too.", "")
+    yield from ("Every command with `--endpoint` has these, too.", "")
     yield from ("| option | meaning |", "|---|---|")
     for each in Command((), connection_options).parameters():
         yield f"| {each.names} | {each.meaning} |"

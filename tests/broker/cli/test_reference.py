@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from rocketpy_broker.cli.broker_client import CONNECTION_NAMES
 from rocketpy_broker.cli.commands import app, imported
 from rocketpy_broker.cli.reference import Command, leaves, main, renewed
 from tests.support.documents import TOP
@@ -106,6 +107,9 @@ def test_the_reference_names_the_options_that_help_shows(command: Command) -> No
             for name in parameter.names.split("`")[1::2]:
                 assert name in shown, name
     listed = {word.strip(",") for line in command.lines() for word in line.split("`")}
+    if any(parameter.name == "endpoint" for parameter in command.parameters()):
+        # The section of connections has them once for all commands.
+        listed |= {f"--{name.replace('_', '-')}" for name in CONNECTION_NAMES}
     options = {
         word.strip(",[]")
         for line in shown.splitlines()
