@@ -147,7 +147,7 @@ def test_namespaces_of_the_sdk_are_apart(broker: LocalBroker, python_sdk: Driver
 
 
 @pytest.mark.parametrize(
-    ("topic", "error"), [("missing", "fetch topic route"), ("fifo", "not match")]
+    ("topic", "error"), [("missing", "fetch topic:missing route"), ("fifo", "not match")]
 )
 def test_the_sdk_reports_a_topic_that_does_not_fit(
     broker: LocalBroker, python_sdk: Driver, topic: str, error: str
