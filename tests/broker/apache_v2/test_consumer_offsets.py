@@ -113,8 +113,8 @@ async def test_an_offset_outside_the_queue_is_answered_with_one_inside(
     ("fields", "code"),
     [
         ({"message_queue": v2.MessageQueue(topic={"name": "none"})}, v2.TOPIC_NOT_FOUND),
-        ({"message_queue": v2.MessageQueue(topic={"name": TOPIC}, id=1)}, v2.BAD_REQUEST),
-        ({"message_queue": v2.MessageQueue(topic={"name": TOPIC}, id=-1)}, v2.BAD_REQUEST),
+        ({"message_queue": v2.MessageQueue(topic={"name": TOPIC}, id=1)}, v2.FORBIDDEN),
+        ({"message_queue": v2.MessageQueue(topic={"name": TOPIC}, id=-1)}, v2.FORBIDDEN),
         ({"group": v2.Resource()}, v2.ILLEGAL_CONSUMER_GROUP),
         ({"filter_expression": {"type": v2.SQL}}, v2.ILLEGAL_FILTER_EXPRESSION),
     ],
@@ -153,8 +153,8 @@ async def test_a_group_s_offset_is_the_one_of_its_last_update(start_broker: Star
             found = await get_offset(consumer)
             assert (found.status.code, found.offset) == (v2.OK, offset)
         assert await update_offset(consumer, -1) == v2.ILLEGAL_OFFSET
-        assert await update_offset(consumer, 1, queue_id=1) == v2.BAD_REQUEST
-        assert (await get_offset(consumer, queue_id=1)).status.code == v2.BAD_REQUEST
+        assert await update_offset(consumer, 1, queue_id=1) == v2.FORBIDDEN
+        assert (await get_offset(consumer, queue_id=1)).status.code == v2.FORBIDDEN
         absent = Consumer(running, topic="none")
         assert await update_offset(absent, 1) == v2.TOPIC_NOT_FOUND
         assert (await get_offset(absent)).status.code == v2.TOPIC_NOT_FOUND

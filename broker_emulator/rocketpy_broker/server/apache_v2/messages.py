@@ -3,7 +3,8 @@
 The digest is MD5 in upper-case hexadecimal digits, the only form that all SDKs read. The encoding
 is GZIP for a body that its producer sent so, else IDENTITY. Bodies that classic clients compressed
 in another way are inflated: no SDK can. An unreadable one is delivered as it is stored. Large
-bodies take a thread. Source: GrpcConverter#buildMessage, docs/design/grpc_v2_semantics.md section 8.5.
+bodies take a thread.
+Source: GrpcConverter#buildMessage, docs/design/grpc_v2_semantics.md section 8.5.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Parts of consumers' requests: names, filters, and the time that a call may be held.
 
 A held call ends before the client's deadline, which some SDKs set to the very time that they ask
-for. Source: ReceiveMessageActivity#receiveMessage, docs/design/grpc_v2_semantics.md sections 8.2 and 8.4.
+for.
+Source: ReceiveMessageActivity, docs/design/grpc_v2_semantics.md sections 8.2 and 8.4.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ An acknowledgement is idempotent. An expired or replaced handle changes nothing,
 dead letter of an ordered group's message is accepted as long as its queue is blocked by it: clients
 repeat that call until it succeeds.
 Source: ReceiveMessageActivity, PopMessageResultFilterImpl, AckMessageActivity,
-ChangeInvisibleDurationActivity, ForwardMessageToDLQActivity, docs/design/grpc_v2_semantics.md section 9.
+ChangeInvisibleDurationActivity, ForwardMessageToDLQActivity,
+docs/design/grpc_v2_semantics.md section 9.
 """
 
 from __future__ import annotations
