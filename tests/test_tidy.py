@@ -56,7 +56,8 @@ def test_the_stubs_are_those_made_from_the_contract() -> None:
     recorded = dict(zip(sums[1::2], sums[::2], strict=True))
     found = [
         *TOP.glob("proto/**/*.proto"),
-        *TOP.glob("proto/rocketpy_proto/**/*_pb2*.py*"),
+        *TOP.glob("proto/rocketpy_proto/**/*_pb2*.py"),
+        *TOP.glob("proto/rocketpy_proto/**/*_pb2*.pyi"),
     ]
     actual = {
         path.relative_to(TOP).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()

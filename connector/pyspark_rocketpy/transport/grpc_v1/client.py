@@ -29,7 +29,6 @@ from pyspark_rocketpy.transport.grpc_v1 import answers
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import BrokerLimits
 from rocketpy_proto import proxies
-from rocketpy_proto.bearer_channel import with_token
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -38,7 +37,6 @@ from rocketpy_proto.rocketpy.v1 import (
     common_pb2,
 )
 from rocketpy_proto.tls import TlsFileError
-from rocketpy_proto.tls_channel import channel_to, failure_reason
 
 if TYPE_CHECKING:
     from grpc import _CallIterator
@@ -157,12 +155,7 @@ class BrokerClient:
             # gRPC was seen to prefetch half as much again as this option allows.
             ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max * 2 // 3)
             options = [*_CHANNEL_OPTIONS, ahead, *proxies.channel_options(endpoint)]
-            channel = with_token(
-                self._channel_to(endpoint, options),
-                self._config.access_key,
-                self._config.secret_key,
-                clock.now_ms,
-            )
+            channel = self._channel_to(endpoint, options)
             method = admin_pb2_grpc.AdminStub(channel).GetBrokerInfo
             request = admin_pb2.GetBrokerInfoRequest()
             try:
@@ -178,19 +171,33 @@ class BrokerClient:
                 return _Connection(endpoint, channel, limits, info.broker_name)
         raise _together(failures)
 
-    def _channel_to(self, endpoint: str, options: Sequence[tuple[str, object]]) -> grpc.Channel:
-        """Returns a channel. Raises OptionError for files of TLS that cannot be used."""
-        tls = self._config.tls
-        try:
-            return channel_to(endpoint, options, tls)
-        except TlsFileError as error:
-            assert tls is not None
-            raise OptionError(error.text(tls, TLS_NAMES)) from error
+    def _channel_to(self, endpoint: str, options: Sequence[tuple[str, Any]]) -> grpc.Channel:
+        """Returns a channel with the user's tokens.
+
+        Raises OptionError for files of TLS that cannot be used.
+        """
+        config = self._config
+        if config.tls is None:
+            channel = grpc.insecure_channel(endpoint, options)
+        else:
+            from rocketpy_proto.tls_channel import channel_to
+
+            try:
+                channel = channel_to(endpoint, options, config.tls)
+            except TlsFileError as error:
+                raise OptionError(error.text(config.tls, TLS_NAMES)) from error
+        if config.access_key is None:
+            return channel
+        from rocketpy_proto.bearer_channel import with_token
+
+        return with_token(channel, config.access_key, config.secret_key, clock.now_ms)
 
     def _with_reason(self, endpoint: str, error: ConnectionFailedError) -> ConnectionFailedError:
         """Returns the error with a fault of TLS, where that is its reason."""
         if error.is_lasting:
             return error
+        from rocketpy_proto.tls_channel import failure_reason
+
         reason = failure_reason(endpoint, self._config.tls, TLS_NAMES)
         return error if reason is None else ConnectionFailedError(reason, is_lasting=True)
 
