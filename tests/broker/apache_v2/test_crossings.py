@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pyarrow as pa
 import pytest
 
-from rocketpy_broker.server.apache_v2.delivered_message import delivered
+from rocketpy_broker.server.apache_v2.receives.delivered_message import delivered
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record import (
     COLUMN_TYPES,

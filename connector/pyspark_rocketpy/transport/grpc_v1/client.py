@@ -171,7 +171,7 @@ class BrokerClient:
                 return _Connection(endpoint, channel, limits, info.broker_name)
         raise _together(failures)
 
-    def _channel_to(self, endpoint: str, options: Sequence[tuple[str, Any]]) -> grpc.Channel:
+    def _channel_to(self, endpoint: str, options: Sequence[tuple[str, object]]) -> grpc.Channel:
         """Returns a channel with the user's tokens.
 
         Raises OptionError for files of TLS that cannot be used.

@@ -20,8 +20,8 @@ from rocketpy_broker.runtime.clock import Clock, resolve, sleep
 from rocketpy_broker.runtime.tasks import TaskScope, run_until
 from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
-from rocketpy_broker.server.apache_v2.delivered_message import delivered
 from rocketpy_broker.server.apache_v2.handlers import Decoded, Methods
+from rocketpy_broker.server.apache_v2.receives.delivered_message import delivered
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
 from rocketpy_broker.services.groups.client_stream import ClientStream

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
-from rocketpy_broker.server.apache_v2.delivered_message import delivered
+from rocketpy_broker.server.apache_v2.receives.delivered_message import delivered
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record import MalformedRecordError, Record, RecordBlock, decode_record
 from rocketpy_proto.record.compression import inflated_or_stored

@@ -1,0 +1,1 @@
+"""Messages for consumers, and the bounds of their requests."""
