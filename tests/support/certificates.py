@@ -18,6 +18,17 @@ from rocketpy_proto.tls import TlsConfig
 
 HOSTS = ("localhost", "127.0.0.1", "::1")
 PEM = serialization.Encoding.PEM
+_SIGNING = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +65,9 @@ class Authority:
         path = self.folder / f"{self.name}.pem"
         basic = x509.BasicConstraints(ca=True, path_length=None)
         builder = self._builder(self._subject, self._key, 0, 30)
-        signed = builder.add_extension(basic, critical=True).sign(self._key, hashes.SHA256())
+        builder = builder.add_extension(basic, critical=True)
+        builder = builder.add_extension(_SIGNING, critical=True)
+        signed = builder.sign(self._key, hashes.SHA256())
         path.write_bytes(signed.public_bytes(PEM))
         return path
 
@@ -86,6 +99,12 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now + dt.timedelta(days=begin_days, hours=-1))
             .not_valid_after(now + dt.timedelta(days=end_days))
+            # Python 3.13 refuses certificates without these two.
+            .add_extension(_key_id(key), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )
 
     def client(self, pair: PairFiles | None = None) -> TlsConfig:
@@ -93,6 +112,10 @@ class Authority:
         if pair is None:
             return TlsConfig.of(self.path, None, None)
         return TlsConfig.of(self.path, pair.certificate, pair.key)
+
+
+def _key_id(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _name(host: str) -> x509.GeneralName:

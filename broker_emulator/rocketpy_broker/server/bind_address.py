@@ -93,6 +93,7 @@ def check_ports(config: BrokerConfig) -> None:
     last, and log a failure itself.
     """
     _check_port(config.host, config.port, "--port")
+    _check_port(config.host, config.tls.port, "--tls-port")
     for port, option in (
         (config.remoting_port, "--remoting-port"),
         (config.name_server_port, "--name-server-port"),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import socket
 
 import pytest
 
 from rocketpy_broker.config import TlsMode
+from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.calls import failure_log
 from rocketpy_broker.server.grpc import foreign_protocols
 from tests.broker.remoting.test_sends_and_pulls import bodies, pull, send
@@ -82,6 +84,16 @@ async def test_a_chosen_tls_port_is_bound(start_broker: StartBroker, tls_files: 
     async with start_broker(tls=tls_files.tls(port=port)) as running:
         assert running.ready.tls_port == port
         assert await is_served(ask_grpc, port, tls_files.authority.client())
+
+
+async def test_a_tls_port_in_use_is_an_error_with_its_option(
+    start_broker: StartBroker, tls_files: TlsFiles
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        tls = tls_files.tls(port=taken.getsockname()[1])
+        with pytest.raises(PortInUseError, match="choose another --tls-port"):
+            async with start_broker(tls=tls):
+                pass
 
 
 async def test_connections_of_both_grpc_ports_are_counted(

@@ -328,15 +328,20 @@ def _signed(
 
     authority = subject("rocketpy authority")
     basic = x509.BasicConstraints(ca=not names, path_length=None if names else 0)
+    public = key.public_key()
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject("rocketpy broker") if names else authority)
         .issuer_name(authority)
-        .public_key(key.public_key())
+        .public_key(public)
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - BEGIN_BEFORE)
         .not_valid_after(now + dt.timedelta(days=days))
         .add_extension(basic, critical=True)
+        .add_extension(_key_usage(is_authority=not names), critical=True)
+        # Strict clients, such as Python 3.13, refuse certificates without these two.
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public), critical=False)
     )
     if names:
         alternative = x509.SubjectAlternativeName([_name(name) for name in names])
@@ -344,6 +349,22 @@ def _signed(
         builder = builder.add_extension(alternative, critical=False)
         builder = builder.add_extension(usage, critical=False)
     return builder.sign(key, hashes.SHA256())
+
+
+def _key_usage(*, is_authority: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=True,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        encipher_only=False,
+        decipher_only=False,
+    )
 
 
 def _name(name: str) -> x509.GeneralName:
