@@ -197,6 +197,19 @@ async def test_n09_the_name_server_of_the_broker_refuses_unsigned_requests(
 
 # --- Forms of credentials ---
 
+
+@pytest.mark.parametrize("more", [{}, {"_UNIQUE_KEY_QUERY": "true"}])
+def test_n09_a_signature_of_rocketmqs_classes_is_verified(more: dict[str, str]) -> None:
+    """Compares with a vector of RocketMQ 5.3.3; some versions do not sign the flag."""
+    fields = {"b": "ProbeT", "a": "PG", "e": "0", "AccessKey": "user1", "SecurityToken": "tok"}
+    fields |= {"Signature": "cyXHePp5G29mIOhdyzVGXNb+fUM=", **more}
+    credentials = remoting_credentials(RemotingCommand(10, 1, ext_fields=fields, body=b"hello"))
+    assert credentials is not None
+    assert credentials.access_key == "user1"
+    assert credentials.is_signed_by("secret1234")
+    assert not credentials.is_signed_by("secret1235")
+
+
 DATE_TIME = "20260101T000000Z"
 SIGNATURE = "963abd36ad60920c3f000248e63ad8782dd2a04e"
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import hmac
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from rocketpy_proto.bearer_token import SCHEME, BearerToken
 from rocketpy_proto.remoting import RemotingCommand, UnencodableRemotingError
@@ -16,6 +18,7 @@ from rocketpy_proto.remoting.signature import ACCESS_KEY, SIGNATURE, is_signed_b
 
 ACCESS_KEY_CHARACTERS_MAX = 64
 DATE_TIME = "x-mq-date-time"
+UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _BASIC = "basic "
 
 
@@ -41,11 +44,24 @@ def remoting_credentials(command: RemotingCommand) -> Credentials | None:
 
     def is_signed(secret_key: str) -> bool:
         try:
-            return is_signed_by(command, secret_key)
+            return any(is_signed_by(each, secret_key) for each in _signed_forms(command))
         except UnencodableRemotingError:
             return False
 
     return _credentials(access_key, is_signed)
+
+
+def _signed_forms(command: RemotingCommand) -> Iterator[RemotingCommand]:
+    """Yields the forms of a request that clients sign: some versions leave out one field.
+
+    Source: docs/design/remoting.md section 5.1.
+    """
+    yield command
+    if UNIQUE_KEY_QUERY in command.ext_fields:
+        fields = {
+            name: text for name, text in command.ext_fields.items() if name != UNIQUE_KEY_QUERY
+        }
+        yield replace(command, ext_fields=fields)
 
 
 def bearer_credentials(authorization: str) -> Credentials | None:
