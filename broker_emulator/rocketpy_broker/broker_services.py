@@ -91,16 +91,7 @@ class BrokerServices:
         targets = RetryTargets(
             self.topics, self.groups.configs, self.groups.retry_topics, context.clock
         )
-        self.sends = SendService(
-            context.store,
-            self.topics,
-            self.flush.group_commit,
-            self.delay.schedule,
-            context.clock,
-            context.config,
-            self.hooks,
-            RetrySends(targets, self.groups.locks),
-        )
+        self.sends = self._send_service(context, targets)
         self.filters = FilterService()
         self.offsets = offsets.build(context, self.topics, self.groups, self.long_polling.calls)
         self.pull = pull.build(
@@ -142,6 +133,18 @@ class BrokerServices:
         self.remoting_clients = RemotingClients(self.groups.clients, context)
         self.apache_clients = ApacheClients(
             self.groups.clients, self.groups.configs, context.config, context.clock
+        )
+
+    def _send_service(self, context: BrokerContext, targets: RetryTargets) -> SendService:
+        return SendService(
+            context.store,
+            self.topics,
+            self.flush.group_commit,
+            self.delay.schedule,
+            context.clock,
+            context.config,
+            self.hooks,
+            RetrySends(targets, self.groups.locks),
         )
 
     def _receipts(self, context: BrokerContext) -> receipts.Receipts:

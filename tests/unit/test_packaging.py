@@ -25,6 +25,8 @@ def test_the_wheel_holds_three_typed_packages_and_the_stubs(wheel: Path) -> None
         assert f"{package}/py.typed" in names
     for stub in ("common_pb2.py", "broker_pb2.pyi", "broker_pb2_grpc.py", "admin_pb2_grpc.py"):
         assert f"rocketpy_proto/rocketpy/v1/{stub}" in names
+    for stub in ("definition_pb2.py", "service_pb2.pyi", "service_pb2_grpc.py"):
+        assert f"rocketpy_proto/apache/rocketmq/v2/{stub}" in names
 
 
 def test_the_wheel_holds_nothing_else(wheel: Path) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import grpc
 import pytest
 
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.server.apache_v2.servicers import telemetry_servicer
+from rocketpy_broker.server.calls.incomplete_requests import UNFINISHED_MS_MAX
 from rocketpy_broker.services.groups.clients.consumers import ConsumeType
 from rocketpy_broker.services.groups.clients.producers import producers_of
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
@@ -17,6 +19,7 @@ from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from rocketpy_proto.model.codes import Language
+from tests.support.blocks import wire_block
 from tests.support.broker.apache_client import ApacheClient, consuming, producing, topic
 from tests.support.broker.running_broker import StartBroker, until
 
@@ -146,6 +149,49 @@ async def test_a_stream_that_its_client_closes_ends_with_ok(apache: ApacheClient
         assert await call.code() is grpc.StatusCode.OK
 
 
+async def test_an_idle_stream_has_no_time_limit_for_its_first_settings(
+    apache: ApacheClient,
+) -> None:
+    """Opens a stream as the SDK for Python does minutes before it sends settings again."""
+    async with apache.telemetry() as call:
+        await call.initial_metadata()
+        unfinished = apache.running.broker.server.unfinished
+        apache.running.clock.advance(10 * UNFINISHED_MS_MAX)
+        assert (await apache.heartbeat(v2.PRODUCER)).code == v2.OK
+        assert unfinished.ended == 0
+        await call.write(TelemetryCommand(settings=producing("t")))
+        assert (await call.read()).status.code == v2.OK
+
+
+async def test_streams_beyond_the_limit_of_a_connection_are_refused(
+    apache: ApacheClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = apache.running.broker.server.guard.idle_streams
+    monkeypatch.setattr(limits._shares, "connection_max", 2)
+    clients = [replace(apache, client_id=f"c{number}") for number in range(3)]
+    async with clients[0].telemetry(producing("t")), clients[1].telemetry(producing("t")) as second:
+        refused = await clients[2].settle(producing("t"))
+        assert refused.status.code == v2.TOO_MANY_REQUESTS
+        # Other streams of requests have limits of their own.
+        block = wire_block("t", [b"body"])
+        assert await apache.running.create_topic("t") == 0
+        assert (await apache.running.append_block("t", 0, block)).status.code == 0
+        await second.done_writing()
+        assert await second.read() is grpc.aio.EOF
+        assert (await clients[2].settle(producing("t"))).status.code == v2.OK
+
+
+async def test_bytes_that_are_no_command_end_the_stream_with_a_code(apache: ApacheClient) -> None:
+    path = "/apache.rocketmq.v2.MessagingService/Telemetry"
+    channel: Any = apache.running.channel
+    call = channel.stream_stream(path)(metadata=apache.metadata)
+    await call.write(b"\xff\xff")
+    answer = TelemetryCommand.FromString(await call.read())
+    assert answer.status.code == v2.BAD_REQUEST
+    assert await call.read() is grpc.aio.EOF
+    assert await call.code() is grpc.StatusCode.OK
+
+
 async def test_a_newer_stream_of_the_client_ends_the_older_one(apache: ApacheClient) -> None:
     async with apache.telemetry(producing("t")) as older, apache.telemetry(producing("t")) as newer:
         assert await older.read() is grpc.aio.EOF
@@ -251,7 +297,7 @@ async def test_an_illegal_heartbeat_has_its_code(
 
 
 async def test_an_empty_heartbeat_needs_no_client_id(apache: ApacheClient) -> None:
-    """The SDK for Go sends one to find out that a broker is back."""
+    """Sends what the SDK for Go sends to find out that a broker is back."""
     apache.client_id = ""
     assert (await apache.heartbeat(v2.CLIENT_TYPE_UNSPECIFIED)).code == v2.OK
     assert (await apache.heartbeat(v2.PRODUCER)).code == v2.CLIENT_ID_REQUIRED

@@ -216,7 +216,7 @@ async def test_producers_of_a_topic_are_asked_in_turn(apache: ApacheClient) -> N
 async def test_a_producer_without_settings_is_asked_after_its_half_message(
     apache: ApacheClient,
 ) -> None:
-    """The SDK for Python opens its stream again minutes before it sends settings."""
+    """Opens a stream as the SDK for Python does minutes before it sends settings again."""
     await create(apache, "t", read=1, write=1)
     async with apache.telemetry() as call:
         await call.initial_metadata()

@@ -15,6 +15,13 @@ from tests.interop.rocketmq import TOP
 PYTHON = TOP / ".interop" / "python-sdk" / "bin" / "python"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _jars() -> None:
+    """Checks for the SDK; these tests need no jars."""
+    if not PYTHON.exists():
+        pytest.fail("RocketMQ's SDK for Python is not here: run `make interop`", pytrace=False)
+
+
 @pytest.fixture
 def broker() -> Iterator[LocalBroker]:
     """Yields a broker of this test."""

@@ -1,7 +1,7 @@
 """Producers of RocketMQ's SDK for Python, in a process and an environment of their own.
 
 Requests and answers are lines of JSON; `drivers.py` is the other side. The SDK's generated modules
-clash with those of rocketpy, so this program imports nothing of it.
+clash with the ones of rocketpy, so this program imports nothing of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from rocketmq.grpc_protocol import TransactionResolution, definition_pb2, service_pb2
 from rocketmq.v5.client import ClientConfiguration, Credentials
 from rocketmq.v5.model import Message
-from rocketmq.v5.producer import Producer, TransactionChecker
+from rocketmq.v5.producer import Producer, Transaction, TransactionChecker
 
 Request = Mapping[str, Any]
 
@@ -51,6 +51,7 @@ class Program:
     def __init__(self) -> None:
         self._producers: dict[str, Producer] = {}
         self._checkers: dict[str, Checker] = {}
+        self._transactions: dict[str, Transaction] = {}
 
     def answer(self, request: Request) -> object:
         """Returns the answer to a request."""
@@ -80,11 +81,16 @@ class Program:
         producer = self._producers[request["name"]]
         transaction = producer.begin_transaction()
         receipt = producer.send(_message(request["message"]), transaction)
-        if request.get("end") == "commit":
-            transaction.commit()
-        elif request.get("end") == "rollback":
-            transaction.rollback()
+        self._transactions[receipt.message_id] = transaction
         return {"receipts": [_receipt(receipt)]}
+
+    def do_end(self, request: Request) -> object:
+        transaction = self._transactions[request["messageId"]]
+        if request["commits"]:
+            transaction.commit()
+        else:
+            transaction.rollback()
+        return {}
 
     def do_checked(self, request: Request) -> object:
         return {"checked": list(self._checkers[request["name"]].checked)}

@@ -37,12 +37,14 @@ class Producer:
         receipts: list[Any] = self.ask("send", messages=messages, mode=mode)["receipts"]
         return receipts
 
-    def transaction(self, topic: str, body: str, end: str | None = None) -> dict[str, Any]:
-        """Returns the receipt of a half message after its end."""
+    def transaction(self, topic: str, body: str, *, commits: bool | None = None) -> str:
+        """Returns the id of a half message, after its end if `commits` is given."""
         message = {"topic": topic, "body": body, "properties": {"color": "red"}}
-        (receipt,) = self.ask("transaction", message=message, end=end)["receipts"]
-        found: dict[str, Any] = receipt
-        return found
+        (receipt,) = self.ask("transaction", message=message)["receipts"]
+        message_id = str(receipt["messageId"])
+        if commits is not None:
+            self.ask("end", messageId=message_id, commits=commits)
+        return message_id
 
     def checked(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.ask("checked")["checked"]
@@ -103,18 +105,37 @@ def test_transactions_of_the_sdk_commit_roll_back_and_answer_checks(
 ) -> None:
     broker.create_topic("T", queues=1)
     producer = Producer(python_sdk, broker, "T")
-    producer.transaction("T", "ended", "commit")
-    producer.transaction("T", "undone", "rollback")
+    producer.transaction("T", "ended", commits=True)
+    producer.transaction("T", "undone", commits=False)
     orphans = [producer.transaction("T", body) for body in ("commit-1", "roll-1", "unknown-1")]
     assert texts(broker) == ["ended"]
     broker.advance_clock(CHECK_SECONDS)
     until(lambda: texts(broker) == ["ended", "commit-1"], producer.checked)
     found = {each["messageId"]: each for each in producer.checked()}
-    assert [found[each["messageId"]]["body"] for each in orphans] == [
-        *("commit-1", "roll-1", "unknown-1"),
-    ]
+    assert [found[each]["body"] for each in orphans] == ["commit-1", "roll-1", "unknown-1"]
     assert not any(each["corrupted"] for each in found.values())
     assert {each["properties"]["color"] for each in found.values()} == {"red"}
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_transaction_of_the_sdk_ends_after_a_kill_of_the_broker(
+    broker: LocalBroker, python_sdk: Driver, commits: bool
+) -> None:
+    broker.create_topic("T", queues=1)
+    producer = Producer(python_sdk, broker, "T")
+    message_id = producer.transaction("T", "open")
+    broker.kill()
+    broker.start()
+
+    def ends() -> bool:
+        try:
+            producer.ask("end", messageId=message_id, commits=commits)
+        except RocketMQError:
+            return False
+        return True
+
+    until(ends)
+    assert texts(broker) == (["open"] if commits else [])
 
 
 def test_the_sdk_goes_on_after_a_kill_of_the_broker(
@@ -147,7 +168,7 @@ def test_namespaces_of_the_sdk_are_apart(broker: LocalBroker, python_sdk: Driver
 
 
 @pytest.mark.parametrize(
-    ("topic", "error"), [("missing", "fetch topic route"), ("fifo", "not match")]
+    ("topic", "error"), [("missing", "fetch topic:missing route"), ("fifo", "not match")]
 )
 def test_the_sdk_reports_a_topic_that_does_not_fit(
     broker: LocalBroker, python_sdk: Driver, topic: str, error: str

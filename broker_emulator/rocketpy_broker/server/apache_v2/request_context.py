@@ -51,7 +51,7 @@ class Caller:
         for key, value in metadata or ():
             if isinstance(value, str):
                 headers.setdefault(key, value.strip())
-        remaining = context.time_remaining()
+        remaining: Any = context.time_remaining()
         return cls(
             headers.get(CLIENT_ID, ""),
             _language(headers.get(LANGUAGE, "")),

@@ -13,6 +13,7 @@ from google.protobuf.duration_pb2 import Duration
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
 
@@ -21,9 +22,8 @@ CONSUMERS = frozenset({v2.PUSH_CONSUMER, v2.SIMPLE_CONSUMER, v2.PULL_CONSUMER})
 PRODUCER_ATTEMPTS_MAX = 3
 RECEIVE_BATCH_SIZE = 32
 LONG_POLLING_SECONDS = 20
-_MINUTE, _HOUR = 60, 3_600
-# RocketMQ's delays before the redeliveries of a group.
-_DELAYS = (1, 5, 10, 30, *(n * _MINUTE for n in (*range(1, 11), 20, 30)), _HOUR, 2 * _HOUR)
+# Of the exponential delays before redeliveries.
+INITIAL_SECONDS, MAX_SECONDS = 5, 7_200
 _PROPERTIES_MAX, _PROPERTIES_CHARACTERS_MAX = 32, 4_096
 _PROPERTY_KEY = re.compile(r"(?!rocketmq\.)[a-zA-Z][a-zA-Z0-9_.-]{0,63}")
 _PROPERTY_VALUE_CHARACTERS_MAX = 256
@@ -99,8 +99,8 @@ def consumer_backoff(group: SubscriptionGroupConfig, language: Language) -> v2.R
     attempts = max(group.retry_max_times, 0) + 1
     is_exponential = group.group_retry_policy.get("type") == "EXPONENTIAL"
     if is_exponential or language in _WITHOUT_DELAY_LISTS:
-        return _exponential(attempts, 5, 2 * _HOUR)
-    delays = [Duration(seconds=seconds) for seconds in _DELAYS]
+        return _exponential(attempts, INITIAL_SECONDS, MAX_SECONDS)
+    delays = [Duration(seconds=ms // 1000) for ms in DelayLevels.parse().delays_ms]
     return v2.RetryPolicy(
         max_attempts=attempts, customized_backoff=v2.CustomizedBackoff(next=delays)
     )

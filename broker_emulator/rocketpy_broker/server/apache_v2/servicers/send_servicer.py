@@ -1,4 +1,4 @@
-"""Methods that store messages, and recall those that wait.
+"""Methods that store messages, and recall waiting ones.
 
 Each message is stored on its own, in the order of the request, and has an entry in the response.
 Source: SendMessageActivity, RecallMessageActivity, docs/design/grpc_v2_semantics.md sections 7, 12.
