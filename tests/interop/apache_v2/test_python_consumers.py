@@ -92,7 +92,12 @@ def test_a_changed_invisible_time_counts_for_a_simple_consumer(
     assert consumer.receive() == []
     consumer.ask("change", id=first["id"], seconds=1)
     again: list[dict[str, Any]] = []
-    until(lambda: bool(again.extend(consumer.receive()) or again))
+
+    def is_back() -> bool:
+        again.extend(consumer.receive())
+        return len(again) > 0
+
+    until(is_back)
     assert [(each["body"], each["attempt"]) for each in again] == [("a", 2)]
     consumer.ask("ack", ids=[first["id"]])
 

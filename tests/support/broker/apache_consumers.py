@@ -47,7 +47,7 @@ class Received:
     def attempts(self) -> list[int]:
         return [each.system_properties.delivery_attempt for each in self.messages]
 
-    def take(self, response: service_pb2.ReceiveMessageResponse) -> None:
+    def take(self, response: Any) -> None:
         kind = response.WhichOneof("content")
         self.kinds.append(kind)
         if kind == "status":

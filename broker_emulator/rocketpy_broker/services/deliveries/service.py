@@ -209,11 +209,11 @@ class DeliveryService:
         except StoreError:
             self._unclaim(claims)
             raise
-        for claim, error in zip(claims, results, strict=True):
-            errors[claim.handle] = _as_invalid(claim.handle, error)
-            if error is None:
+        for claim, result in zip(claims, results, strict=True):
+            errors[claim.handle] = _as_invalid(claim.handle, result)
+            if result is None:
                 self._handles.acknowledged.add(claim.handle)
-            elif isinstance(error, StoreError):
+            elif isinstance(result, StoreError):
                 self._unclaim([claim])
         return [errors[handle] for handle in handles]
 

@@ -30,8 +30,9 @@ def retry_delay_ms(group: SubscriptionGroupConfig, attempt: int) -> int:
     given = policy.get("exponentialRetryPolicy")
     numbers: Mapping[str, object] = given if isinstance(given, Mapping) else {}
     initial = _number(numbers.get("initial"), INITIAL_MS)
-    factor = _number(numbers.get("multiplier"), MULTIPLIER) ** min(failures, EXPONENT_MAX)
-    return min(initial * factor, _number(numbers.get("max"), MAX_MS), MAX_MS)
+    factor = _number(numbers.get("multiplier"), MULTIPLIER)
+    longest = min(_number(numbers.get("max"), MAX_MS), MAX_MS)
+    return int(min(initial * factor ** min(failures, EXPONENT_MAX), longest))
 
 
 def _customized(policy: Mapping[str, object]) -> list[int]:
