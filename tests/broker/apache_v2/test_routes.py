@@ -44,7 +44,7 @@ async def test_a_route_names_each_queue_of_the_topic_at_the_endpoints_of_the_cli
 @pytest.mark.parametrize(
     ("kind", "types"),
     [
-        ("", [*MIXED, v2.PRIORITY]),
+        ("", MIXED),
         ("NORMAL", [v2.NORMAL]),
         ("FIFO", [v2.FIFO]),
         ("DELAY", [v2.DELAY]),

@@ -21,12 +21,13 @@ from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 MASTER_ID = 0
 QUEUES_A_SLOT = 1_000
 _MIXED = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION)
-_ALL = (*_MIXED, v2.PRIORITY)
 _TYPES: dict[str, tuple[v2.MessageType, ...]] = {
     "NORMAL": (v2.NORMAL,),
     "FIFO": (v2.FIFO,),
     "DELAY": (v2.DELAY,),
     "TRANSACTION": (v2.TRANSACTION,),
+    "PRIORITY": (v2.PRIORITY,),
+    "LITE": (v2.LITE,),
     MIXED: _MIXED,
 }
 _PERMISSIONS = {
@@ -79,9 +80,11 @@ class RouteServicer:
 
 
 def accepted_types(topic: TopicConfig) -> tuple[v2.MessageType, ...]:
-    """Returns the types of messages that a topic accepts; without a type it accepts all."""
-    name = topic.attributes.get(MESSAGE_TYPE, "")
-    return _TYPES.get(name, _ALL)
+    """Returns the types of messages that a topic accepts; without a type it accepts all.
+
+    SDKs before PRIORITY refuse a route that names it.
+    """
+    return _TYPES.get(topic.attributes.get(MESSAGE_TYPE, ""), _MIXED)
 
 
 def permission(topic: TopicConfig, queue_id: int) -> v2.Permission:
