@@ -72,7 +72,7 @@ class CalledBroker:
         for topic in TOPICS:
             asyncio.run(topics.update(TopicConfig(topic, 4, 4, 6), create_only=True))
         topics.saver.close()
-        (protocol,) = self._broker.services.protocols(config)
+        protocol, _ = self._broker.services.protocols(config)
         self._handlers = cast("RocketpyV1Services", protocol).methods["rocketpy.v1.Broker"]
         self.broker = SimpleNamespace(**{name: partial(self._call, name) for name in METHODS})
         self.call_count = 0
