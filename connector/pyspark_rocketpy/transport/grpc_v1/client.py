@@ -27,7 +27,6 @@ from pyspark_rocketpy.transport.grpc_v1 import answers
 from pyspark_rocketpy.transport.grpc_v1.client_config import ClientConfig
 from pyspark_rocketpy.transport.values import BrokerLimits
 from rocketpy_proto import proxies
-from rocketpy_proto.bearer_channel import with_token
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -153,12 +152,7 @@ class BrokerClient:
             # gRPC was seen to prefetch half as much again as this option allows.
             ahead = ("grpc.http2.lookahead_bytes", self._config.prefetch_bytes_max * 2 // 3)
             options = [*_CHANNEL_OPTIONS, ahead, *proxies.channel_options(endpoint)]
-            channel = with_token(
-                grpc.insecure_channel(endpoint, options),
-                self._config.access_key,
-                self._config.secret_key,
-                clock.now_ms,
-            )
+            channel = self._with_user(grpc.insecure_channel(endpoint, options))
             method = admin_pb2_grpc.AdminStub(channel).GetBrokerInfo
             request = admin_pb2.GetBrokerInfoRequest()
             try:
@@ -170,6 +164,14 @@ class BrokerClient:
             else:
                 return _Connection(endpoint, channel, limits, info.broker_name)
         raise _together(failures)
+
+    def _with_user(self, channel: grpc.Channel) -> grpc.Channel:
+        """Returns the channel whose calls name the user of the options, if there is one."""
+        if self._config.access_key is None:
+            return channel
+        from rocketpy_proto.bearer_channel import with_token
+
+        return with_token(channel, self._config.access_key, self._config.secret_key, clock.now_ms)
 
     def close(self) -> None:
         """Closes the channel."""
