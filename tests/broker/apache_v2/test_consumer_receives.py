@@ -13,8 +13,8 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from rocketpy_broker.server.apache_v2.receives.requests import receive_wait_ms
 from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.requests import receive_wait_ms
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.pull import response_buffer
 from rocketpy_broker.services.topics.config import TopicConfig

@@ -1,6 +1,6 @@
 """Consumers of RocketMQ's SDK for Python, in a process and an environment of their own.
 
-Requests and answers are lines of JSON, as those of `python_sdk.py`.
+Requests and answers are lines of JSON, as in `python_sdk.py`.
 """
 
 from __future__ import annotations

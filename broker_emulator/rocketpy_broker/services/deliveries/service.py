@@ -102,7 +102,7 @@ class DeliveryService:
     async def receive(
         self, request: PopRequest, client_id: str, *, is_renewed: bool
     ) -> list[Delivery]:
-        """Returns messages; none after `wait_ms`. Those of `is_renewed` stay invisible.
+        """Returns messages; none after `wait_ms`. With `is_renewed` they stay invisible.
 
         A queue is named for ordered groups only. Raises as PopService.pop does, and the errors of
         SendBackService.send_back.
@@ -131,7 +131,7 @@ class DeliveryService:
             self.renewals.add(each.handle, Renewed(client_id, each.group, *place))
 
     async def _deliveries(self, request: PopRequest, popped: Popped) -> list[Delivery]:
-        """Returns the messages for the client, after the end of the others."""
+        """Returns the messages for the client, after the end of all unwanted ones."""
         found: list[Delivery] = []
         for part in popped.queues:
             is_wanted, attempts = request.filter_text.has_tag(part.block), _attempts(part)

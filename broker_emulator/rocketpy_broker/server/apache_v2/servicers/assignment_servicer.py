@@ -13,8 +13,8 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.apache_v2.endpoints import endpoints_for
 from rocketpy_broker.server.apache_v2.handlers import Methods
+from rocketpy_broker.server.apache_v2.receives.requests import group_and_topic
 from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.requests import group_and_topic
 from rocketpy_broker.server.apache_v2.servicers.route_servicer import (
     MASTER_ID,
     QUEUES_A_SLOT,

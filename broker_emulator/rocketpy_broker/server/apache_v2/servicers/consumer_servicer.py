@@ -18,15 +18,15 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.handlers import Methods
-from rocketpy_broker.server.apache_v2.messages import MessageMapper
-from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.requests import (
+from rocketpy_broker.server.apache_v2.receives.message_mapper import MessageMapper
+from rocketpy_broker.server.apache_v2.receives.requests import (
     TEXT_FACTOR,
     filter_text,
     group_and_topic,
     milliseconds,
     receive_wait_ms,
 )
+from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.call_memory import keep
 from rocketpy_broker.services.deliveries.handles import HandleInvalidError

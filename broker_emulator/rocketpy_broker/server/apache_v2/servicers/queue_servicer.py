@@ -16,10 +16,9 @@ from rocketpy_broker.errors import OffsetNotFoundError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.handlers import Methods
-from rocketpy_broker.server.apache_v2.messages import MessageMapper
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
-from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.requests import (
+from rocketpy_broker.server.apache_v2.receives.message_mapper import MessageMapper
+from rocketpy_broker.server.apache_v2.receives.requests import (
     TEXT_FACTOR,
     WAIT_MS_MAX,
     before_deadline_ms,
@@ -27,6 +26,7 @@ from rocketpy_broker.server.apache_v2.requests import (
     group_and_topic,
     milliseconds,
 )
+from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.call_memory import keep
 from rocketpy_broker.services.offsets.service import CommittedOffset, OffsetService
