@@ -276,6 +276,8 @@ async def test_a_consumer_without_settings_joins_its_group_by_a_heartbeat(
     assert (await apache.heartbeat(v2.PUSH_CONSUMER, "g")).code == v2.OK
     registry = apache.running.broker.services.groups.clients
     assert registry.member_ids("g") == ["host@1@0@abc", "other"]
+    # The broker knows the group now.
+    assert (await apache.heartbeat(v2.PUSH_CONSUMER)).code == v2.OK
     group = registry.consumer_group("g")
     assert group is not None
     assert list(group.subscriptions) == ["t"]

@@ -114,10 +114,11 @@ class ApacheClients:
         client = self.get(caller.client_id)
         if client is None or client.client_type != request.client_type:
             client = KnownClient(request.client_type, self._heartbeat(caller, [], []))
-        if request.client_type in CONSUMERS:
+        consumers = client.heartbeat.consumers
+        if request.client_type in CONSUMERS and (request.group.name or not consumers):
             group = caller.name_of(request.group)
             check_group(group)
-            if [each.group for each in client.heartbeat.consumers] != [group]:
+            if [each.group for each in consumers] != [group]:
                 data = _consumer_data(request.client_type, group, self._subscriptions(group))
                 client = replace(client, heartbeat=self._heartbeat(caller, [], [data]))
         await self._register(caller, client, is_group_needed=True)
