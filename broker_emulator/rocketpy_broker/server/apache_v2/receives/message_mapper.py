@@ -40,7 +40,7 @@ class MessageMapper:
         attempt of the record.
         """
         try:
-            record = decode_record(memoryview(block.data), int(block.positions[row])).record
+            record = decode_record(block.data.data, int(block.positions[row])).record
         except MalformedRecordError as error:
             if self._log_throttle.may_say():
                 logger.critical("a message of topic %r is unreadable: %s", topic.name, error)
