@@ -157,7 +157,7 @@ async def test_the_table_of_renewals_has_a_limit(
         await alive(consumer, RENEWED_MS + 10_000)
         assert len(renewed(running)) == 1
         assert (await consumer.receive()).bodies == [b"b"]
-        # A message that is not renewed is acknowledged as any message.
+        # The handle of a message that is not renewed has expired.
         assert (await consumer.ack(received.handles[1])).status.code == v2.INVALID_RECEIPT_HANDLE
         await consumer.acked(received.handles[0])
 

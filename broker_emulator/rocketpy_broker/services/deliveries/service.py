@@ -131,7 +131,7 @@ class DeliveryService:
             self.renewals.add(each.handle, Renewed(client_id, each.group, *place))
 
     async def _deliveries(self, request: PopRequest, popped: Popped) -> list[Delivery]:
-        """Returns the messages for the client; messages beyond their attempts have ended before."""
+        """Returns the messages for the client, after the end of all unwanted ones."""
         found: list[Delivery] = []
         for part in popped.queues:
             is_wanted, attempts = request.filter_text.has_tag(part.block), _attempts(part)

@@ -1,1 +1,1 @@
-"""Messages for consumers, and the bounds of their requests."""
+"""Receives and pulls of consumers: their requests, and the messages that they return."""

@@ -18,7 +18,7 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.handlers import Methods
-from rocketpy_broker.server.apache_v2.receives.messages import MessageMapper
+from rocketpy_broker.server.apache_v2.receives.message_mapper import MessageMapper
 from rocketpy_broker.server.apache_v2.receives.requests import (
     TEXT_FACTOR,
     filter_text,

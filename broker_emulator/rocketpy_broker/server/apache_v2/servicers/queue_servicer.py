@@ -17,7 +17,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
-from rocketpy_broker.server.apache_v2.receives.messages import MessageMapper
+from rocketpy_broker.server.apache_v2.receives.message_mapper import MessageMapper
 from rocketpy_broker.server.apache_v2.receives.requests import (
     TEXT_FACTOR,
     WAIT_MS_MAX,
