@@ -20,7 +20,7 @@ from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from rocketpy_proto.model.codes import Language
 from tests.support.blocks import wire_block
-from tests.support.broker.apache_client import ApacheClient, consuming, producing, topic
+from tests.support.broker.apache_client import ApacheClient, consuming, message, producing, topic
 from tests.support.broker.running_broker import StartBroker, until
 
 LIST = "customized_backoff"
@@ -303,6 +303,13 @@ async def test_an_empty_heartbeat_needs_no_client_id(apache: ApacheClient) -> No
     apache.client_id = ""
     assert (await apache.heartbeat(v2.CLIENT_TYPE_UNSPECIFIED)).code == v2.OK
     assert (await apache.heartbeat(v2.PRODUCER)).code == v2.CLIENT_ID_REQUIRED
+
+
+async def test_a_client_id_is_short_in_all_calls(apache: ApacheClient) -> None:
+    apache.client_id = "c" * 4_000
+    assert (await apache.heartbeat(v2.PRODUCER)).code == v2.BAD_REQUEST
+    assert (await apache.send(message("t"))).status.code == v2.BAD_REQUEST
+    assert (await apache.settle(producing("t"))).status.code == v2.BAD_REQUEST
 
 
 async def test_a_client_that_is_unknown_may_terminate(apache: ApacheClient) -> None:

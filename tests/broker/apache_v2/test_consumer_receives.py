@@ -307,12 +307,29 @@ async def test_a_full_response_buffer_refuses_and_releases_messages(
 ) -> None:
     async with with_messages(start_broker, b"a") as running:
         consumer = Consumer(running)
+        await consumer.acked(*(await consumer.receive()).handles)
+        held = asyncio.ensure_future(consumer.receive(invisible_duration=duration(3_600_000)))
+        await running.held(1)
         monkeypatch.setattr(response_buffer, "UNREAD_BYTES_LIMIT", 0)
-        received = await consumer.receive(invisible_duration=duration(3_600_000))
+        await running.append(TOPIC, 0, b"b")
+        received = await held
         assert (received.status.code, received.messages) == (v2.TOO_MANY_REQUESTS, [])
         monkeypatch.undo()
         await pass_time(running, 1_000 + REVIVE_MS)
-        assert (await consumer.receive()).bodies == [b"a"]
+        assert (await consumer.receive()).bodies == [b"b"]
+
+
+async def test_receives_of_a_full_response_buffer_cost_no_attempt(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        monkeypatch.setattr(response_buffer, "UNREAD_BYTES_LIMIT", 0)
+        for _ in range(3):
+            assert (await consumer.receive()).status.code == v2.TOO_MANY_REQUESTS
+        monkeypatch.undo()
+        received = await consumer.receive()
+        assert (received.bodies, received.attempts) == ([b"a"], [1])
 
 
 @pytest.mark.parametrize(

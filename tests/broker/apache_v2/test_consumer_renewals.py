@@ -15,7 +15,7 @@ from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
 from rocketpy_broker.services.receipts.ack_service import AckService
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from tests.support.broker.apache_consumers import Consumer, Received
-from tests.support.broker.pops import REVIVE_MS, pass_time, with_messages
+from tests.support.broker.pops import REVIVE_MS, TOPIC, pass_time, with_messages
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 # A scan, a second, and the revive.
@@ -133,6 +133,33 @@ async def test_a_renewal_ends_after_its_longest_time(
         assert (await consumer.ack(handle)).status.code == v2.INVALID_RECEIPT_HANDLE
 
 
+async def test_a_delay_of_one_minute_ends_a_renewal(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "RENEWED_MS_MAX", RENEWED_MS)
+    # As the delay after a third attempt.
+    monkeypatch.setattr(renewals, "retry_delay_ms", lambda *_: RENEWED_MS)
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        await pushed(consumer)
+        await alive(consumer, 4 * RENEWED_MS)
+        assert (await consumer.receive()).attempts == [2]
+
+
+async def test_deliveries_are_renewed_after_a_jump_of_the_wall_clock_back(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        await pushed(consumer)
+        running.clock.jump(-3_600_000)
+        await running.append(TOPIC, 0, b"b")
+        (handle,) = (await pushed(consumer)).handles
+        await alive(consumer, 3 * RENEWED_MS)
+        await Consumer(running, client_id="other").receive_nothing()
+        await consumer.acked(handle)
+
+
 async def test_after_a_restart_messages_come_again_at_the_end_of_their_time(
     start_broker: StartBroker,
 ) -> None:
@@ -185,6 +212,33 @@ async def test_an_acknowledgement_during_a_renewal_counts(
         may_end.set()
         await acking
         monkeypatch.undo()
+        await pass_time(running, 2 * RENEWED_MS)
+        await consumer.receive_nothing()
+
+
+@pytest.mark.parametrize("is_forward", [False, True])
+async def test_a_handle_counts_after_a_call_that_its_client_cancelled(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, *, is_forward: bool
+) -> None:
+    began = asyncio.Event()
+
+    async def hung(*_: Any) -> Any:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        (handle,) = (await pushed(consumer)).handles
+        await alive(consumer, 2 * RENEWED_MS)
+        monkeypatch.setattr(AckService, "ack_all", hung)
+        call = consumer.forward if is_forward else consumer.acked
+        calling = asyncio.ensure_future(call(handle))
+        await began.wait()
+        calling.cancel()
+        await until(lambda: len(renewed(running)) == 1)
+        monkeypatch.undo()
+        await alive(consumer, RENEWED_MS)
+        await consumer.acked(handle)
         await pass_time(running, 2 * RENEWED_MS)
         await consumer.receive_nothing()
 

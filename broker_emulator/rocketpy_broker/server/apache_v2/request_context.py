@@ -7,6 +7,7 @@ Source: ContextInitPipeline, NamespaceUtil, docs/design/grpc_v2_semantics.md sec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -46,11 +47,8 @@ class Caller:
     @classmethod
     def of(cls, context: Context) -> Caller:
         """Returns the caller of a call; its client id is empty if the call has none."""
-        headers = dict[str, str]()
         metadata: Any = context.invocation_metadata()
-        for key, value in metadata or ():
-            if isinstance(value, str):
-                headers.setdefault(key, value.strip())
+        headers = headers_of(metadata or ())
         remaining: Any = context.time_remaining()
         return cls(
             headers.get(CLIENT_ID, ""),
@@ -63,9 +61,15 @@ class Caller:
         )
 
     def check_client_id(self) -> None:
-        """Raises RefusedError if the call has no client id."""
+        """Raises RefusedError if the call has no client id, or one that is too long to keep."""
         if not self.client_id:
             raise RefusedError(v2.CLIENT_ID_REQUIRED, f"the header {CLIENT_ID} is missing; send it")
+        if len(self.client_id) > _TEXT_CHARACTERS_MAX:
+            raise RefusedError(
+                v2.BAD_REQUEST,
+                f"the header {CLIENT_ID} has {len(self.client_id)} characters, limit "
+                f"{_TEXT_CHARACTERS_MAX}. Use a shorter client id",
+            )
 
     def namespace_of(self, resource: v2.Resource) -> str:
         """Returns the namespace of a resource of the request; it may be empty."""
@@ -78,6 +82,15 @@ class Caller:
     def resource(self, name: str) -> v2.Resource:
         """Returns the client's form of a broker's name, in the namespace of its header."""
         return resource_in(self.namespace, name)
+
+
+def headers_of(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
+    """Returns the text headers of a call; the first one of a repeated name counts everywhere."""
+    headers = dict[str, str]()
+    for name, value in metadata:
+        if isinstance(value, str):
+            headers.setdefault(name, value.strip())
+    return headers
 
 
 def resource_in(namespace: str, name: str) -> v2.Resource:

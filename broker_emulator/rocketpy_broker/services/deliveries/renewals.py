@@ -41,7 +41,10 @@ TOGETHER_MAX = 100
 
 @dataclass(slots=True)
 class Renewed:
-    """A delivery that is renewed; `receipt` is its present one. `begin_ms` is monotonic."""
+    """A delivery that is renewed; `receipt` is its present one.
+
+    `begin_ms` and `renewed_ms`, its last renewal, are monotonic: wall time may jump back.
+    """
 
     client_id: str
     group: str
@@ -49,6 +52,7 @@ class Renewed:
     receipt: Receipt
     attempt: int
     begin_ms: float
+    renewed_ms: float
     is_client_gone: bool = False
     running: asyncio.Future[None] | None = None
 
@@ -88,7 +92,11 @@ class RenewalService:
         """Ends the renewal of a delivery; returns it with its present receipt, or None."""
         renewed = self._pop(handle)
         if renewed is not None and renewed.running is not None:
-            await asyncio.wait([renewed.running])
+            try:
+                await asyncio.wait([renewed.running])
+            except asyncio.CancelledError:
+                self.put_back(handle, renewed)
+                raise
         return renewed
 
     def _pop(self, handle: str) -> Renewed | None:
@@ -129,10 +137,12 @@ class RenewalService:
     async def _renew_due(self) -> None:
         """Renews all deliveries that would be visible in AHEAD_MS."""
         limit_ms = self._clock.now_ms() + AHEAD_MS
+        renewed_ms = self._clock.monotonic_ms() + AHEAD_MS - RENEWED_MS
 
         def is_due(handle: str) -> bool:
             renewed = self._renewed[handle]
-            return renewed.is_client_gone or renewed.receipt.visible_ms <= limit_ms
+            is_late = renewed.receipt.visible_ms <= limit_ms or renewed.renewed_ms <= renewed_ms
+            return renewed.is_client_gone or is_late
 
         due = list(takewhile(is_due, self._renewed))
         for begin in range(0, len(due), TOGETHER_MAX):
@@ -144,9 +154,10 @@ class RenewalService:
         renewed = self._renewed.get(handle)
         if renewed is None:
             return
-        invisible_ms, before = self._invisible_ms(renewed), renewed.receipt
+        last_ms, before = self._last_ms(renewed), renewed.receipt
         renewed.running = asyncio.get_running_loop().create_future()
-        is_over = invisible_ms != RENEWED_MS
+        is_over = last_ms is not None
+        invisible_ms = RENEWED_MS if last_ms is None else last_ms
         try:
             renewed.receipt = await self._acks.change_invisible_time(
                 renewed.group, renewed.queue, before.offset, before, invisible_ms
@@ -166,15 +177,16 @@ class RenewalService:
         if is_over and handle in self._renewed:
             self._pop(handle)
         elif handle in self._renewed and renewed.receipt is not before:
+            renewed.renewed_ms = self._clock.monotonic_ms()
             self._renewed.move_to_end(handle)
 
-    def _invisible_ms(self, renewed: Renewed) -> int:
-        """Returns the next invisible time; RENEWED_MS if the renewal continues."""
+    def _last_ms(self, renewed: Renewed) -> int | None:
+        """Returns the last invisible time of a renewal that ends; None if it continues."""
         now_ms = self._clock.monotonic_ms()
         if renewed.is_client_gone or not self._is_alive(renewed, now_ms):
             return GONE_MS
         if now_ms - renewed.begin_ms < RENEWED_MS_MAX:
-            return RENEWED_MS
+            return None
         config = self._groups.find(renewed.group)
         return GONE_MS if config is None else retry_delay_ms(config, renewed.attempt)
 

@@ -14,6 +14,7 @@ docs/design/grpc_v2_semantics.md section 9.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -127,8 +128,9 @@ class DeliveryService:
     def _renew(self, deliveries: Sequence[Delivery], client_id: str) -> None:
         now_ms = self._clock.monotonic_ms()
         for each in deliveries:
-            place = each.queue, each.receipt, each.attempt, now_ms
-            self.renewals.add(each.handle, Renewed(client_id, each.group, *place))
+            place = each.queue, each.receipt, each.attempt
+            renewed = Renewed(client_id, each.group, *place, now_ms, now_ms)
+            self.renewals.add(each.handle, renewed)
 
     async def _deliveries(self, request: PopRequest, popped: Popped) -> list[Delivery]:
         """Returns the messages for the client, after the end of all unwanted ones."""
@@ -193,20 +195,22 @@ class DeliveryService:
         self.renewals.seen(client_id)
         errors: dict[str, BrokerError | None] = {}
         claims: list[_Claim] = []
-        for number, handle in enumerate(dict.fromkeys(handles), 1):
-            if number % CLAIMS_A_SLOT == 0:
-                await take_slot()
-            errors[handle] = None
-            try:
-                claim = await self._claim(group, topic, handle)
-            except BrokerError as error:
-                errors[handle] = error
-            else:
-                claims += [] if claim is None else [claim]
-        wanted = [Acknowledged(group, each.queue, [each.offset], each.receipt) for each in claims]
         try:
-            results = await self._acks.ack_all(wanted)
-        except StoreError:
+            for number, handle in enumerate(dict.fromkeys(handles), 1):
+                if number % CLAIMS_A_SLOT == 0:
+                    await take_slot()
+                errors[handle] = None
+                try:
+                    claim = await self._claim(group, topic, handle)
+                except BrokerError as error:
+                    errors[handle] = error
+                else:
+                    claims += [] if claim is None else [claim]
+            results = await self._acks.ack_all(
+                [Acknowledged(group, each.queue, [each.offset], each.receipt) for each in claims]
+            )
+        except (StoreError, asyncio.CancelledError):
+            # The client may repeat the call with the same handles.
             self._unclaim(claims)
             raise
         for claim, result in zip(claims, results, strict=True):
@@ -260,10 +264,12 @@ class DeliveryService:
                 return
             await self._to_dead_letters(group, [place])
             await self._acks.ack(group, queue, [receipt.offset], receipt)
-        except BrokerError as error:
+        except (BrokerError, asyncio.CancelledError) as error:
             if renewed is not None:
                 self.renewals.put_back(handle, renewed)
             self._handles.acknowledged.discard(handle)
+            if isinstance(error, asyncio.CancelledError):
+                raise
             raise _as_invalid(handle, error) or error from error
 
     async def release(self, deliveries: Sequence[Delivery]) -> None:
@@ -321,7 +327,7 @@ class _Claim:
 def _attempts(part: PoppedQueue) -> NDArray[np.int64]:
     """Returns the number of this delivery of each message, from 1 on."""
     counts = part.counts or part.block.header["reconsume_times"]
-    return np.asarray(counts, np.int64) + 1
+    return np.maximum(np.asarray(counts, np.int64), 0) + 1
 
 
 def _as_invalid(handle: str, error: BrokerError | None) -> BrokerError | None:

@@ -30,12 +30,16 @@ from rocketpy_proto.record.properties import (
 from rocketpy_proto.record.sys_flag import COMPRESSED
 
 _DELAYS = WAITING_NAMES - {TRAN_MSG}
+_INT_MAX = (1 << 31) - 1
+# The end of the year 9999, the last time of a Timestamp.
+_TIME_MS_MAX = 253_402_300_799_999
 
 
 def delivered(record: Record, topic: v2.Resource) -> v2.Message:
     """Returns the message of a stored record; `topic` is the client's name of its topic.
 
-    It has no receipt handle. `delivery_attempt` counts this delivery.
+    It has no receipt handle. `delivery_attempt` counts this delivery. A number that the protocol
+    has no room for becomes the nearest one that it has.
     """
     properties = record.properties
     own = {name: value for name, value in properties.items() if name not in RESERVED_NAMES}
@@ -59,10 +63,10 @@ def _system_properties(record: Record) -> v2.SystemProperties:
         store_host=str(record.store_host),
         queue_id=record.queue_id,
         queue_offset=record.queue_offset,
-        delivery_attempt=record.reconsume_times + 1,
+        delivery_attempt=min(max(record.reconsume_times + 1, 1), _INT_MAX),
     )
-    system.born_timestamp.FromMilliseconds(record.born_timestamp_ms)
-    system.store_timestamp.FromMilliseconds(record.store_timestamp_ms)
+    system.born_timestamp.FromMilliseconds(_time_ms(record.born_timestamp_ms))
+    system.store_timestamp.FromMilliseconds(_time_ms(record.store_timestamp_ms))
     if TAGS in properties:
         system.tag = properties[TAGS]
     if SHARDING_KEY in properties:
@@ -70,9 +74,9 @@ def _system_properties(record: Record) -> v2.SystemProperties:
     if TRACE_CONTEXT in properties:
         system.trace_context = properties[TRACE_CONTEXT]
     if _is_number(properties.get(PRIORITY, "")):
-        system.priority = int(properties[PRIORITY])
+        system.priority = min(int(properties[PRIORITY]), _INT_MAX)
     if _is_number(properties.get(TIMER_DELIVER_MS, "")):
-        system.delivery_timestamp.FromMilliseconds(int(properties[TIMER_DELIVER_MS]))
+        system.delivery_timestamp.FromMilliseconds(_time_ms(int(properties[TIMER_DELIVER_MS])))
     if DEAD_LETTER_TOPIC in properties and DEAD_LETTER_MESSAGE_ID in properties:
         system.dead_letter_queue.topic = properties[DEAD_LETTER_TOPIC]
         system.dead_letter_queue.message_id = properties[DEAD_LETTER_MESSAGE_ID]
@@ -99,6 +103,11 @@ def message_type(record: Record) -> v2.MessageType:
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= 15
+
+
+def _time_ms(time_ms: int) -> int:
+    """Returns a time that a Timestamp has room for."""
+    return min(max(time_ms, 0), _TIME_MS_MAX)
 
 
 def _md5(body: bytes) -> str:

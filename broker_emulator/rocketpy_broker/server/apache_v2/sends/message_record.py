@@ -9,6 +9,7 @@ import contextlib
 
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.server.apache_v2.property_names import BORN_HOST, PRIORITY, TRACE_CONTEXT
+from rocketpy_broker.server.apache_v2.receives.requests import milliseconds
 from rocketpy_broker.services.transactions.messages import IMMUNITY_SECONDS
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record import UNKNOWN_HOST, Host, Record, RecordError, encode_record
@@ -24,7 +25,7 @@ from rocketpy_proto.record.properties import (
 )
 from rocketpy_proto.record.sys_flag import COMPRESSED
 
-# Later than every time that Timestamp accepts.
+# Of a client without a clock, as any later time.
 _BORN_MS_MAX = 1 << 48
 
 
@@ -36,7 +37,7 @@ def encoded(
     `added` are the properties of the broker. Raises RecordIllegalError.
     """
     system = message.system_properties
-    born_ms = system.born_timestamp.ToMilliseconds()
+    born_ms = milliseconds(system.born_timestamp)
     record = Record(
         topic,
         0,
@@ -56,7 +57,7 @@ def deliver_ms(system: v2.SystemProperties) -> int | None:
     """Returns the delivery time of a message in ms; None without one."""
     if not system.HasField("delivery_timestamp"):
         return None
-    return max(system.delivery_timestamp.ToMilliseconds(), 0)
+    return max(milliseconds(system.delivery_timestamp), 0)
 
 
 def _properties(topic: str, system: v2.SystemProperties, address: str) -> dict[str, str]:

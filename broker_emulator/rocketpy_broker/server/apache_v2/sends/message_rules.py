@@ -14,6 +14,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.time_format import duration_of_ms, time_of_ms
 from rocketpy_broker.server.apache_v2.name_rules import has_control_character, is_blank
 from rocketpy_broker.server.apache_v2.property_names import RESERVED_NAMES
+from rocketpy_broker.server.apache_v2.receives.requests import milliseconds
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 
@@ -61,7 +62,7 @@ class MessageRules:
         if not system.HasField("delivery_timestamp"):
             return
         delay_ms_max = min(DELAY_MS_MAX, self.config.timer_delay_ms_max)
-        deliver_ms = system.delivery_timestamp.ToMilliseconds()
+        deliver_ms = milliseconds(system.delivery_timestamp)
         if deliver_ms - self.clock.now_ms() > delay_ms_max:
             raise RefusedError(
                 v2.ILLEGAL_DELIVERY_TIME,

@@ -81,6 +81,9 @@ class ConsumerServicer:
             # A held call does not keep its request.
             del request
             keep(TEXT_FACTOR * len(wanted.filter_text.expression))
+            # A refusal after the pop would cost each message an attempt.
+            with self._unread.reserve(0):
+                pass
             deliveries = await self._deliveries.receive(
                 wanted, caller.client_id, is_renewed=is_renewed
             )

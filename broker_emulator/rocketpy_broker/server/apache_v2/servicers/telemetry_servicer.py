@@ -24,12 +24,13 @@ from rocketpy_broker.server.apache_v2.handlers import Decoded, Methods
 from rocketpy_broker.server.apache_v2.receives.delivered_message import delivered
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
+from rocketpy_broker.services.caller import may_send
 from rocketpy_broker.services.groups.client_stream import ClientStream
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import (
     RecoverOrphanedTransactionCommand,
     TelemetryCommand,
 )
-from rocketpy_proto.record import decode_record
+from rocketpy_proto.record import Record, decode_record
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 if TYPE_CHECKING:
@@ -117,13 +118,18 @@ class TelemetryServicer:
         with contextlib.suppress(NoticesEndedError):
             while (notice := await stream.next()) is not None:
                 if notice.HasField("check_transaction"):
-                    await write(_recovery(caller, notice.check_transaction))
+                    check = notice.check_transaction
+                    record = decode_record(check.record).record
+                    # Client ids are no secrets: the stream may be another user's.
+                    if may_send(record.topic):
+                        await write(_recovery(caller, check, record))
         resolve(over)
 
 
-def _recovery(caller: Caller, check: groups_pb2.CheckTransaction) -> TelemetryCommand:
+def _recovery(
+    caller: Caller, check: groups_pb2.CheckTransaction, record: Record
+) -> TelemetryCommand:
     """Returns the command that asks a producer for the end of a transaction."""
-    record = decode_record(check.record).record
     transaction_id = TransactionId(
         check.transaction_id, check.commit_log_offset, check.queue_offset
     )
