@@ -13,7 +13,13 @@ from google.protobuf.duration_pb2 import Duration
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
-from rocketpy_broker.store.delay_levels import DelayLevels
+from rocketpy_broker.services.groups.retry_policy import (
+    INITIAL_MS,
+    MAX_MS,
+    MULTIPLIER,
+    Exponential,
+    retry_policy,
+)
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
 
@@ -22,8 +28,7 @@ CONSUMERS = frozenset({v2.PUSH_CONSUMER, v2.SIMPLE_CONSUMER, v2.PULL_CONSUMER})
 PRODUCER_ATTEMPTS_MAX = 3
 RECEIVE_BATCH_SIZE = 32
 LONG_POLLING_SECONDS = 20
-# Of the exponential delays before redeliveries.
-INITIAL_SECONDS, MAX_SECONDS = 5, 7_200
+PRODUCER_BACKOFF = Exponential(10, 2, 1_000)
 _PROPERTIES_MAX, _PROPERTIES_CHARACTERS_MAX = 32, 4_096
 _PROPERTY_KEY = re.compile(r"(?!rocketmq\.)[a-zA-Z][a-zA-Z0-9_.-]{0,63}")
 _PROPERTY_VALUE_CHARACTERS_MAX = 256
@@ -83,7 +88,7 @@ def completed(
     if answer.HasField("publishing"):
         answer.publishing.max_body_size = config.limits.body_bytes_max
         answer.publishing.validate_message_type = config.enable_topic_message_type_check
-        answer.backoff_policy.CopyFrom(_exponential(PRODUCER_ATTEMPTS_MAX, 0.01, 1))
+        answer.backoff_policy.CopyFrom(_exponential(PRODUCER_ATTEMPTS_MAX, PRODUCER_BACKOFF))
         return answer
     group = group or SubscriptionGroupConfig("")
     subscription = answer.subscription
@@ -97,17 +102,20 @@ def completed(
 def consumer_backoff(group: SubscriptionGroupConfig, language: Language) -> v2.RetryPolicy:
     """Returns the attempts of a consumer group and the delays between them."""
     attempts = max(group.retry_max_times, 0) + 1
-    is_exponential = group.group_retry_policy.get("type") == "EXPONENTIAL"
-    if is_exponential or language in _WITHOUT_DELAY_LISTS:
-        return _exponential(attempts, INITIAL_SECONDS, MAX_SECONDS)
-    delays = [Duration(seconds=ms // 1000) for ms in DelayLevels.parse().delays_ms]
+    policy = retry_policy(group)
+    if language in _WITHOUT_DELAY_LISTS and not isinstance(policy, Exponential):
+        policy = Exponential(INITIAL_MS, MULTIPLIER, MAX_MS)
+    if isinstance(policy, Exponential):
+        return _exponential(attempts, policy)
+    # Some SDKs read whole seconds.
+    delays = [Duration(seconds=max(ms // 1000, 1)) for ms in policy]
     return v2.RetryPolicy(
         max_attempts=attempts, customized_backoff=v2.CustomizedBackoff(next=delays)
     )
 
 
-def _exponential(attempts: int, initial_seconds: float, max_seconds: float) -> v2.RetryPolicy:
-    backoff = v2.ExponentialBackoff(multiplier=2)
-    backoff.initial.FromMilliseconds(round(initial_seconds * 1000))
-    backoff.max.FromMilliseconds(round(max_seconds * 1000))
+def _exponential(attempts: int, policy: Exponential) -> v2.RetryPolicy:
+    backoff = v2.ExponentialBackoff(multiplier=policy.multiplier)
+    backoff.initial.FromMilliseconds(policy.initial_ms)
+    backoff.max.FromMilliseconds(policy.max_ms)
     return v2.RetryPolicy(max_attempts=attempts, exponential_backoff=backoff)

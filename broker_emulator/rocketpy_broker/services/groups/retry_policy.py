@@ -7,6 +7,7 @@ section 11.4.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.store.delay_levels import DelayLevels
@@ -18,21 +19,39 @@ SKIPPED = 2
 EXPONENT_MAX = 32
 
 
-def retry_delay_ms(group: SubscriptionGroupConfig, attempt: int) -> int:
-    """Returns the delay after the failed delivery number `attempt`, from 1 on.
+@dataclass(frozen=True, slots=True)
+class Exponential:
+    """Delays that grow by a factor, in ms."""
+
+    initial_ms: int
+    multiplier: int
+    max_ms: int
+
+
+def retry_policy(group: SubscriptionGroupConfig) -> Exponential | list[int]:
+    """Returns the delays of a group's redeliveries in ms: by a rule, or one after the other.
 
     Values that are no numbers, such as an operator's typing errors, count as the defaults.
     """
-    policy, failures = group.group_retry_policy, max(attempt - 1, 0)
+    policy = group.group_retry_policy
     if policy.get("type") != EXPONENTIAL:
-        delays = _customized(policy)
-        return min(delays[min(failures + SKIPPED, len(delays) - 1)], MAX_MS)
+        return _customized(policy)
     given = policy.get("exponentialRetryPolicy")
     numbers: Mapping[str, object] = given if isinstance(given, Mapping) else {}
-    initial = _number(numbers.get("initial"), INITIAL_MS)
-    factor = _number(numbers.get("multiplier"), MULTIPLIER)
-    longest = min(_number(numbers.get("max"), MAX_MS), MAX_MS)
-    return int(min(initial * factor ** min(failures, EXPONENT_MAX), longest))
+    return Exponential(
+        _number(numbers.get("initial"), INITIAL_MS),
+        _number(numbers.get("multiplier"), MULTIPLIER),
+        min(_number(numbers.get("max"), MAX_MS), MAX_MS),
+    )
+
+
+def retry_delay_ms(group: SubscriptionGroupConfig, attempt: int) -> int:
+    """Returns the delay after the failed delivery number `attempt`, from 1 on."""
+    policy, failures = retry_policy(group), max(attempt - 1, 0)
+    if isinstance(policy, Exponential):
+        factor = policy.multiplier ** min(failures, EXPONENT_MAX)
+        return min(policy.initial_ms * factor, policy.max_ms)
+    return min(policy[min(failures + SKIPPED, len(policy) - 1)], MAX_MS)
 
 
 def _customized(policy: Mapping[str, object]) -> list[int]:
