@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rocketpy_broker.broker_services import BrokerServices
-from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.config import BrokerConfig, TlsMode
 from rocketpy_broker.remoting_servers import RemotingPorts, RemotingServers
 from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
 from rocketpy_broker.runtime.guarded_clock import GuardedClock
@@ -108,7 +108,12 @@ class Broker:
         users = self.services.access.users
         users.load()
         if not self._config.tls.is_mutual:
-            check_host(self._config.host, insecure=self._config.insecure, has_users=users.is_on)
+            check_host(
+                self._config.host,
+                insecure=self._config.insecure,
+                has_users=users.is_on,
+                is_encrypted=self._config.tls.mode is TlsMode.ENFORCING,
+            )
         check_ports(self._config)
         if not self._config.tls.is_self_signed:
             self._open_certificates()

@@ -66,9 +66,14 @@ class PortInUseError(BrokerError):
         super().__init__(f"cannot listen on {host}:{port}{reason}; {way}")
 
 
-def check_host(host: str, *, insecure: bool, has_users: bool = False) -> None:
-    """Raises PublicBindError for an address beyond loopback without users or `insecure`."""
-    if _is_loopback(host):
+def check_host(
+    host: str, *, insecure: bool, has_users: bool = False, is_encrypted: bool = False
+) -> None:
+    """Raises PublicBindError for an address beyond loopback without users or `insecure`.
+
+    `is_encrypted` means that every connection is in TLS.
+    """
+    if _is_loopback(host) or (has_users and is_encrypted):
         return
     if has_users:
         logger.warning(

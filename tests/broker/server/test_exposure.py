@@ -116,3 +116,10 @@ def test_b12_with_insecure_the_command_serves(tmp_path: Path) -> None:
     assert done.returncode == 0
     assert "ready on 0.0.0.0:" in done.stdout
     assert "each client that reaches" in done.stderr
+
+
+def test_users_in_tls_alone_need_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    check_host("0.0.0.0", insecure=False, has_users=True, is_encrypted=True)
+    assert not caplog.records
+    check_host("0.0.0.0", insecure=False, has_users=True)
+    assert "without encryption" in caplog.text
