@@ -13,6 +13,7 @@ from rocketpy_broker.server.apache_v2.access import REQUIREMENTS
 from rocketpy_broker.server.apache_v2.handlers import SERVICE
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.support.broker.apache_client import ACCESS_POINT, ApacheClient, consuming, producing
 from tests.support.broker.apache_client import group as group_of
 from tests.support.broker.apache_client import topic as topic_of
@@ -140,4 +141,20 @@ async def test_a_namespace_is_part_of_the_name(secured: Secured) -> None:
     reader = client(secured, "reader")
     reader.namespace = "tenant"
     answer = await reader.call("QueryRoute", route(TOPIC))
+    assert answer.status.code == v2.UNAUTHORIZED
+
+
+async def test_n09_a_repeated_header_names_one_namespace_for_check_and_work(
+    secured: Secured,
+) -> None:
+    name = f"tenant%{TOPIC}"
+    config = admin_pb2.TopicConfig(topic=name, read_queue_nums=1, write_queue_nums=1, perm=6)
+    made = await secured.running.admin.UpdateTopic(
+        admin_pb2.UpdateTopicRequest(config=config), metadata=secured.metadata("admin")
+    )
+    assert made.status.code == 0, made.status.remark
+    signature = [*signed("reader", SECRETS["reader"]), ("x-mq-namespace", "")]
+    twice = SigningClient(secured.running, signature=signature)
+    twice.namespace = "tenant"
+    answer = await twice.call("QueryRoute", route(TOPIC))
     assert answer.status.code == v2.UNAUTHORIZED

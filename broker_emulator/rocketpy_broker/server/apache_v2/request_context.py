@@ -7,6 +7,7 @@ Source: ContextInitPipeline, NamespaceUtil, docs/design/grpc_v2_semantics.md sec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote
@@ -46,11 +47,7 @@ class Caller:
     @classmethod
     def of(cls, context: Context) -> Caller:
         """Returns the caller of a call; its client id is empty if the call has none."""
-        headers = dict[str, str]()
-        metadata: Any = context.invocation_metadata()
-        for key, value in metadata or ():
-            if isinstance(value, str):
-                headers.setdefault(key, value.strip())
+        headers = headers_of(context.invocation_metadata() or ())
         remaining: Any = context.time_remaining()
         return cls(
             headers.get(CLIENT_ID, ""),
@@ -78,6 +75,15 @@ class Caller:
     def resource(self, name: str) -> v2.Resource:
         """Returns the client's form of a broker's name, in the namespace of its header."""
         return resource_in(self.namespace, name)
+
+
+def headers_of(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
+    """Returns the texts of metadata; of a repeated header the first, for checks and for work."""
+    headers = dict[str, str]()
+    for key, value in metadata:
+        if isinstance(value, str):
+            headers.setdefault(key, value.strip())
+    return headers
 
 
 def resource_in(namespace: str, name: str) -> v2.Resource:
