@@ -43,7 +43,6 @@ from rocketpy_proto.remoting.headers.pulls import (
 )
 from rocketpy_proto.remoting.headers.sends import (
     ConsumerSendMsgBackRequest,
-    SendMessageRequest,
 )
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,

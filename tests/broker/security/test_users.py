@@ -237,13 +237,18 @@ async def test_a_stream_from_before_the_first_user_ends(start_broker: StartBroke
         await call.done_writing()
 
 
-async def test_a_file_that_is_written_while_it_is_read_is_read_again(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    table = loaded(path)
+def _without_writer(path: Path) -> bytes:
+    """Writes a part of a file without the writer, and returns the whole."""
     loaded(path).remove_now("writer")
     complete = path.read_bytes()
     path.write_bytes(complete[:100])
+    return complete
+
+
+async def test_a_file_that_is_written_while_it_is_read_is_read_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, complete = loaded(path), _without_writer(path)
     read = table._read
 
     def late() -> Any:
