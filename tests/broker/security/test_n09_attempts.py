@@ -158,8 +158,8 @@ async def test_n09_too_many_guesses_are_refused_at_once(secured: Secured) -> Non
 
 
 async def test_n09_a_request_that_waited_is_one_of_its_own_user(secured: Secured) -> None:
-    """Before it the connection has served an admin, which may read all topics."""
     control, clock = secured.running.broker.services.access, secured.running.clock
+    # The connection serves an admin first, which may read all topics.
     theirs = await sent_offset(secured, OTHER)
     fail(control.attempts, PAIR.free, "reader", LOCAL)
     header = ConsumerSendMsgBackRequest(theirs, GROUP, -1)
