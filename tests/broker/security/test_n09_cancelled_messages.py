@@ -1,4 +1,4 @@
-"""Messages that cancel delayed messages: each user those of its own topics."""
+"""Messages that cancel delayed messages: a user cancels messages of its own topics alone."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ class AccessControl:
         self.attempts = Attempts(clock)
         self._clock = clock
         self._verified: OrderedDict[str, User] = OrderedDict()
-        # The users whose last signature on a connection was right. They wait for no failure of
-        # others; a wrong signature ends this.
+        # The users whose last signature on a connection was right. They wait for no failure
+        # of another connection; a wrong signature ends this.
         self._proven: OrderedDict[tuple[str, str], None] = OrderedDict()
         # An unknown user's signature is compared, too, so it takes the same time.
         self._unknown = secrets.token_urlsafe()
