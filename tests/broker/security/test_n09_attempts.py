@@ -22,11 +22,22 @@ from rocketpy_proto.bearer_token import bearer_token
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import signed
+from rocketpy_proto.remoting.headers.sends import ConsumerSendMsgBackRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.support.broker.running_broker import until
-from tests.support.broker.users import MINUTE_MS, SECRETS, TOPIC, Secured, bearer
+from tests.support.broker.users import (
+    GROUP,
+    MINUTE_MS,
+    OTHER,
+    SECRETS,
+    TOPIC,
+    Secured,
+    bearer,
+    sent_offset,
+)
 
 REFUSED = ResponseCode.UNAUTHENTICATED
+LOCAL = "ipv4:127.0.0.1"
 
 
 def fail(found: Attempts, count: int, access_key: str = "alice", host: str = "h") -> None:
@@ -144,3 +155,36 @@ async def test_n09_too_many_guesses_are_refused_at_once(secured: Secured) -> Non
     assert "too many attempts have failed" in info.status.remark
     secured.running.clock.advance(WAIT_MS_MAX)
     assert [await each for each in waiting] == [0]
+
+
+async def test_n09_a_request_that_waited_is_one_of_its_own_user(secured: Secured) -> None:
+    control, clock = secured.running.broker.services.access, secured.running.clock
+    # The connection serves an admin first, which may read all topics.
+    theirs = await sent_offset(secured, OTHER)
+    fail(control.attempts, PAIR.free, "reader", LOCAL)
+    header = ConsumerSendMsgBackRequest(theirs, GROUP, -1)
+    back = secured.command(Code.CONSUMER_SEND_MSG_BACK, header)
+    secured.remoting.client.tell(signed(back, "reader", SECRETS["reader"]))
+    await until(lambda: control.attempts.waiting == 1)
+    clock.advance(100)
+    answer = await secured.remoting.client.next()
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "may not read" in (answer.remark or "")
+
+
+async def test_n09_failures_of_others_delay_no_connection_that_has_signed_in(
+    secured: Secured,
+) -> None:
+    control, clock = secured.running.broker.services.access, secured.running.clock
+    code = Code.GET_BROKER_RUNTIME_INFO
+    assert (await secured.ask("monitor", code)).code == 0
+    for host in (LOCAL, "another host"):
+        fail(control.attempts, 1_000, "monitor", host)
+    for _ in range(3):
+        assert (await secured.ask("monitor", code)).code == 0
+    wrong = signed(secured.command(code), "monitor", "wrong-secret")
+    assert (await secured.answer(wrong)).code == ResponseCode.NO_PERMISSION
+    secured.remoting.client.tell(signed(secured.command(code), "monitor", SECRETS["monitor"]))
+    await until(lambda: control.attempts.waiting == 1)
+    clock.advance(WAIT_MS_MAX)
+    assert (await secured.remoting.client.next()).code == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +28,6 @@ from rocketpy_broker.server.security.permissions import (
 )
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.record import decode_offset_message_id
 from rocketpy_proto.remoting import EXCHANGES, REQUEST_BODIES, encode_body
 from rocketpy_proto.remoting.bodies.clients import (
     ConsumerData,
@@ -35,6 +35,7 @@ from rocketpy_proto.remoting.bodies.clients import (
     ProducerData,
     SubscriptionData,
 )
+from rocketpy_proto.remoting.headers.clients import DeleteGroupRequest
 from rocketpy_proto.remoting.headers.pulls import (
     SUBSCRIPTION,
     PullMessageRequest,
@@ -42,7 +43,6 @@ from rocketpy_proto.remoting.headers.pulls import (
 )
 from rocketpy_proto.remoting.headers.sends import (
     ConsumerSendMsgBackRequest,
-    SendMessageRequest,
 )
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
@@ -53,7 +53,7 @@ from rocketpy_proto.rocketpy.v1 import (
     transactions_pb2,
 )
 from tests.support.blocks import wire_block
-from tests.support.broker.users import GROUP, OTHER, TOPIC, Secured
+from tests.support.broker.users import GROUP, OTHER, TOPIC, Secured, sent_offset
 
 NO = ResponseCode.NO_PERMISSION
 CONTRACTS = (admin_pb2, broker_pb2, groups_pb2, retry_pb2, testing_pb2, transactions_pb2)
@@ -281,14 +281,6 @@ async def test_n09_a_pattern_finds_the_topics_that_its_user_may_read(secured: Se
     assert (answer.status.code, list(answer.topics)) == (NO, [])
 
 
-async def sent_offset(secured: Secured, name: str) -> int:
-    """Returns the offset in the log of a new message of a topic."""
-    header = SendMessageRequest("producers", name, 0, 1_700_000_000_000)
-    answer = await secured.ask("admin", Code.SEND_MESSAGE, header, b"secret")
-    form = EXCHANGES[Code.SEND_MESSAGE].response
-    return decode_offset_message_id(form.decode(answer.ext_fields).msg_id)[1]
-
-
 async def test_n09_a_position_in_the_log_is_no_way_to_another_topic(secured: Secured) -> None:
     theirs, ours = await sent_offset(secured, OTHER), await sent_offset(secured, TOPIC)
     for offset, code in ((theirs, NO), (ours, 0)):
@@ -362,3 +354,44 @@ async def test_n09_admin_actions_are_logged(
     assert line.startswith(
         f"user admin did rocketpy.v1.Admin/DeleteTopic of topic {OTHER!r} from ipv4:127.0.0.1:"
     )
+
+
+async def test_n09_the_producer_group_of_each_client_is_no_free_consumer_group(
+    secured: Secured,
+) -> None:
+    header = DeleteGroupRequest(remoting_access.INNER_PRODUCER)
+    answer = await secured.ask("reader", Code.DELETE_SUBSCRIPTIONGROUP, header)
+    assert answer.code == NO, answer.remark
+
+
+class _Entries(dict[str, Action]):
+    passes = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_n09_a_look_up_does_not_pass_through_all_entries() -> None:
+    entries = _Entries({f"prefix-{number:04}*": Action.PUB for number in range(1_000)})
+    permissions, passes = Permissions(entries), entries.passes
+    assert permissions.of("prefix-0999-more") == Action.PUB
+    assert permissions.of("prefix-") == Action.DENY
+    assert entries.passes == passes
+
+
+async def test_n09_a_foreign_client_id_gets_no_message_of_a_transaction_check(
+    secured: Secured,
+) -> None:
+    running = secured.running
+    clients = running.broker.services.groups.clients
+    block = wire_block(OTHER, [b"secret"])
+    check = groups_pb2.CheckTransaction(producer_group="p", record=block.records)
+    heartbeat = groups_pb2.HeartbeatRequest(client_id="c", producer_groups=["p"])
+    answer = await running.groups.Heartbeat(heartbeat, metadata=secured.metadata("admin"))
+    assert answer.status.code == 0, answer.status.remark
+    for access_key, is_sent in (("reader", False), ("admin", True)):
+        request = groups_pb2.NoticesRequest(client_id="c")
+        call = running.groups.Notices(request, metadata=secured.metadata(access_key))
+        await call.initial_metadata()
+        assert clients.notify_one_producer(check) == is_sent

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from rocketpy_broker.server.security import credentials
 from rocketpy_broker.server.security.credentials import (
     basic_credentials,
     bearer_credentials,
@@ -270,3 +271,15 @@ def test_a_client_makes_a_token_anew_before_the_last_minute() -> None:
     first, second, third, fourth = (source.token() for _ in range(4))
     assert first == second == third
     assert fourth != first
+
+
+def test_n09_a_large_body_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[RemotingCommand] = []
+    monkeypatch.setattr(
+        credentials, "is_signed_by", lambda command, _: bool(hashed.append(command))
+    )
+    fields = {"AccessKey": "a", "Signature": "x", credentials.UNIQUE_KEY_QUERY: "true"}
+    found = remoting_credentials(RemotingCommand(1, 1, ext_fields=fields, body=bytes(1 << 20)))
+    assert found is not None
+    assert not found.is_signed_by("secret")
+    assert len(hashed) == 1

@@ -13,7 +13,8 @@ from rocketpy_broker.server.bind_address import PublicBindError
 from rocketpy_broker.server.security.errors import UserError, UserNotExistError
 from rocketpy_broker.server.security.users import UserTable
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.rocketpy.v1 import admin_pb2
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from tests.support.blocks import wire_block
 from tests.support.broker.running_broker import StartBroker
 from tests.support.broker.users import (
     SECRETS,
@@ -217,3 +218,54 @@ async def test_users_of_a_file_of_their_own(start_broker: StartBroker, tmp_path:
     write_users(path, *USERS)
     async with start_broker(users_path=path) as running:
         assert await running.create_topic("T") == ResponseCode.UNAUTHENTICATED
+
+
+async def test_a_stream_from_before_the_first_user_ends(start_broker: StartBroker) -> None:
+    async with start_broker() as running:
+        assert await running.create_topic(TOPIC) == 0
+        block = wire_block(TOPIC, [b"x"])
+        request = broker_pb2.AppendRequest(
+            topic=TOPIC, queue_id=0, records=block.records, record_sizes=block.record_sizes
+        )
+        call = running.data.Append()
+        await call.write(request)
+        assert (await call.read()).status.code == 0
+        first = admin_pb2.UpdateUserRequest(user=user("admin", role="admin"), create=True)
+        assert (await running.admin.UpdateUser(first)).status.code == 0
+        await call.write(request)
+        assert (await call.read()).status.code == ResponseCode.UNAUTHENTICATED
+        await call.done_writing()
+
+
+def _without_writer(path: Path) -> bytes:
+    """Writes a part of a file without the writer, and returns the whole."""
+    loaded(path).remove_now("writer")
+    complete = path.read_bytes()
+    path.write_bytes(complete[:100])
+    return complete
+
+
+async def test_a_file_that_is_written_while_it_is_read_is_read_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, complete = loaded(path), _without_writer(path)
+    read = table._read
+
+    def late() -> Any:
+        monkeypatch.setattr(table, "_read", read)
+        path.write_bytes(complete)
+        raise ValueError("half of the file")
+
+    monkeypatch.setattr(table, "_read", late)
+    for _ in range(2):
+        await table.look()
+    assert table.get("writer") is None
+
+
+async def test_a_call_keeps_a_change_of_the_file(path: Path) -> None:
+    table = loaded(path)
+    loaded(path).remove_now("writer")
+    await table.update(user("bob"), create=True)
+    loaded(path).remove_now("reader")
+    await table.remove("bob")
+    assert [each.access_key for each in loaded(path).messages()] == ["admin", "monitor"]

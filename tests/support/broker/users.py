@@ -14,7 +14,9 @@ from rocketpy_broker.server.security.users import UserTable
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.bearer_token import bearer_token
 from rocketpy_proto.model.codes import RequestCode
+from rocketpy_proto.record import decode_offset_message_id
 from rocketpy_proto.remoting import EXCHANGES, Header, RemotingCommand, signed
+from rocketpy_proto.remoting.headers.sends import SendMessageRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.remoting_client import RemotingBroker
@@ -108,6 +110,14 @@ class Secured:
     def count(self, topic: str) -> int:
         """Returns the number of messages in a topic's first queue."""
         return self.running.broker.store.range_of(QueueKey(topic, 0)).max_offset
+
+
+async def sent_offset(secured: Secured, name: str) -> int:
+    """Returns the offset in the log of a new message of a topic."""
+    header = SendMessageRequest("producers", name, 0, 1_700_000_000_000)
+    answer = await secured.ask("admin", RequestCode.SEND_MESSAGE, header, b"secret")
+    form = EXCHANGES[RequestCode.SEND_MESSAGE].response
+    return decode_offset_message_id(form.decode(answer.ext_fields).msg_id)[1]
 
 
 @asynccontextmanager

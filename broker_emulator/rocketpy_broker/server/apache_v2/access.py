@@ -11,11 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rocketpy_broker.server.apache_v2.request_context import (
-    NAMESPACE,
-    headers_of,
-    with_namespace,
-)
+from rocketpy_broker.server.apache_v2.request_context import NAMESPACE, headers_of, with_namespace
 from rocketpy_broker.server.security.access_control import AccessControl, Requirement, UserCaller
 from rocketpy_broker.server.security.credentials import mqv2_credentials
 from rocketpy_broker.server.security.permissions import (
@@ -129,14 +125,14 @@ class ApacheV2Access:
 
     async def admitted(
         self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str
-    ) -> Callable[[Any], None] | None:
-        """Returns the check of each request of a call; None if none is needed.
+    ) -> Callable[[Any], None]:
+        """Returns the check of each request of a call.
 
         Raises UnauthenticatedError.
         """
         control = self._control
         if not control.is_on:
-            return None
+            return control.check_off
         headers = headers_of(metadata)
         principal = await control.authenticate(mqv2_credentials(headers), peer)
         requirements = REQUIREMENTS.get(method.rpartition("/")[2], _ADMIN)

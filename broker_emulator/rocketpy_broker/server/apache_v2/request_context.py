@@ -47,8 +47,7 @@ class Caller:
     @classmethod
     def of(cls, context: Context) -> Caller:
         """Returns the caller of a call; its client id is empty if the call has none."""
-        metadata: Any = context.invocation_metadata()
-        headers = headers_of(metadata or ())
+        headers = headers_of(context.invocation_metadata() or ())
         remaining: Any = context.time_remaining()
         return cls(
             headers.get(CLIENT_ID, ""),
@@ -61,15 +60,9 @@ class Caller:
         )
 
     def check_client_id(self) -> None:
-        """Raises RefusedError if the call has no client id, or one that is too long to keep."""
+        """Raises RefusedError if the call has no client id."""
         if not self.client_id:
             raise RefusedError(v2.CLIENT_ID_REQUIRED, f"the header {CLIENT_ID} is missing; send it")
-        if len(self.client_id) > _TEXT_CHARACTERS_MAX:
-            raise RefusedError(
-                v2.BAD_REQUEST,
-                f"the header {CLIENT_ID} has {len(self.client_id)} characters, limit "
-                f"{_TEXT_CHARACTERS_MAX}. Use a shorter client id",
-            )
 
     def namespace_of(self, resource: v2.Resource) -> str:
         """Returns the namespace of a resource of the request; it may be empty."""
@@ -85,11 +78,11 @@ class Caller:
 
 
 def headers_of(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
-    """Returns the text headers of a call; the first one of a repeated name counts everywhere."""
+    """Returns the texts of metadata; of a repeated header the first, for checks and for work."""
     headers = dict[str, str]()
-    for name, value in metadata:
+    for key, value in metadata:
         if isinstance(value, str):
-            headers.setdefault(name, value.strip())
+            headers.setdefault(key, value.strip())
     return headers
 
 

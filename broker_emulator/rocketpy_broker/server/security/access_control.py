@@ -2,7 +2,8 @@
 
 Without users every request is served, as RocketMQ's brokers do by default. A user's change or
 removal counts from the next request on, also of a running stream.
-State: the users, failed attempts, and verified bearer tokens until they expire, all bounded.
+State: the users, failed attempts, connections with a right signature, and verified bearer tokens
+until they expire, all bounded.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ class AccessControl:
         self.attempts = Attempts(clock)
         self._clock = clock
         self._verified: OrderedDict[str, User] = OrderedDict()
+        # The users whose last signature on a connection was right. They wait for no failure
+        # of another connection; a wrong signature ends this.
+        self._proven: OrderedDict[tuple[str, str], None] = OrderedDict()
         # An unknown user's signature is compared, too, so it takes the same time.
         self._unknown = secrets.token_urlsafe()
 
@@ -72,6 +76,8 @@ class AccessControl:
         """
         if credentials is None or self._is_verified(credentials):
             return 0.0
+        if (credentials.access_key, peer) in self._proven:
+            return 0.0
         return self.attempts.wait_ms(credentials.access_key, _host(peer))
 
     def principal(self, credentials: Credentials | None, peer: str) -> Principal:
@@ -82,15 +88,15 @@ class AccessControl:
         if not self._is_verified(credentials):
             secret_key = self._unknown if user is None else user.secret_key
             if not credentials.is_signed_by(secret_key) or user is None:
+                self._proven.pop((credentials.access_key, peer), None)
                 self.attempts.failed(credentials.access_key, _host(peer))
                 raise UnauthenticatedError
             self.attempts.succeeded(credentials.access_key, _host(peer))
+            _keep(self._proven, (credentials.access_key, peer), None)
         assert user is not None
         self._check_time(credentials)
         if credentials.text:
-            self._verified[credentials.text] = user
-            if len(self._verified) > TOKENS_MAX:
-                self._verified.popitem(last=False)
+            _keep(self._verified, credentials.text, user)
         return user.principal
 
     async def authenticate(self, credentials: Credentials | None, peer: str) -> Principal:
@@ -136,6 +142,14 @@ class AccessControl:
 
     # --- Permissions ---
 
+    def check_off(self, _request: object) -> None:
+        """Checks a request of a call that began before there were users.
+
+        Raises MissingSignatureError.
+        """
+        if self.is_on:
+            raise MissingSignatureError
+
     def check(
         self,
         principal: Principal,
@@ -179,6 +193,13 @@ class UserCaller(Caller):
         if user is None:
             return Action.DENY
         return user.principal.granted(topic(name))
+
+
+def _keep(table: OrderedDict[Any, Any], key: object, value: object) -> None:
+    """Enters a value; beyond TOKENS_MAX the oldest entry gives way."""
+    table[key] = value
+    if len(table) > TOKENS_MAX:
+        table.popitem(last=False)
 
 
 def _host(peer: str) -> str:

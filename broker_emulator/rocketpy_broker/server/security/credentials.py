@@ -20,6 +20,8 @@ ACCESS_KEY_CHARACTERS_MAX = 64
 DATE_TIME = "x-mq-date-time"
 UNIQUE_KEY_QUERY = "_UNIQUE_KEY_QUERY"
 _BASIC = "basic "
+# Queries have no body, and a larger one takes too long to be hashed twice.
+TWICE_BYTES_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def _signed_forms(command: RemotingCommand) -> Iterator[RemotingCommand]:
     Source: docs/design/remoting.md section 5.1.
     """
     yield command
-    if UNIQUE_KEY_QUERY in command.ext_fields:
+    if UNIQUE_KEY_QUERY in command.ext_fields and len(command.body) <= TWICE_BYTES_MAX:
         fields = {
             name: text for name, text in command.ext_fields.items() if name != UNIQUE_KEY_QUERY
         }

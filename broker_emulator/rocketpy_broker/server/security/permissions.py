@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, IntFlag
 
 from rocketpy_broker.server.security.errors import NoPermissionError, UserError
@@ -116,18 +116,23 @@ class Permissions:
 
     entries: Mapping[str, Action]
     default: Action = Action.DENY
+    # The lengths of the prefixes, the longest first: a look-up does not try each entry.
+    _lengths: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        lengths = {len(each) - 1 for each in self.entries if each.endswith(PREFIX_MARK)}
+        object.__setattr__(self, "_lengths", tuple(sorted(lengths, reverse=True)))
 
     def of(self, name: str) -> Action:
         """Returns the actions for a name: of its entry, its longest prefix, or the default."""
         exact = self.exactly(name)
         if exact is not None:
             return exact
-        prefixes = [
-            each
-            for each in self.entries
-            if each.endswith(PREFIX_MARK) and name.startswith(each[:-1])
-        ]
-        return self.entries[max(prefixes, key=len)] if prefixes else self.default
+        for length in self._lengths:
+            found = self.entries.get(name[:length] + PREFIX_MARK)
+            if found is not None and len(name) >= length:
+                return found
+        return self.default
 
     def exactly(self, name: str) -> Action | None:
         """Returns the actions of the entry with this name; None without one."""

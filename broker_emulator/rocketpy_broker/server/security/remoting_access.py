@@ -8,7 +8,7 @@ Source: DefaultAuthorizationContextBuilder, docs/design/remoting.md section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -83,7 +83,8 @@ def _group(action: Action, name: str, *, is_optional: bool = False) -> Requireme
 
     def resources(call: _Call) -> Iterable[Resource]:
         found = getattr(call.header, name) or ""
-        is_left_out = (is_optional and not found) or found == INNER_PRODUCER
+        is_inner = action is PUB and found == INNER_PRODUCER
+        is_left_out = (is_optional and not found) or is_inner
         return () if is_left_out else (group(found),)
 
     return Requirement(action, resources)
@@ -293,7 +294,9 @@ class RemotingAccess:
     ) -> Any:
         await self._control.wait(wait_ms)
         self._check(credentials, request, peer)
-        return processor(request)
+        step = processor(request)
+        # A coroutine of the processor must run in this context, which has the user.
+        return await step if isinstance(step, Coroutine) else step
 
     def _check(self, credentials: Credentials | None, request: RemotingRequest, peer: str) -> None:
         try:

@@ -150,14 +150,14 @@ class RocketpyV1Access:
 
     async def admitted(
         self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str
-    ) -> Callable[[Any], None] | None:
-        """Returns the check of each request of a call; None if none is needed.
+    ) -> Callable[[Any], None]:
+        """Returns the check of each request of a call.
 
         Raises UnauthenticatedError.
         """
         control = self._control
         if not control.is_on:
-            return None
+            return control.check_off
         text = next((value for name, value in metadata if name == AUTHORIZATION), "")
         credentials = bearer_credentials(text) if isinstance(text, str) else None
         principal = await control.authenticate(credentials, peer)

@@ -106,18 +106,24 @@ class UserTable:
     async def look(self) -> None:
         """Reads the file again if it has changed; keeps the users if it cannot be read."""
         async with self._lock:
-            try:
-                if await asyncio.to_thread(self._stamp_of_file) == self._stamp:
-                    return
-                users, stamp = await asyncio.to_thread(self._read)
-            except FileNotFoundError:
-                users, stamp = {}, ()
-            except (OSError, ValueError, BrokerError) as error:
-                logger.warning("%s: %s; the users stay as they were", self.path, error)
-                self._stamp = await asyncio.to_thread(self._stamp_of_file)
+            await self._look()
+
+    async def _look(self) -> None:
+        stamp: tuple[int, ...] = ()
+        try:
+            stamp = await asyncio.to_thread(self._stamp_of_file)
+            if stamp == self._stamp:
                 return
-            self._take(users, stamp)
-            logger.warning("%s has changed: %d users", self.path, len(users))
+            users, read_stamp = await asyncio.to_thread(self._read)
+        except FileNotFoundError:
+            users, read_stamp = {}, ()
+        except (OSError, ValueError, BrokerError) as error:
+            logger.warning("%s: %s; the users stay as they were", self.path, error)
+            # Of the file before it was read: its writer may have ended since.
+            self._stamp = stamp
+            return
+        self._take(users, read_stamp)
+        logger.warning("%s has changed: %d users", self.path, len(users))
 
     def _take(self, users: Users, stamp: tuple[int, ...]) -> None:
         self._users, self._stamp = users, stamp
@@ -182,6 +188,8 @@ class UserTable:
         Raises UserError, ConfigFileError, OSError; then nothing was changed.
         """
         async with self._lock:
+            # Without it, a change of the file since the last look would be undone.
+            await self._look()
             users = self._with(change, create=create)
             self._take(users, await asyncio.to_thread(self._write, users))
         return _message(users[change.access_key])
@@ -189,6 +197,7 @@ class UserTable:
     async def remove(self, access_key: str) -> None:
         """Removes a user. Raises as `update`."""
         async with self._lock:
+            await self._look()
             users = self._without(access_key)
             self._take(users, await asyncio.to_thread(self._write, users))
 

@@ -17,12 +17,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import (
+    PermissionDeniedError,
     RecordIllegalError,
     TimerFullError,
     TimerNotEnabledError,
 )
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.time_format import duration_of_ms, time_of_ms
+from rocketpy_broker.services import caller
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
@@ -48,6 +50,8 @@ from rocketpy_proto.record.properties import (
 
 TIMER_OUT_MS = "TIMER_OUT_MS"
 TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+# Between topic and unique key in its values.
+KEY_JOINT = "+"
 TIMER_DIGITS_MAX = 15
 TIMER_NAMES = (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
 # The unit of RocketMQ's timer; TIMER_OUT_MS is up to one unit before the delivery time.
@@ -149,6 +153,7 @@ class DelaySchedule:
                 "a block holds messages with and without a delivery time; send them in blocks of "
                 "their own"
             )
+        _check_cancelled(queue, block)
         if not is_accepted:
             self._check_enabled()
         latest_ms = int(deliver_ms.max())
@@ -189,6 +194,18 @@ class DelaySchedule:
 def _cancels(block: RecordBlock) -> bool:
     """True if a record cancels another one."""
     return bool(property_column(block, TIMER_DEL_UNIQKEY).null_count < len(block))
+
+
+def _check_cancelled(queue: QueueKey, block: RecordBlock) -> None:
+    """Raises PermissionDeniedError if a user's record cancels a message of another topic."""
+    if caller.current.get() is None or not _cancels(block):
+        return
+    own = pc.starts_with(property_column(block, TIMER_DEL_UNIQKEY), queue.topic + KEY_JOINT)
+    if not pc.all(own.fill_null(True)).as_py():
+        raise PermissionDeniedError(
+            f"{TIMER_DEL_UNIQKEY} names no message of topic {queue.topic!r}; "
+            f"begin it with {queue.topic + KEY_JOINT!r}"
+        )
 
 
 def with_real_queue(strings: pa.BinaryArray, queue: QueueKey, block: RecordBlock) -> pa.BinaryArray:

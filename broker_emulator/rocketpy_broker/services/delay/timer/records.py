@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_broker.services.delay.pending_messages import SECOND_MS, Due, key_hash
-from rocketpy_broker.services.delay.schedule import TIMER_DEL_UNIQKEY, TIMER_OUT_MS
+from rocketpy_broker.services.delay.schedule import KEY_JOINT, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
 from rocketpy_broker.services.topics.system import REVIVE_PREFIX
 from rocketpy_broker.store.append.batch_marks import origins_of
 from rocketpy_proto.record import RecordBlock, property_column, with_property
@@ -36,7 +36,6 @@ TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
 TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS = "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"
 # Java's Long.MAX_VALUE: the message was due when it was read.
 NEVER_WAITED = (1 << 63) - 1
-KEY_JOINT = "+"
 # The first character of keys that cancel records cannot name.
 _OWN_KEY = "\0"
 # Properties that decide if a message is void.
