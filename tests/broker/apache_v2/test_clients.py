@@ -339,3 +339,11 @@ async def test_settings_beyond_the_limit_of_bytes_are_refused(
     refused = await apache.settle(producing(*(f"topic-{number}" for number in range(100))))
     assert refused.status.code == v2.TOO_MANY_REQUESTS
     assert "name fewer topics" in refused.status.message
+
+
+async def test_settings_of_many_parts_are_refused_before_they_are_read(
+    apache: ApacheClient,
+) -> None:
+    refused = await apache.settle(producing(*(f"topic-{number}" for number in range(3_000))))
+    assert refused.status.code == v2.PAYLOAD_TOO_LARGE
+    assert "more than 4096 parts" in refused.status.message
