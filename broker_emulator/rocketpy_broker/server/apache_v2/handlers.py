@@ -43,14 +43,10 @@ def handlers(methods: Methods) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
     A response without a status gets OK. A BrokerError becomes the status of a response; so does a
     request that was not decoded. A method without a function answers NOT_IMPLEMENTED.
     """
-    return {
-        each.name: _handler(each, methods.get(each.name)) for each in SERVICE.methods
-    }
+    return {each.name: _handler(each, methods.get(each.name)) for each in SERVICE.methods}
 
 
-def _handler(
-    described: MethodDescriptor, method: Method | None
-) -> grpc.RpcMethodHandler[Any, Any]:
+def _handler(described: MethodDescriptor, method: Method | None) -> grpc.RpcMethodHandler[Any, Any]:
     request = GetMessageClass(described.input_type)
     response = GetMessageClass(described.output_type)
     decode = decoder(request)
