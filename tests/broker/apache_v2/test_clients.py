@@ -211,6 +211,17 @@ async def test_the_first_settings_are_sent_again_after_two_seconds(apache: Apach
         assert again.result() == first
 
 
+async def test_the_repeated_settings_are_the_newest(apache: ApacheClient) -> None:
+    async with apache.telemetry(producing("t")) as call:
+        await call.write(TelemetryCommand(settings=producing("u")))
+        second = await call.read()
+        again = asyncio.ensure_future(call.read())
+        while not again.done():
+            apache.running.clock.advance(telemetry_servicer.REPEAT_MS)
+            await asyncio.sleep(0.01)
+        assert again.result() == second
+
+
 async def test_results_of_commands_get_no_answer(apache: ApacheClient) -> None:
     async with apache.telemetry(producing("t")) as call:
         result = service_pb2.VerifyMessageResult(nonce="1")

@@ -14,6 +14,7 @@ from rocketpy_broker.server.apache_v2.access import REQUIREMENTS
 from rocketpy_broker.server.apache_v2.handlers import SERVICE
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.rocketpy.v1 import groups_pb2, groups_pb2_grpc
 from tests.support.broker.apache_client import (
     ACCESS_POINT,
     ApacheClient,
@@ -23,6 +24,7 @@ from tests.support.broker.apache_client import (
 )
 from tests.support.broker.apache_client import group as group_of
 from tests.support.broker.apache_client import topic as topic_of
+from tests.support.broker.running_broker import until
 from tests.support.broker.transactions import rounds
 from tests.support.broker.users import GROUP, OTHER, SECRETS, TOPIC, Secured
 
@@ -162,6 +164,7 @@ async def test_another_user_s_stream_gets_no_checks_of_the_client(secured: Secur
     assert thief.client_id == writer.client_id
     async with thief.telemetry() as stolen:
         await stolen.initial_metadata()
+        await until(lambda: secured.running.broker.services.groups.clients.listener_count == 1)
         answer = await writer.send(message(TOPIC, message_type=v2.TRANSACTION))
         assert answer.status.code == v2.OK
         await rounds(secured.running, 2)
@@ -169,6 +172,21 @@ async def test_another_user_s_stream_gets_no_checks_of_the_client(secured: Secur
             assert await stolen.read() is grpc.aio.EOF
             await rounds(secured.running, 1)
             assert (await own.read()).HasField("recover_orphaned_transaction_command")
+
+
+async def test_another_user_s_stream_of_notices_gets_no_checks_of_the_client(
+    secured: Secured,
+) -> None:
+    writer, clients = client(secured, "writer"), secured.running.broker.services.groups.clients
+    request = groups_pb2.NoticesRequest(client_id=writer.client_id)
+    stub = groups_pb2_grpc.GroupsStub(secured.running.channel)
+    stolen = stub.Notices(request, metadata=secured.metadata("reader"))
+    await until(lambda: clients.listener_count == 1)
+    assert (await writer.send(message(TOPIC, message_type=v2.TRANSACTION))).status.code == v2.OK
+    await rounds(secured.running, 2)
+    async with writer.telemetry(producing(TOPIC)):
+        # The end of the stream: the client has a newer one.
+        assert (await stolen.read()).WhichOneof("notice") is None
 
 
 async def test_a_namespace_is_part_of_the_name(secured: Secured) -> None:

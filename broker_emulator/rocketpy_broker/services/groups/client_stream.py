@@ -16,7 +16,9 @@ from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ClientsFullError, NoticesEndedError
 from rocketpy_broker.runtime.clock import resolve
 from rocketpy_broker.runtime.shares import Shares
+from rocketpy_broker.services import caller
 from rocketpy_broker.services.groups.clients.members import check_client_id
+from rocketpy_proto.record import decode_record
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Approximate memory of a notice without its record.
@@ -37,6 +39,8 @@ class ClientStream:
         self._news: asyncio.Future[None] | None = None
         self._error: NoticesEndedError | None = None
         self._is_over = False
+        # Client ids are no secrets: another user may have opened the stream.
+        self._opener = caller.current.get()
 
     def notify_changed(self, group: str) -> None:
         """Adds a notice that members of a group have changed; one waits per group at most."""
@@ -48,7 +52,14 @@ class ClientStream:
         self._changed.pop(group, None)
 
     def offer(self, check: groups_pb2.CheckTransaction) -> bool:
-        """Adds a check; returns False if a limit is reached or the stream has ended."""
+        """Adds a check; returns False if a limit is reached or the stream has ended.
+
+        Returns False also if the user of the stream may not send to the topic of the message.
+        """
+        if self._opener is not None:
+            topic = decode_record(check.record).record.topic
+            if not self._opener.may_send(topic):
+                return False
         size = OVERHEAD_BYTES + len(check.record)
         has_space = (
             not self._is_over
