@@ -262,9 +262,7 @@ class BrokerServices:
         bytes_max = config.limits.clients.request_bytes_max
         return [
             RocketpyV1Services(servicers, bytes_max, RocketpyV1Access(self.access)),
-            ApacheV2Services(
-                self._apache_servicers(config), bytes_max, ApacheV2Access(self.access)
-            ),
+            ApacheV2Services(self._apache_servicers(config), ApacheV2Access(self.access)),
         ]
 
     def _apache_servicers(self, config: BrokerConfig) -> list[ApacheServicer]:

@@ -37,13 +37,8 @@ def check_readable(topic: str) -> None:
         raise PermissionDeniedError("the message is of a topic that the user may not read")
 
 
-def may_send(topic: str) -> bool:
-    """True if the running call may send messages to the topic."""
-    caller = current.get()
-    return caller is None or caller.may_send(topic)
-
-
 def check_sendable(topic: str) -> None:
     """Raises PermissionDeniedError unless the running call may send messages to the topic."""
-    if not may_send(topic):
+    caller = current.get()
+    if caller is not None and not caller.may_send(topic):
         raise PermissionDeniedError("the message is of a topic to which the user may not send")

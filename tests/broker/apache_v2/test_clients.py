@@ -211,6 +211,17 @@ async def test_the_first_settings_are_sent_again_after_two_seconds(apache: Apach
         assert again.result() == first
 
 
+async def test_the_repeated_settings_are_the_newest(apache: ApacheClient) -> None:
+    async with apache.telemetry(producing("t")) as call:
+        await call.write(TelemetryCommand(settings=producing("u")))
+        second = await call.read()
+        again = asyncio.ensure_future(call.read())
+        while not again.done():
+            apache.running.clock.advance(telemetry_servicer.REPEAT_MS)
+            await asyncio.sleep(0.01)
+        assert again.result() == second
+
+
 async def test_results_of_commands_get_no_answer(apache: ApacheClient) -> None:
     async with apache.telemetry(producing("t")) as call:
         result = service_pb2.VerifyMessageResult(nonce="1")
@@ -339,3 +350,11 @@ async def test_settings_beyond_the_limit_of_bytes_are_refused(
     refused = await apache.settle(producing(*(f"topic-{number}" for number in range(100))))
     assert refused.status.code == v2.TOO_MANY_REQUESTS
     assert "name fewer topics" in refused.status.message
+
+
+async def test_settings_of_many_parts_are_refused_before_they_are_read(
+    apache: ApacheClient,
+) -> None:
+    refused = await apache.settle(producing(*(f"topic-{number}" for number in range(3_000))))
+    assert refused.status.code == v2.PAYLOAD_TOO_LARGE
+    assert "more than 4096 parts" in refused.status.message

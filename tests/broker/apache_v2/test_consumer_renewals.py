@@ -216,6 +216,32 @@ async def test_an_acknowledgement_during_a_renewal_counts(
         await consumer.receive_nothing()
 
 
+async def test_one_client_has_a_share_of_the_renewals(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "OF_CLIENT_MAX", 1)
+    async with with_messages(start_broker, b"a", b"b") as running:
+        await pushed(Consumer(running))
+        await running.append(TOPIC, 0, b"c")
+        other = Consumer(running, client_id="other")
+        assert (await pushed(other)).bodies == [b"c"]
+        assert len(renewed(running)) == 2
+        await alive(other, RENEWED_MS + 10_000)
+        assert (await other.receive()).bodies == [b"b"]
+
+
+async def test_deliveries_beyond_those_of_one_scan_are_renewed_by_the_next(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "DUE_MAX", 1)
+    async with with_messages(start_broker, b"a", b"b", b"c") as running:
+        consumer = Consumer(running)
+        handles = (await pushed(consumer)).handles
+        await alive(consumer, 3 * RENEWED_MS)
+        await consumer.receive_nothing()
+        await consumer.acked(*handles)
+
+
 @pytest.mark.parametrize("is_forward", [False, True])
 async def test_a_handle_counts_after_a_call_that_its_client_cancelled(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, *, is_forward: bool

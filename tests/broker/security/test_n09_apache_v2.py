@@ -13,10 +13,18 @@ from rocketpy_broker.server.apache_v2.access import REQUIREMENTS
 from rocketpy_broker.server.apache_v2.handlers import SERVICE
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
-from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.support.broker.apache_client import ACCESS_POINT, ApacheClient, consuming, producing
+from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2, groups_pb2_grpc
+from tests.support.broker.apache_client import (
+    ACCESS_POINT,
+    ApacheClient,
+    consuming,
+    message,
+    producing,
+)
 from tests.support.broker.apache_client import group as group_of
 from tests.support.broker.apache_client import topic as topic_of
+from tests.support.broker.running_broker import until
+from tests.support.broker.transactions import rounds
 from tests.support.broker.users import GROUP, OTHER, SECRETS, TOPIC, Secured
 
 DATE_TIME = "20260101T000000Z"
@@ -135,6 +143,49 @@ async def test_settings_name_topics_and_groups_of_the_user(
 ) -> None:
     answer = await client(secured, access_key).settle(settings)
     assert answer.status.code == code
+
+
+async def test_a_repeated_header_names_one_namespace(secured: Secured) -> None:
+    metadata = [("x-mq-namespace", "orders"), *client(secured, "writer").metadata]
+    metadata.append(("x-mq-namespace", "invoices"))
+    for first in (0, 1):
+        # The topic `invoices%a` is no writer's, whatever the order.
+        headers = metadata[first:] + metadata[:first]
+        stub = client(secured, "writer").stub
+        answer = await stub.QueryRoute(route("a"), metadata=headers)
+        is_own = first == 0
+        expected = v2.TOPIC_NOT_FOUND if is_own else v2.UNAUTHORIZED
+        assert answer.status.code == expected
+
+
+async def test_another_user_s_stream_gets_no_checks_of_the_client(secured: Secured) -> None:
+    writer, thief = client(secured, "writer"), client(secured, "reader")
+    assert thief.client_id == writer.client_id
+    async with thief.telemetry() as stolen:
+        await stolen.initial_metadata()
+        await until(lambda: secured.running.broker.services.groups.clients.listener_count == 1)
+        answer = await writer.send(message(TOPIC, message_type=v2.TRANSACTION))
+        assert answer.status.code == v2.OK
+        await rounds(secured.running, 2)
+        async with writer.telemetry(producing(TOPIC)) as own:
+            assert await stolen.read() is grpc.aio.EOF
+            await rounds(secured.running, 1)
+            assert (await own.read()).HasField("recover_orphaned_transaction_command")
+
+
+async def test_another_user_s_stream_of_notices_gets_no_checks_of_the_client(
+    secured: Secured,
+) -> None:
+    writer, clients = client(secured, "writer"), secured.running.broker.services.groups.clients
+    request = groups_pb2.NoticesRequest(client_id=writer.client_id)
+    stub = groups_pb2_grpc.GroupsStub(secured.running.channel)
+    stolen = stub.Notices(request, metadata=secured.metadata("reader"))
+    await until(lambda: clients.listener_count == 1)
+    assert (await writer.send(message(TOPIC, message_type=v2.TRANSACTION))).status.code == v2.OK
+    await rounds(secured.running, 2)
+    async with writer.telemetry(producing(TOPIC)):
+        # The end of the stream: the client has a newer one.
+        assert (await stolen.read()).WhichOneof("notice") is None
 
 
 async def test_a_namespace_is_part_of_the_name(secured: Secured) -> None:

@@ -1,7 +1,7 @@
 """Handlers of the methods: decoding within limits, the caller, and the status.
 
-A request above `bytes_max` is scanned for its number of parts before it is decoded, since decoding
-takes event loop time.
+A request above SMALL_BYTES_MAX is scanned for its number of parts before it is decoded, since each
+part takes event loop time: in decoding, for permissions, and for the rules of names.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rocketpy_broker.server.apache_v2.request_context import Context
 
 SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
+SMALL_BYTES_MAX = 32 << 10
 # A message with all properties that it may have takes about 450 parts.
 PARTS_MAX = 4_096
 # A function of a method. It takes the request and its caller. It returns a response, or yields the
@@ -36,23 +37,19 @@ Methods: TypeAlias = Mapping[str, Method]
 Decoded: TypeAlias = Message | BrokerError
 
 
-def handlers(methods: Methods, bytes_max: int) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
+def handlers(methods: Methods) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
     """Returns the handlers of all methods of the service.
 
     A response without a status gets OK. A BrokerError becomes the status of a response; so does a
     request that was not decoded. A method without a function answers NOT_IMPLEMENTED.
     """
-    return {
-        each.name: _handler(each, methods.get(each.name), bytes_max) for each in SERVICE.methods
-    }
+    return {each.name: _handler(each, methods.get(each.name)) for each in SERVICE.methods}
 
 
-def _handler(
-    described: MethodDescriptor, method: Method | None, bytes_max: int
-) -> grpc.RpcMethodHandler[Any, Any]:
+def _handler(described: MethodDescriptor, method: Method | None) -> grpc.RpcMethodHandler[Any, Any]:
     request = GetMessageClass(described.input_type)
     response = GetMessageClass(described.output_type)
-    decode = decoder(request, bytes_max)
+    decode = decoder(request)
     encode = response.SerializeToString
     if described.client_streaming and method is not None:
         return grpc.stream_stream_rpc_method_handler(
@@ -71,16 +68,16 @@ def _handler(
     )
 
 
-def decoder(request: type[Message], bytes_max: int) -> Callable[[bytes], Decoded]:
+def decoder(request: type[Message]) -> Callable[[bytes], Decoded]:
     """Returns a decoder; it returns an error for a large request with too many parts."""
 
     def decode(data: bytes) -> Decoded:
-        if len(data) <= bytes_max or not has_more_parts(data, request, PARTS_MAX):
+        if len(data) <= SMALL_BYTES_MAX or not has_more_parts(data, request, PARTS_MAX):
             return request.FromString(data)
         return status.RefusedError(
             v2.PAYLOAD_TOO_LARGE,
             f"a request of {len(data)} bytes has more than {PARTS_MAX} parts; a request of more "
-            f"than {bytes_max} bytes may have at most {PARTS_MAX}. Send several requests",
+            f"than {SMALL_BYTES_MAX} bytes may have at most {PARTS_MAX}. Send several requests",
         )
 
     return decode

@@ -27,16 +27,10 @@ class ApacheV2Services:
     # The stream of telemetry is open while a client runs, and mostly idle.
     idle_methods = frozenset({f"/{SERVICE.full_name}/Telemetry"})
 
-    def __init__(
-        self,
-        servicers: Sequence[Servicer],
-        request_bytes_max: int,
-        access: ApacheV2Access | None = None,
-    ) -> None:
-        """Takes the size above which a request has a limit of parts."""
+    def __init__(self, servicers: Sequence[Servicer], access: ApacheV2Access | None = None) -> None:
         self.access = access
         methods = {name: each for part in servicers for name, each in part.methods().items()}
-        self.methods = {SERVICE.full_name: handlers(methods, request_bytes_max)}
+        self.methods = {SERVICE.full_name: handlers(methods)}
 
     @property
     def names(self) -> tuple[str, ...]:

