@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import grpc
 import pytest
 
 from rocketpy_broker.server.apache_v2.access import REQUIREMENTS
