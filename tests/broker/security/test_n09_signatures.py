@@ -275,9 +275,12 @@ def test_a_client_makes_a_token_anew_before_the_last_minute() -> None:
 
 def test_n09_a_large_body_is_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     hashed: list[RemotingCommand] = []
-    monkeypatch.setattr(
-        credentials, "is_signed_by", lambda command, _: bool(hashed.append(command))
-    )
+
+    def is_signed_by(command: RemotingCommand, _secret_key: str) -> bool:
+        hashed.append(command)
+        return False
+
+    monkeypatch.setattr(credentials, "is_signed_by", is_signed_by)
     fields = {"AccessKey": "a", "Signature": "x", credentials.UNIQUE_KEY_QUERY: "true"}
     found = remoting_credentials(RemotingCommand(1, 1, ext_fields=fields, body=bytes(1 << 20)))
     assert found is not None

@@ -49,7 +49,7 @@ def retry_delay_ms(group: SubscriptionGroupConfig, attempt: int) -> int:
     """Returns the delay after the failed delivery number `attempt`, from 1 on."""
     policy, failures = retry_policy(group), max(attempt - 1, 0)
     if isinstance(policy, Exponential):
-        factor = policy.multiplier ** min(failures, EXPONENT_MAX)
+        factor: int = policy.multiplier ** min(failures, EXPONENT_MAX)
         return min(policy.initial_ms * factor, policy.max_ms)
     return min(policy[min(failures + SKIPPED, len(policy) - 1)], MAX_MS)
 
