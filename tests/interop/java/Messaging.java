@@ -31,7 +31,7 @@ import org.apache.rocketmq.remoting.RPCHook;
 
 /**
  * Producers and consumers of RocketMQ's own Java client, by name, for any broker. A consumer fails
- * a message with a body that begins with `fail` the first time that it comes.
+ * a message with a body that begins with `fail` the first time that it comes, and `poison` always.
  */
 final class Messaging {
     private static final int TIMEOUT_MS = 30_000;
@@ -215,7 +215,8 @@ final class Messaging {
             one.put("reconsumeTimes", message.getReconsumeTimes());
             one.put("msgId", message.getMsgId());
             one.put("ageMs", System.currentTimeMillis() - message.getBornTimestamp());
-            boolean isFailed = text(message).startsWith("fail")
+            boolean isFailed = text(message).startsWith("poison")
+                || text(message).startsWith("fail")
                 && consumed.get(name).stream().noneMatch(
                     known -> known.getString("body").equals(text(message)));
             consumed.get(name).add(one);
