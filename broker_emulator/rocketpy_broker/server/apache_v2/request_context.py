@@ -60,9 +60,15 @@ class Caller:
         )
 
     def check_client_id(self) -> None:
-        """Raises RefusedError if the call has no client id."""
+        """Raises RefusedError if the call has no client id, or one that is too long to keep."""
         if not self.client_id:
             raise RefusedError(v2.CLIENT_ID_REQUIRED, f"the header {CLIENT_ID} is missing; send it")
+        if len(self.client_id) > _TEXT_CHARACTERS_MAX:
+            raise RefusedError(
+                v2.BAD_REQUEST,
+                f"the header {CLIENT_ID} has {len(self.client_id)} characters, limit "
+                f"{_TEXT_CHARACTERS_MAX}. Use a shorter client id",
+            )
 
     def namespace_of(self, resource: v2.Resource) -> str:
         """Returns the namespace of a resource of the request; it may be empty."""
