@@ -25,12 +25,13 @@ ALICE = {"ROCKETPY_ACCESS_KEY": "alice", "ROCKETPY_SECRET_KEY": SECRETS[1]}
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[LocalBroker]:
-    """Yields a broker with an admin, and a user that may send and read."""
+    """Yields a broker with a topic, an admin, and a user that may send and read."""
     users = [
         BrokerUser("alice", SECRETS[1], topics={"orders": "PUB|SUB"}, groups={"readers": "SUB"}),
         BrokerUser("admin", SECRETS[0], role="admin"),
     ]
     with LocalBroker(users=users, http_port=0) as started:
+        started.create_topic("orders")
         yield started
 
 
@@ -104,7 +105,6 @@ def test_a_wrong_use_is_named(words: list[str], problem: str, tmp_path: Path) ->
 def test_n09_commands_call_in_the_name_of_a_user(
     broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broker.create_topic("orders", exist_ok=True)
     refused = run(broker, "topic", "list")
     assert (refused.exit_code, refused.stdout) == (1, "")
     assert "names none; set access key and secret key" in refused.stderr
@@ -135,7 +135,8 @@ def test_a_running_broker_s_users_are_changed_by_an_admin(
     assert names == ["admin", "alice", "carol"]
     assert secret not in listed.output
     words = ["--access-key", "carol", "--secret-key", secret, "message", "send", "orders"]
-    assert run(broker, *words, stdin="x\n").exit_code == 0
+    sent = run(broker, *words, stdin="x\n")
+    assert sent.exit_code == 0, sent.output
     assert run(broker, "user", "update", "carol", "--topic", "orders=DENY").exit_code == 0
     assert run(broker, *words, stdin="x\n").exit_code == 1
     assert run(broker, "user", "remove", "carol", "--yes").exit_code == 0
