@@ -125,19 +125,20 @@ def test_n09_commands_call_in_the_name_of_a_user(
 def test_a_running_broker_s_users_are_changed_by_an_admin(
     broker: LocalBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    broker.create_topic("invoices")
     for name, value in ADMIN.items():
         monkeypatch.setenv(name, value)
-    shown = run(broker, "user", "add", "carol", "--topic", "orders=PUB", "--json")
+    shown = run(broker, "user", "add", "carol", "--topic", "invoices=PUB", "--json")
     assert shown.exit_code == 0, shown.output
     secret = json.loads(shown.output)["secretKey"]
     listed = run(broker, "user", "list", "--json")
     names = [json.loads(line)["accessKey"] for line in listed.output.splitlines()]
     assert names == ["admin", "alice", "carol"]
     assert secret not in listed.output
-    words = ["--access-key", "carol", "--secret-key", secret, "message", "send", "orders"]
+    words = ["--access-key", "carol", "--secret-key", secret, "message", "send", "invoices"]
     sent = run(broker, *words, stdin="x\n")
     assert sent.exit_code == 0, sent.output
-    assert run(broker, "user", "update", "carol", "--topic", "orders=DENY").exit_code == 0
+    assert run(broker, "user", "update", "carol", "--topic", "invoices=DENY").exit_code == 0
     assert run(broker, *words, stdin="x\n").exit_code == 1
     assert run(broker, "user", "remove", "carol", "--yes").exit_code == 0
 
