@@ -11,18 +11,21 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rocketpy_broker.server.apache_v2.request_context import NAMESPACE, headers_of, with_namespace
-from rocketpy_broker.server.security.access_control import AccessControl, Requirement, UserCaller
+from rocketpy_broker.server.apache_v2.request_context import NAMESPACE, broker_name, headers_of
+from rocketpy_broker.server.security.access_control import (
+    AccessControl,
+    Requirement,
+    Requirements,
+    on_broker,
+)
 from rocketpy_broker.server.security.credentials import mqv2_credentials
 from rocketpy_broker.server.security.permissions import (
-    BROKER,
     Action,
     Resource,
     group,
     popped,
     topic,
 )
-from rocketpy_broker.services import caller
 
 PUB, SUB, EITHER = Action.PUB, Action.SUB, Action.PUB | Action.SUB
 
@@ -36,10 +39,7 @@ class _Call:
 
     def name(self, resource: Any) -> str:
         """Returns the broker's name of a topic or group."""
-        return with_namespace(resource.resource_namespace or self.namespace, resource.name)
-
-
-Requirements = tuple[Requirement, ...]
+        return broker_name(self.namespace, resource)
 
 
 def _topic(action: Action) -> Requirement:
@@ -114,7 +114,7 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     # Not supported, whatever the user.
     "SyncLiteSubscription": (),
 }
-_ADMIN = (Requirement(Action.ADMIN, lambda _: (BROKER,)),)
+_ADMIN = on_broker(Action.ADMIN)
 
 
 class ApacheV2Access:
@@ -134,14 +134,9 @@ class ApacheV2Access:
         if not control.is_on:
             return control.check_off
         headers = headers_of(metadata)
-        principal = await control.authenticate(mqv2_credentials(headers), peer)
         requirements = REQUIREMENTS.get(method.rpartition("/")[2], _ADMIN)
-        caller.current.set(UserCaller(control, principal))
         namespace = headers.get(NAMESPACE, "")
-
-        def check(request: Any) -> None:
-            present = control.present(principal)
-            call = _Call(request, namespace)
-            control.check(present, requirements, call, method.strip("/"), peer)
-
-        return check
+        credentials = mqv2_credentials(headers)
+        return await control.admitted(
+            credentials, requirements, method, peer, lambda request: _Call(request, namespace)
+        )

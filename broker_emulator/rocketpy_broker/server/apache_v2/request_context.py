@@ -70,13 +70,9 @@ class Caller:
                 f"{_TEXT_CHARACTERS_MAX}. Use a shorter client id",
             )
 
-    def namespace_of(self, resource: v2.Resource) -> str:
-        """Returns the namespace of a resource of the request; it may be empty."""
-        return resource.resource_namespace or self.namespace
-
     def name_of(self, resource: v2.Resource) -> str:
         """Returns the broker's name of a topic or group of the request."""
-        return with_namespace(self.namespace_of(resource), resource.name)
+        return broker_name(self.namespace, resource)
 
     def resource(self, name: str) -> v2.Resource:
         """Returns the client's form of a broker's name, in the namespace of its header."""
@@ -90,6 +86,11 @@ def headers_of(metadata: Iterable[tuple[str, str | bytes]]) -> dict[str, str]:
         if isinstance(value, str):
             headers.setdefault(key, value.strip())
     return headers
+
+
+def broker_name(namespace: str, resource: v2.Resource) -> str:
+    """Returns the broker's name of a resource, for checks and for work; see the module."""
+    return with_namespace(resource.resource_namespace or namespace, resource.name)
 
 
 def resource_in(namespace: str, name: str) -> v2.Resource:

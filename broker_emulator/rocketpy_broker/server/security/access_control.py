@@ -20,6 +20,7 @@ from rocketpy_broker.server.security.attempts import Attempts
 from rocketpy_broker.server.security.credentials import Credentials
 from rocketpy_broker.server.security.errors import MissingSignatureError, UnauthenticatedError
 from rocketpy_broker.server.security.permissions import (
+    BROKER,
     Action,
     Principal,
     Resource,
@@ -27,6 +28,7 @@ from rocketpy_broker.server.security.permissions import (
     topic,
 )
 from rocketpy_broker.server.security.users import User, UserTable
+from rocketpy_broker.services import caller
 from rocketpy_broker.services.caller import Caller
 from rocketpy_proto.bearer_token import LIFE_MS_MAX
 
@@ -46,6 +48,14 @@ class Requirement:
 
     action: Action
     resources: Callable[[Any], Iterable[Resource]]
+
+
+Requirements = tuple[Requirement, ...]
+
+
+def on_broker(action: Action) -> Requirements:
+    """Returns the requirement of an action on the broker as a whole."""
+    return (Requirement(action, lambda _: (BROKER,)),)
 
 
 class AccessControl:
@@ -149,6 +159,27 @@ class AccessControl:
         """
         if self.is_on:
             raise MissingSignatureError
+
+    async def admitted(
+        self,
+        credentials: Credentials | None,
+        requirements: Requirements,
+        method: str,
+        peer: str,
+        call_of: Callable[[Any], Any] = lambda request: request,
+    ) -> Callable[[Any], None]:
+        """Returns the check of each request of a gRPC call, which now has a user.
+
+        `call_of` returns the value that requirements read. Raises UnauthenticatedError.
+        """
+        principal = await self.authenticate(credentials, peer)
+        caller.current.set(UserCaller(self, principal))
+
+        def check(request: Any) -> None:
+            present = self.present(principal)
+            self.check(present, requirements, call_of(request), method.strip("/"), peer)
+
+        return check
 
     def check(
         self,

@@ -13,11 +13,16 @@ from functools import cached_property
 from typing import Any, Protocol
 
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.server.security.access_control import AccessControl, Requirement, UserCaller
+from rocketpy_broker.server.security.access_control import (
+    AccessControl,
+    Requirement,
+    Requirements,
+    UserCaller,
+    on_broker,
+)
 from rocketpy_broker.server.security.credentials import Credentials, remoting_credentials
 from rocketpy_broker.server.security.errors import UnauthenticatedError
 from rocketpy_broker.server.security.permissions import (
-    BROKER,
     Action,
     Resource,
     group,
@@ -31,7 +36,6 @@ from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import REQUEST_BODIES, RemotingCommand
 from rocketpy_proto.remoting.fields import decode_bounded_body
 
-Requirements = tuple[Requirement, ...]
 PUB, SUB, ADMIN, EITHER = Action.PUB, Action.SUB, Action.ADMIN, Action.PUB | Action.SUB
 # Of a body with names; a larger one takes too long to decode.
 BODY_BYTES_MAX, LENIENT_BODY_BYTES = 512 << 10, 64 << 10
@@ -129,12 +133,8 @@ def _acks_of_body(call: _Call) -> Iterable[Resource]:
         yield popped(name, of_group)
 
 
-def _on_broker(action: Action) -> Requirements:
-    return (Requirement(action, lambda _: (BROKER,)),)
-
-
 _ANY_USER: Requirements = ()
-_ADMIN, _MONITOR = _on_broker(ADMIN), _on_broker(Action.MONITOR)
+_ADMIN, _MONITOR = on_broker(ADMIN), on_broker(Action.MONITOR)
 _SEND: Requirements = (_topic(PUB),)
 _OF_TOPIC: Requirements = (_topic(EITHER),)
 _OF_GROUP = _group(SUB, "consumer_group")

@@ -10,13 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rocketpy_broker.server.security.access_control import AccessControl, Requirement, UserCaller
+from rocketpy_broker.server.security.access_control import (
+    AccessControl,
+    Requirement,
+    Requirements,
+    on_broker,
+)
 from rocketpy_broker.server.security.credentials import bearer_credentials
-from rocketpy_broker.server.security.permissions import BROKER, Action, Resource, group, topic
-from rocketpy_broker.services import caller
+from rocketpy_broker.server.security.permissions import Action, Resource, group, topic
 from rocketpy_proto.bearer_token import AUTHORIZATION
 
-Requirements = tuple[Requirement, ...]
 Resources = Callable[[Any], Iterable[Resource]]
 PUB, SUB, ADMIN, EITHER = Action.PUB, Action.SUB, Action.ADMIN, Action.PUB | Action.SUB
 
@@ -58,12 +61,8 @@ def _heartbeat_topics(request: Any) -> Iterable[Resource]:
             yield topic(each.topic)
 
 
-def _on_broker(action: Action) -> Requirements:
-    return (Requirement(action, lambda _: (BROKER,)),)
-
-
 _ANY_USER: Requirements = ()
-_ADMIN, _MONITOR = _on_broker(ADMIN), _on_broker(Action.MONITOR)
+_ADMIN, _MONITOR = on_broker(ADMIN), on_broker(Action.MONITOR)
 _READ_GROUP = _group(SUB, "consumer_group")
 _MAY_READ_GROUP = _group(SUB, "consumer_group", is_optional=True)
 _QUEUES = (_READ_GROUP, _topics(SUB, "queues"))
@@ -160,12 +159,5 @@ class RocketpyV1Access:
             return control.check_off
         text = next((value for name, value in metadata if name == AUTHORIZATION), "")
         credentials = bearer_credentials(text) if isinstance(text, str) else None
-        principal = await control.authenticate(credentials, peer)
         requirements = REQUIREMENTS.get(method.removeprefix(_PREFIX), _ADMIN)
-        caller.current.set(UserCaller(control, principal))
-
-        def check(request: Any) -> None:
-            present = control.present(principal)
-            control.check(present, requirements, request, method.strip("/"), peer)
-
-        return check
+        return await control.admitted(credentials, requirements, method, peer)
