@@ -22,6 +22,7 @@ from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.messages.model import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.messages.sender import MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
+from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.embedded.calls import call
 from rocketpy_broker.embedded.clock_calls import ClockCalls
 from rocketpy_broker.embedded.group_calls import GroupCalls
@@ -40,7 +41,7 @@ from rocketpy_broker.embedded.temporary_store import TemporaryStore
 from rocketpy_broker.embedded.topic_calls import TopicCalls
 from rocketpy_broker.embedded.transaction_calls import TransactionCalls
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
-from rocketpy_broker.server.security.users import FILE_NAME, UserTable
+from rocketpy_broker.server.security.users import UserTable
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.durable import FOLDER_MODE
@@ -505,7 +506,7 @@ def _flush_disk_type(flush: str) -> FlushDiskType:
 
 def _write_users(data: Path, users: Sequence[BrokerUser]) -> None:
     """Creates or changes users in a data directory. Raises UserError, ConfigFileError, OSError."""
-    table = UserTable(data / "config" / FILE_NAME)
+    table = UserTable(BrokerConfig(data).users_file)
     table.load()
     known = {each.access_key for each in table.messages()}
     # The first user must be an admin.

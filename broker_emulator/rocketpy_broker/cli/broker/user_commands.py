@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -17,25 +16,19 @@ from rocketpy_broker.cli.confirm import Yes, confirm
 from rocketpy_broker.cli.key_value_options import named_values
 from rocketpy_broker.cli.output import Column
 from rocketpy_broker.client.brokers import delete_user, list_users, update_user
+from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.server.security.users import FILE_NAME, UserTable
+from rocketpy_broker.server.security.permissions import Role as UserRole
+from rocketpy_broker.server.security.users import UserTable
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 User = admin_pb2.User
 SECRET_BYTES = 32
 
 
-class RoleName(str, Enum):
-    """Roles of users."""
-
-    USER = "user"
-    MONITOR = "monitor"
-    ADMIN = "admin"
-
-
 AccessKey = Annotated[str, typer.Argument(help="The user's access key.", metavar="ACCESS_KEY")]
 Role = Annotated[
-    RoleName | None,
+    UserRole | None,
     typer.Option(help="user (default), monitor (sees counts, no message) or admin (may do all)."),
 ]
 Topics = Annotated[
@@ -186,7 +179,7 @@ def list_of_users(
 
 def _change(
     access_key: str,
-    role: RoleName | None,
+    role: UserRole | None,
     topics: list[str] | None,
     groups: list[str] | None,
     default_topic: str | None,
@@ -222,7 +215,7 @@ def _path(data: Path | None, users: Path | None) -> Path | None:
     """Returns the users file that the options name; None for a running broker."""
     if data is not None and users is not None:
         raise typer.BadParameter("give --data or --users, not both", param_hint="--users")
-    return users if data is None else data / "config" / FILE_NAME
+    return users if data is None else BrokerConfig(data).users_file
 
 
 @contextmanager

@@ -37,7 +37,6 @@ from rocketpy_broker.store.files import durable
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 logger = logging.getLogger(__name__)
-FILE_NAME = "users.json"
 ACCESS_KEY = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 SECRET_KEY = re.compile(r"[!-~]{8,256}")
 USERS_MAX, PERMISSIONS_MAX = 10_000, 1_000
