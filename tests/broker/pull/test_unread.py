@@ -23,15 +23,15 @@ from rocketpy_broker.store.values import ReadLimits
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.support.blocks import wire_block
-from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.running_broker import (
+    NARROW,
+    RunningBroker,
+    StartBroker,
+    another_connection,
+    until,
+)
 
 STALLED = 30
-# A window that never grows: what is not read stays at the broker.
-NARROW = [
-    ("grpc.use_local_subchannel_pool", 1),
-    ("grpc.http2.lookahead_bytes", 65_535),
-    ("grpc.http2.bdp_probe", 0),
-]
 
 
 def test_n14_answers_get_smaller_the_more_is_unread() -> None:
@@ -92,9 +92,8 @@ async def test_n14_clients_that_never_read_take_bounded_memory_and_harm_nobody(
         answers = running.broker.services.pull.pulls.unread
         calls = []
         for _ in range(STALLED):
-            target = f"127.0.0.1:{running.ready.port}"
-            channel = grpc.aio.insecure_channel(target, options=NARROW)
-            calls.append(pull(await closing.enter_async_context(channel), "T"))
+            narrow = await closing.enter_async_context(another_connection(running, NARROW))
+            calls.append(pull(narrow.channel, "T"))
         await until(lambda: len(answers) == STALLED)
         # A message of 0.9 MB is given whatever its size.
         assert answers.total <= 5 * MIB + STALLED * MIB

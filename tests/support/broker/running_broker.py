@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,11 +89,17 @@ async def until(is_so: Callable[[], bool]) -> None:
         await asyncio.sleep(0.001)
 
 
+# Options of a window that never grows: unread messages stay at the broker.
+NARROW = [("grpc.http2.lookahead_bytes", 65_535), ("grpc.http2.bdp_probe", 0)]
+
+
 @asynccontextmanager
-async def another_connection(running: RunningBroker) -> AsyncIterator[RunningBroker]:
+async def another_connection(
+    running: RunningBroker, options: Sequence[tuple[str, int]] = ()
+) -> AsyncIterator[RunningBroker]:
     """Yields the same broker, with a connection of its own."""
-    target, options = f"127.0.0.1:{running.ready.port}", [("grpc.use_local_subchannel_pool", 1)]
-    async with grpc.aio.insecure_channel(target, options=options) as channel:
+    own = [("grpc.use_local_subchannel_pool", 1), *options]
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{running.ready.port}", options=own) as channel:
         yield replace(running, channel=channel)
 
 
