@@ -143,7 +143,7 @@ def bill(batch: DataFrame, batch_id: int) -> None:
         path = f"{(folder / name).as_uri()}/batch={batch_id}"
         orders.where(rows).select(*columns).write.mode("overwrite").parquet(path)
     pyspark_rocketpy.send_back(
-        orders.where(is_refused()).select("topic", "offsetMsgId"),
+        orders.where(is_refused()).select("topic", "commitLogOffset"),
         endpoints=broker.endpoint,
         consumerGroup=BILLING,
         delayLevel=1,

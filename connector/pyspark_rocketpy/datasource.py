@@ -51,7 +51,7 @@ class DefaultSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        """Returns all columns, or the columns of option `columns`.
+        """Returns the default columns, or the columns of option `columns`.
 
         Checks the options, so that a wrong one fails at `load()`. Raises OptionError. The broker
         parses a SQL92 filter; ConnectionFailedError and BrokerError are raised for it as well.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import grpc
 import pytest
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name that Spark users know)
 
@@ -49,7 +49,7 @@ def test_all_columns_come_back_as_they_were_sent(topic: Topic) -> None:
         "messageGroup string"
     )
     topic.write(topic.spark.createDataFrame([row], schema), delivery="at-least-once")
-    [read] = topic.read().collect()
+    [read] = topic.read(columns="*").collect()
     assert list(read.asDict()) == [*COLUMN_TYPES, "brokerName"]
     assert read.brokerName == "broker-a"
     assert (bytes(read.body), read.tags, read.keys, read.messageGroup) == (
@@ -69,6 +69,26 @@ def test_all_columns_come_back_as_they_were_sent(topic: Topic) -> None:
     assert len(read.offsetMsgId) == 32
     assert read.storeHost == topic.broker.remoting_endpoint
     assert dt.timedelta(0) <= read.storeTimestamp - read.bornTimestamp < dt.timedelta(minutes=1)
+
+
+def test_the_default_columns_leave_out_what_few_queries_need(topic: Topic) -> None:
+    topic.send("a")
+    default = topic.read().columns
+    assert list(default) == [
+        *("topic", "queueId", "queueOffset", "body", "tags", "keys", "msgId"),
+        *("bornTimestamp", "storeTimestamp", "reconsumeTimes", "commitLogOffset"),
+        *("messageGroup", "bodyError", "brokerName"),
+    ]
+    assert topic.stream().columns == default
+    # A schema that was stored when all columns were the default.
+    whole = topic.read(columns="*").schema
+    reader = topic.spark.read.format("rocketpy").schema(whole).options(**topic.options())
+    assert reader.load().select("properties", "bornHost").count() == 1
+
+
+def test_all_columns_stand_alone(topic: Topic) -> None:
+    with pytest.raises(AnalysisException, match="'\\*' stands for all columns; name it alone"):
+        topic.read(columns="body,*")
 
 
 def test_a_batch_without_messages_is_empty(topic: Topic) -> None:

@@ -188,7 +188,13 @@ SOURCE_OPTIONS = (
     ),
     switch_spec("failOnDataLoss", "true", "whether lost messages fail the query"),
     switch_spec("commitOffsets", "true", "whether progress is reported to the broker"),
-    OptionSpec("columns", None, "column names separated by commas", "the columns to read", names),
+    OptionSpec(
+        "columns",
+        None,
+        "column names separated by commas, or * for all",
+        "the columns to read in place of the default ones",
+        names,
+    ),
     number_spec(
         "fetchBytesMax",
         4 << 20,

@@ -17,7 +17,11 @@ from rocketpy_proto.model.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
 BROKER_NAME = "brokerName"
 SOURCE_COLUMN_TYPES = {**COLUMN_TYPES, BROKER_NAME: pa.string()}
 SPARK_TYPES = {name: from_arrow_type(kind) for name, kind in SOURCE_COLUMN_TYPES.items()}
-
+# Most queries use none of these. Without them a row has half the bytes.
+EXTRA_COLUMNS = frozenset({"properties", "offsetMsgId", "bornHost", "storeHost", "sysFlag"})
+DEFAULT_COLUMNS = tuple(name for name in SOURCE_COLUMN_TYPES if name not in EXTRA_COLUMNS)
+# Names all columns in option `columns`.
+ALL_COLUMNS = "*"
 
 MEANINGS = {
     "topic": "topic",
@@ -47,15 +51,23 @@ def column_table() -> str:
     """Returns the columns as a Markdown table, for the documentation."""
     rows = [
         f"| `{name}` | `{SPARK_TYPES[name].simpleString()}` "
-        f"| {'yes' if name in NULLABLE_COLUMNS else ''} | {meaning} |"
+        f"| {'yes' if name in NULLABLE_COLUMNS else ''} "
+        f"| {'' if name in EXTRA_COLUMNS else 'yes'} | {meaning} |"
         for name, meaning in MEANINGS.items()
     ]
-    return "\n".join(["| column | type | nullable | meaning |", "|---|---|---|---|", *rows])
+    return "\n".join(
+        ["| column | type | nullable | default | meaning |", "|---|---|---|---|---|", *rows]
+    )
 
 
 def source_schema(columns: tuple[str, ...] | None) -> StructType:
-    """Returns the schema of all columns, or of the named ones in order. Raises ColumnError."""
-    names = columns or tuple(SOURCE_COLUMN_TYPES)
+    """Returns the schema of the default columns, or of the named ones in order.
+
+    ALL_COLUMNS alone names all. Raises ColumnError.
+    """
+    names = DEFAULT_COLUMNS if columns is None else columns
+    if names == (ALL_COLUMNS,):
+        names = tuple(SOURCE_COLUMN_TYPES)
     for name in names:
         _check_known(name)
     return StructType(
@@ -64,6 +76,8 @@ def source_schema(columns: tuple[str, ...] | None) -> StructType:
 
 
 def _check_known(name: str) -> None:
+    if name == ALL_COLUMNS:
+        raise ColumnError(f"column {name!r} stands for all columns; name it alone")
     if name not in SOURCE_COLUMN_TYPES:
         hint = column_hint(name, SOURCE_COLUMN_TYPES, SOURCE_FOREIGN_COLUMNS)
         raise ColumnError(f"unknown column {name!r}; {hint}")

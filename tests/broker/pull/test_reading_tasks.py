@@ -33,7 +33,7 @@ FETCH_BYTES = 128 * KIB
 BLOCKS, BLOCK_MESSAGES = 24, 400
 COUNT = BLOCKS * BLOCK_MESSAGES
 TAGS = ("Aa", "BB", "other")
-SCHEMA = arrow_schema(source_schema(None))
+SCHEMA = arrow_schema(source_schema(("*",)))
 
 
 def fill(broker: LocalBroker) -> None:

@@ -25,7 +25,7 @@ def batches(of_cluster: OfCluster, name: str, pulls_max: int, begin: int) -> lis
     pull = PullOptions(options.consumer_group, BATCH_BYTES, fail_on_data_loss=True)
     config = ReadConfig(RemotingSource.of_source(options), pull, wanted)
     ranges = (QueueRange(of_cluster.topic, 0, begin, SENDS * MESSAGES, broker_name=name),)
-    return list(read_ranges(config, ranges, arrow_schema(source_schema(None))))
+    return list(read_ranges(config, ranges, arrow_schema(source_schema(("*",)))))
 
 
 @pytest.mark.parametrize("name", [A, OLD])

@@ -35,7 +35,7 @@ def test_what_is_written_is_read(of_cluster: OfCluster) -> None:
         "concat('group ', id % 7) as messageGroup",
     )
     write(of_cluster, frame)
-    rows = of_cluster.read().collect()
+    rows = of_cluster.read(columns="*").collect()
     assert sorted(bytes(row.body) for row in rows) == sorted(b"body %d" % n for n in range(ROWS))
     assert len({row.msgId for row in rows}) == ROWS
     groups: dict[str, set[tuple[str, int]]] = {}
@@ -53,7 +53,7 @@ def test_a_frame_goes_back_to_the_queues_that_it_came_from(of_cluster: OfCluster
         for queue_id in (0, 1):
             of_cluster.send(name, *(f"{name} {queue_id} {n}" for n in range(3)), queue_id=queue_id)
     before = places(of_cluster.read())
-    write(of_cluster, of_cluster.read().select("body", "properties", "queueId", "brokerName"))
+    write(of_cluster, of_cluster.read(columns="body,properties,queueId,brokerName"))
     after = places(of_cluster.read())
     assert [place for place in after if place.queue_offset < 3] == before
     moved = [place._replace(queue_offset=place.queue_offset - 3) for place in after]

@@ -26,7 +26,9 @@ class OneAnswer:
         yield RecordChunk(part.begin, part.end, block.data.data, block.sizes)
 
 
-@pytest.mark.parametrize("columns", [None, (BROKER_NAME,), ("body", BROKER_NAME), ("body",)])
+@pytest.mark.parametrize(
+    "columns", [None, ("*",), (BROKER_NAME,), ("body", BROKER_NAME), ("body",)]
+)
 def test_rows_tell_the_broker_of_their_queue(columns: tuple[str, ...] | None) -> None:
     schema = arrow_schema(source_schema(columns))
     ranges = (QueueRange("T", 0, 5, 8, broker_name="broker-a"), QueueRange("T", 0, 0, 3))

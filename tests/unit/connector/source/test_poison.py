@@ -27,7 +27,7 @@ from pyspark_rocketpy.transport.values import PullOptions
 from rocketpy_proto.record import Record, compression, encode_record
 from tests.support.hostile import HOSTILE_RECORDS, HostileRecord
 
-SCHEMA = arrow_schema(source_schema(None))
+SCHEMA = arrow_schema(source_schema(("*",)))
 FETCH_BYTES = 4 << 20
 MIB = 1 << 20
 
