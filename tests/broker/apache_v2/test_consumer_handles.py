@@ -13,6 +13,7 @@ from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.receipts.ack_service import AckService
 from rocketpy_broker.services.topics.system import dead_letter_topic
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from tests.support.broker.apache_consumers import Consumer, duration
@@ -25,6 +26,7 @@ from tests.support.broker.pops import (
     with_messages,
 )
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.messages import remove_oldest_segment
 
 DEAD_LETTERS = dead_letter_topic(GROUP)
 LATER_MS = INVISIBLE_MS + REVIVE_MS
@@ -69,6 +71,38 @@ async def test_each_entry_of_an_acknowledgement_has_a_result(start_broker: Start
         assert codes == [v2.OK, v2.INVALID_RECEIPT_HANDLE, v2.OK, v2.OK]
         assert [each.message_id for each in response.entries] == ["id-0", "id-1", "id-2", "id-3"]
         assert [each.receipt_handle for each in response.entries] == [first, "none", second, first]
+        await pass_time(running, LATER_MS)
+        await consumer.receive_nothing()
+
+
+async def test_messages_of_one_receive_are_acknowledged_by_one_record(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, *[b"%d" % i for i in range(70)]) as running:
+        consumer = Consumer(running)
+        handles = [handle for _ in range(3) for handle in (await consumer.receive()).handles]
+        before = running.broker.store.next_offset(TIMER_QUEUE)
+        await consumer.acked(*reversed(handles))
+        assert (len(handles), running.broker.store.next_offset(TIMER_QUEUE)) == (70, before + 3)
+        await pass_time(running, LATER_MS)
+        await consumer.receive_nothing()
+
+
+async def test_a_removed_message_does_not_keep_the_others_of_its_receive(
+    start_broker: StartBroker,
+) -> None:
+    segment_bytes = 1 << 16
+    async with with_messages(start_broker, commit_log_segment_bytes=segment_bytes) as running:
+        await running.create_topic("other")
+        await running.append(TOPIC, 0, b"removed")
+        await running.append("other", 0, bytes(segment_bytes - 5_000))
+        await running.append(TOPIC, 0, bytes(5_000))
+        consumer = Consumer(running)
+        handles = (await consumer.receive()).handles
+        remove_oldest_segment(running.broker.store)
+        response = await consumer.ack(*handles)
+        codes = [each.status.code for each in response.entries]
+        assert codes == [v2.INVALID_RECEIPT_HANDLE, v2.OK]
         await pass_time(running, LATER_MS)
         await consumer.receive_nothing()
 

@@ -206,20 +206,36 @@ class DeliveryService:
                     errors[handle] = error
                 else:
                     claims += [] if claim is None else [claim]
-            results = await self._acks.ack_all(
-                [Acknowledged(group, each.queue, [each.offset], each.receipt) for each in claims]
-            )
+            results = await self._ack_claims(group, claims)
         except (StoreError, asyncio.CancelledError):
             # The client may repeat the call with the same handles.
             self._unclaim(claims)
             raise
-        for claim, result in zip(claims, results, strict=True):
+        for claim in claims:
+            result = results[claim.handle]
             errors[claim.handle] = _as_invalid(claim.handle, result)
             if result is None:
                 self._handles.acknowledged.add(claim.handle)
             elif isinstance(result, StoreError):
                 self._unclaim([claim])
         return [errors[handle] for handle in handles]
+
+    async def _ack_claims(
+        self, group: str, claims: Sequence[_Claim]
+    ) -> dict[str, BrokerError | None]:
+        """Acknowledges messages, those of one check point together; returns errors by handle."""
+        parts = _by_check_point(claims)
+        results = await self._acks.ack_all([_acknowledged(group, part) for part in parts])
+        found = {
+            claim.handle: result
+            for part, result in zip(parts, results, strict=True)
+            for claim in part
+        }
+        # One message that is gone fails its whole check point.
+        gone = [each for each in claims if isinstance(found[each.handle], MessageGoneError)]
+        again = await self._acks.ack_all([_acknowledged(group, [each]) for each in gone])
+        handles = (each.handle for each in gone)
+        return {**found, **dict(zip(handles, again, strict=True))}
 
     async def change(self, group: str, topic: str, handle: str, invisible_ms: int) -> str:
         """Makes a message visible `invisible_ms` from now; returns its new handle.
@@ -322,6 +338,21 @@ class _Claim:
     def offset(self) -> int:
         """The queue offset of the message."""
         return self.receipt.offset
+
+
+def _by_check_point(claims: Sequence[_Claim]) -> list[list[_Claim]]:
+    """Returns the claims by check point. An ordered pop has none: each message moves its group."""
+    parts: dict[tuple[object, ...], list[_Claim]] = {}
+    for each in claims:
+        queue, receipt = each.queue, each.receipt
+        own = each.handle if receipt.is_ordered else ""
+        point = receipt.start_offset, receipt.pop_ms, receipt.visible_ms, receipt.revive_queue_id
+        parts.setdefault((queue, point, own), []).append(each)
+    return list(parts.values())
+
+
+def _acknowledged(group: str, part: Sequence[_Claim]) -> Acknowledged:
+    return Acknowledged(group, part[0].queue, [each.offset for each in part], part[0].receipt)
 
 
 def _attempts(part: PoppedQueue) -> NDArray[np.int64]:
