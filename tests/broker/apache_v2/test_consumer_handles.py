@@ -26,7 +26,6 @@ from tests.support.broker.pops import (
     with_messages,
 )
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.store.messages import remove_oldest_segment
 
 DEAD_LETTERS = dead_letter_topic(GROUP)
 LATER_MS = INVISIBLE_MS + REVIVE_MS
@@ -84,25 +83,6 @@ async def test_messages_of_one_receive_are_acknowledged_by_one_record(
         before = running.broker.store.next_offset(TIMER_QUEUE)
         await consumer.acked(*reversed(handles))
         assert (len(handles), running.broker.store.next_offset(TIMER_QUEUE)) == (70, before + 3)
-        await pass_time(running, LATER_MS)
-        await consumer.receive_nothing()
-
-
-async def test_a_removed_message_does_not_keep_the_others_of_its_receive(
-    start_broker: StartBroker,
-) -> None:
-    segment_bytes = 1 << 16
-    async with with_messages(start_broker, commit_log_segment_bytes=segment_bytes) as running:
-        await running.create_topic("other")
-        await running.append(TOPIC, 0, b"removed")
-        await running.append("other", 0, bytes(segment_bytes - 5_000))
-        await running.append(TOPIC, 0, bytes(5_000))
-        consumer = Consumer(running)
-        handles = (await consumer.receive()).handles
-        remove_oldest_segment(running.broker.store)
-        response = await consumer.ack(*handles)
-        codes = [each.status.code for each in response.entries]
-        assert codes == [v2.INVALID_RECEIPT_HANDLE, v2.OK]
         await pass_time(running, LATER_MS)
         await consumer.receive_nothing()
 

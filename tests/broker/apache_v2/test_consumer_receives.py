@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import hashlib
 import zlib
@@ -16,7 +17,10 @@ import pytest
 from rocketpy_broker.server.apache_v2.receives.requests import receive_wait_ms
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.services.deliveries.service import RELEASED_MS
+from rocketpy_broker.services.filters.service import TAG, FilterText
 from rocketpy_broker.services.pull import response_buffer
+from rocketpy_broker.services.receipts.popped import PopRequest
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
@@ -25,6 +29,7 @@ from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESS
 from tests.support.blocks import BORN_MS, WireBlock, wire_block
 from tests.support.broker.apache_consumers import WAIT_MS, Consumer, Received, duration
 from tests.support.broker.pops import (
+    GROUP,
     INVISIBLE_MS,
     REVIVE_MS,
     TOPIC,
@@ -305,6 +310,36 @@ async def test_messages_that_a_client_did_not_take_come_again_soon(
         await until(lambda: unread.total == 0)
         again = await Consumer(running).receive_soon()
         assert (again.bodies, again.attempts) == ([large], [2])
+
+
+@pytest.mark.parametrize("tags", [["Aa"], ["Aa", "BB"]], ids=["wanted", "also unwanted"])
+async def test_a_receive_cancelled_at_any_step_releases_its_messages(
+    start_broker: StartBroker, tags: list[str]
+) -> None:
+    async with with_messages(start_broker) as running:
+        deliveries, consumer = running.broker.services.deliveries, Consumer(running)
+        await consumer.receive_nothing()
+        # The tags have equal codes, so the pop finds both, and the delivery ends the second.
+        wanted = FilterText(TAG, "Aa")
+        request = PopRequest(GROUP, TOPIC, invisible_ms=3_600_000, filter_text=wanted)
+        for number, passes in enumerate((1, 2, 3, 5, 8, 13)):
+            for tag in tags:
+                block = wire_block(TOPIC, [b"%d" % number], tags=tag)
+                await running.append_block(TOPIC, 0, block)
+            call = asyncio.ensure_future(deliveries.receive(request, "c", is_renewed=False))
+            for _ in range(passes):
+                await asyncio.sleep(0)
+            call.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                deliveries.release(GROUP, TOPIC, [each.handle for each in await call])
+            await pass_time(running, RELEASED_MS + REVIVE_MS)
+        expression = v2.FilterExpression(type=v2.TAG, expression="Aa")
+        bodies: list[bytes] = []
+        while len(bodies) < 6:
+            found = (await consumer.receive_soon(filter_expression=expression)).bodies
+            assert found, bodies
+            bodies += found
+        assert sorted(bodies) == [b"%d" % number for number in range(6)]
 
 
 async def test_a_full_response_buffer_refuses_and_releases_messages(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,6 +26,7 @@ from rocketpy_broker.errors import BrokerError, StoreError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.deliveries.handles import HandleInvalidError, Handles
 from rocketpy_broker.services.deliveries.renewals import RenewalService, Renewed
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
@@ -88,6 +89,7 @@ class DeliveryService:
         renewals: RenewalService,
         clock: Clock,
         call_clock: Clock,
+        tasks: TaskScope,
     ) -> None:
         self._store = store
         self._groups = groups
@@ -97,6 +99,7 @@ class DeliveryService:
         self.renewals = renewals
         self._clock = clock
         self._call_clock = call_clock
+        self._tasks = tasks
         self._handles = Handles(store)
         self._log_throttle = LogThrottle(clock)
 
@@ -133,18 +136,29 @@ class DeliveryService:
             self.renewals.add(each.handle, renewed)
 
     async def _deliveries(self, request: PopRequest, popped: Popped) -> list[Delivery]:
-        """Returns the messages for the client, after the end of all unwanted ones."""
+        """Returns the messages for the client, after the end of all unwanted ones.
+
+        A cancelled caller does not stop that end.
+        """
         found: list[Delivery] = []
+        ended: list[Coroutine[object, object, None]] = []
         for part in popped.queues:
             is_wanted, attempts = request.filter_text.has_tag(part.block), _attempts(part)
             is_dead = is_wanted & (attempts > self._attempts_max(request.group))
             receipts = popped.receipts(part)
             if (is_dead | ~is_wanted).any():
-                await self._end(request.group, part, receipts, is_dead, ~is_wanted)
+                ended.append(self._end(request.group, part, receipts, is_dead, ~is_wanted))
             for row in np.flatnonzero(is_wanted & ~is_dead).tolist():
                 handle = self._handles.text(request.group, request.topic, receipts[row])
                 place = request.group, request.topic, part.queue, part.block, row
                 found.append(Delivery(*place, receipts[row], handle, int(attempts[row])))
+        running = [self._tasks.begin(each) for each in ended]
+        try:
+            for each in running:
+                await asyncio.shield(each)
+        except asyncio.CancelledError:
+            self.release(request.group, request.topic, [each.handle for each in found])
+            raise
         return found
 
     async def _end(
@@ -206,36 +220,20 @@ class DeliveryService:
                     errors[handle] = error
                 else:
                     claims += [] if claim is None else [claim]
-            results = await self._ack_claims(group, claims)
+            parts = _by_check_point(claims)
+            results = await self._acks.ack_all([_acknowledged(group, part) for part in parts])
         except (StoreError, asyncio.CancelledError):
             # The client may repeat the call with the same handles.
             self._unclaim(claims)
             raise
-        for claim in claims:
-            result = results[claim.handle]
-            errors[claim.handle] = _as_invalid(claim.handle, result)
-            if result is None:
-                self._handles.acknowledged.add(claim.handle)
-            elif isinstance(result, StoreError):
-                self._unclaim([claim])
+        for part, result in zip(parts, results, strict=True):
+            for claim in part:
+                errors[claim.handle] = _as_invalid(claim.handle, result)
+                if result is None:
+                    self._handles.acknowledged.add(claim.handle)
+            if isinstance(result, StoreError):
+                self._unclaim(part)
         return [errors[handle] for handle in handles]
-
-    async def _ack_claims(
-        self, group: str, claims: Sequence[_Claim]
-    ) -> dict[str, BrokerError | None]:
-        """Acknowledges messages, those of one check point together; returns errors by handle."""
-        parts = _by_check_point(claims)
-        results = await self._acks.ack_all([_acknowledged(group, part) for part in parts])
-        found = {
-            claim.handle: result
-            for part, result in zip(parts, results, strict=True)
-            for claim in part
-        }
-        # One message that is gone fails its whole check point.
-        gone = [each for each in claims if isinstance(found[each.handle], MessageGoneError)]
-        again = await self._acks.ack_all([_acknowledged(group, [each]) for each in gone])
-        handles = (each.handle for each in gone)
-        return {**found, **dict(zip(handles, again, strict=True))}
 
     async def change(self, group: str, topic: str, handle: str, invisible_ms: int) -> str:
         """Makes a message visible `invisible_ms` from now; returns its new handle.
@@ -288,8 +286,17 @@ class DeliveryService:
                 raise
             raise _as_invalid(handle, error) or error from error
 
-    async def release(self, group: str, topic: str, handles: Sequence[str]) -> None:
-        """Makes deliveries that a client could not take visible soon."""
+    def release(self, group: str, topic: str, handles: Sequence[str]) -> None:
+        """Makes deliveries that a client did not get visible soon, in a task of their own."""
+        self._tasks.begin(self._release(group, topic, handles))
+
+    def release_popped(self, request: PopRequest, popped: Popped) -> None:
+        """Makes the messages of a pop without an answer visible soon."""
+        receipts = [each for part in popped.queues for each in popped.receipts(part)]
+        handles = [self._handles.text(request.group, request.topic, each) for each in receipts]
+        self.release(request.group, request.topic, handles)
+
+    async def _release(self, group: str, topic: str, handles: Sequence[str]) -> None:
         for handle in handles:
             await take_slot()
             try:
@@ -341,7 +348,11 @@ class _Claim:
 
 
 def _by_check_point(claims: Sequence[_Claim]) -> list[list[_Claim]]:
-    """Returns the claims by check point. An ordered pop has none: each message moves its group."""
+    """Returns the claims by check point.
+
+    Its messages are of one segment of the log, so they are removed together. An ordered pop has no
+    check point: each of its messages may move the group.
+    """
     parts: dict[tuple[object, ...], list[_Claim]] = {}
     for each in claims:
         queue, receipt = each.queue, each.receipt

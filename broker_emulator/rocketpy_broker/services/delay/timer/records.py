@@ -160,9 +160,7 @@ def _marks(
     return [mark for mark in marks if mark is not None]
 
 
-def _mark(
-    row: int, out_ms: int, origin: int, properties: Mapping[str, str]
-) -> TimerMark | None:
+def _mark(row: int, out_ms: int, origin: int, properties: Mapping[str, str]) -> TimerMark | None:
     """Returns the mark of a record that cancels or was rolled; None for other records.
 
     A copy that a stop of this broker made names its original. That is more exact than a key, which
