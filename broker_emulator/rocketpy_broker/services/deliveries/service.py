@@ -27,7 +27,11 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.services.deliveries.handles import HandleInvalidError, Handles
+from rocketpy_broker.services.deliveries.handles import (
+    ForeignHandleError,
+    HandleInvalidError,
+    Handles,
+)
 from rocketpy_broker.services.deliveries.renewals import RenewalService, Renewed
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.ack_service import Acknowledged, AckService
@@ -262,10 +266,15 @@ class DeliveryService:
     async def bury(self, group: str, topic: str, handle: str) -> None:
         """Makes a dead letter of a message and acknowledges it.
 
-        Does nothing for a message that is acknowledged, changed, delivered again, or gone.
+        Does nothing for a message that is acknowledged, changed, delivered again, gone, or of
+        another store: clients repeat the call until it succeeds.
         Raises HandleInvalidError, and as SendBackService.send_back does.
         """
-        queue, receipt = self._handles.receipt(group, topic, handle)
+        try:
+            queue, receipt = self._handles.receipt(group, topic, handle)
+        except ForeignHandleError as error:
+            logger.info("a forward to the dead letters has no effect: %s", error)
+            return
         if handle in self._handles.acknowledged or handle in self._handles.replaced:
             return
         # A repeated call has no effect from now on.
