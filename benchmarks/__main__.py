@@ -21,9 +21,7 @@ from benchmarks.report import terminal_table, to_json
 MODULES = [
     *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "calls"),
     *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "start", "topics"),
-    "cluster",
-    "remoting",
-    "transports",
+    *("cluster", "java_broker", "transports", "apache_v2"),
 ]
 PROFILE_LINES = 25
 console = Console()

@@ -288,7 +288,7 @@ class BrokerServices:
         pulls, clients, clock = self.pull.pulls, self.apache_clients, self._message_clock
         return [
             AssignmentServicer(self.topics, self.groups.configs, config),
-            ConsumerServicer(self.deliveries, clients, pulls.unread, self._tasks, clock),
+            ConsumerServicer(self.deliveries, clients, pulls.unread, clock),
             QueueServicer(pulls, self.offsets.offsets, self.topics, clock),
         ]
 

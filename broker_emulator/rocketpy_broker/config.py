@@ -176,6 +176,14 @@ class ServerTls:
 
 
 @dataclass(frozen=True, slots=True)
+class SigningUser:
+    """A user of another server, which signs the broker's requests there."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """Configuration of one broker.
 
@@ -188,6 +196,7 @@ class BrokerConfig:
     - `insecure`: allows a `host` that other machines can reach, although there are no users.
     - `users_path`: the file of the users; by default it is `users.json` in `config_folder`.
     - `tls`: TLS of all ports. `name_server_tls`: TLS of the connections to `name_servers`.
+      `name_server_user`: the user that signs the requests to them.
     - `persist_interval_ms`: the interval between two saves of consumer offsets.
     - `clean_interval_ms`: the interval between two checks of expired files and disk space. The
       first check is after `clean_delay_ms`.
@@ -221,6 +230,7 @@ class BrokerConfig:
     tls: ServerTls = field(default_factory=ServerTls)
     name_servers: tuple[str, ...] = ()
     name_server_tls: TlsConfig | None = None
+    name_server_user: SigningUser | None = None
     advertise_host: str | None = None
     advertise_port: int | None = None
     cluster_name: str = "DefaultCluster"

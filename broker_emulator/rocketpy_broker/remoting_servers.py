@@ -98,11 +98,15 @@ class RemotingServers:
     def _registration_service(
         self, topics: RegisteredTopics, identity: BrokerIdentity
     ) -> RegistrationService:
-        clock, tls = self._clock, self._config.name_server_tls
+        clock, tls, user = (
+            self._clock,
+            self._config.name_server_tls,
+            self._config.name_server_user,
+        )
         registrations = [
             NameServerRegistration(
                 address,
-                RemotingClient(*host_and_port(address), clock, tls),
+                RemotingClient(*host_and_port(address), clock, tls, user),
                 topics,
                 identity,
                 clock,

@@ -57,7 +57,7 @@ class DelayLevels:
         if texts.null_count == len(block):
             return np.zeros(len(block), np.int64)
         distinct = texts.dictionary_encode()
-        levels = [min(_level(text), self.level_max) for text in distinct.dictionary.to_pylist()]
+        levels = [min(level_of(text), self.level_max) for text in distinct.dictionary.to_pylist()]
         codes = distinct.indices.fill_null(len(levels)).to_numpy(zero_copy_only=False)
         found: NDArray[np.int64] = np.array([*levels, 0], np.int64)[codes]
         return found
@@ -87,7 +87,8 @@ def _item(delay_ms: int) -> str:
     return f"{delay_ms // unit_ms}{name}"
 
 
-def _level(text: str) -> int:
+def level_of(text: str) -> int:
+    """Returns the level that a property names; 0 for one that delays nothing."""
     try:
         return max(int(text), 0)
     except ValueError:

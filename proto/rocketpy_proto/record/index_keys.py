@@ -134,7 +134,7 @@ def tags_codes_and_index_keys(
 
     Raises MalformedRecordError for a block with more keys than `limits`.
     """
-    if len(block) <= FEW_RECORDS and isinstance(topics, str):
+    if isinstance(topics, str) and has_few(block):
         found = _of_few(block, topics)
         if found is not None:
             return found
@@ -160,14 +160,20 @@ def _may_wait(entries: Entries) -> bool:
     return bool(lengths[_WAITING_LENGTHS].any()) or len(entries.named(TRAN_MSG)) > 0
 
 
-def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
-    """Returns tags codes and index keys record by record, which is faster for few records.
+def has_few(block: RecordBlock) -> bool:
+    """True if a loop over the records and their properties is faster than arrays.
 
-    Returns None if a properties string is not ASCII, or has more than _FEW_BYTES_MAX bytes. A
-    longer one may have a thousand keys.
+    A string of more than _FEW_BYTES_MAX bytes may have a thousand properties or keys.
     """
-    if int(block.properties_length.max(initial=0)) > _FEW_BYTES_MAX:
-        return None
+    is_small = len(block) <= FEW_RECORDS
+    return is_small and int(block.properties_length.max(initial=0)) <= _FEW_BYTES_MAX
+
+
+def _of_few(block: RecordBlock, topic: str) -> TagsAndKeys | None:
+    """Returns tags codes and index keys record by record.
+
+    Returns None if a properties string is not ASCII.
+    """
     codes, hashes, rows = [], [], []
     seed = java_hash(topic + TOPIC_END)
     may_wait = False

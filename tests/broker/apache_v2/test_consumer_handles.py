@@ -13,6 +13,7 @@ from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.receipts.ack_service import AckService
 from rocketpy_broker.services.topics.system import dead_letter_topic
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from tests.support.broker.apache_consumers import Consumer, duration
@@ -73,6 +74,19 @@ async def test_each_entry_of_an_acknowledgement_has_a_result(start_broker: Start
         await consumer.receive_nothing()
 
 
+async def test_messages_of_one_receive_are_acknowledged_by_one_record(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, *[b"%d" % i for i in range(70)]) as running:
+        consumer = Consumer(running)
+        handles = [handle for _ in range(3) for handle in (await consumer.receive()).handles]
+        before = running.broker.store.next_offset(TIMER_QUEUE)
+        await consumer.acked(*reversed(handles))
+        assert (len(handles), running.broker.store.next_offset(TIMER_QUEUE)) == (70, before + 3)
+        await pass_time(running, LATER_MS)
+        await consumer.receive_nothing()
+
+
 @pytest.mark.parametrize("count", [0, 1_001])
 async def test_an_acknowledgement_has_1_to_1000_entries(
     start_broker: StartBroker, count: int
@@ -82,23 +96,33 @@ async def test_an_acknowledgement_has_1_to_1000_entries(
         assert (response.status.code, len(response.entries)) == (v2.BAD_REQUEST, 0)
 
 
+MALFORMED: list[Illegal] = [
+    lambda _: "",
+    lambda _: "none",
+    lambda _: "0 1 1 0 0 broker-a 0 0",
+    lambda handle: handle[:-1],
+    lambda handle: handle + " ",
+    lambda handle: handle + "é",
+    lambda handle: handle * 100,
+]
+# A broker cannot tell these from the handles of another store.
+FOREIGN: list[Illegal] = [
+    lambda _: "0 1 1 0 0 broker-a 0 0 0123456789abcdef",
+    lambda handle: handle.replace("broker-a", "broker-b"),
+    *map(changed_number, (0, 1, 2, 3, 4, 6, 7)),
+]
+
+
 @pytest.mark.parametrize(
-    "illegal",
+    ("illegal", "forwarded"),
     [
-        lambda _: "",
-        lambda _: "none",
-        lambda _: "0 1 1 0 0 broker-a 0 0",
-        lambda _: "0 1 1 0 0 broker-a 0 0 0123456789abcdef",
-        lambda handle: handle[:-1],
-        lambda handle: handle + " ",
-        lambda handle: handle + "é",
-        lambda handle: handle * 100,
-        lambda handle: handle.replace("broker-a", "broker-b"),
-        *map(changed_number, (0, 1, 2, 3, 4, 6, 7)),
+        *((each, v2.INVALID_RECEIPT_HANDLE) for each in MALFORMED),
+        # A consumer in order repeats a forward until OK, and the message is not here.
+        *((each, v2.OK) for each in FOREIGN),
     ],
 )
 async def test_a_handle_of_no_delivery_changes_nothing(
-    start_broker: StartBroker, illegal: Illegal
+    start_broker: StartBroker, illegal: Illegal, forwarded: v2.Code
 ) -> None:
     async with with_messages(start_broker, b"a") as running:
         consumer = Consumer(running)
@@ -107,7 +131,7 @@ async def test_a_handle_of_no_delivery_changes_nothing(
         wrong = illegal(handle)
         response = await consumer.ack(wrong)
         assert response.status.code == v2.INVALID_RECEIPT_HANDLE
-        assert (await consumer.forward(wrong)) == v2.INVALID_RECEIPT_HANDLE
+        assert (await consumer.forward(wrong)) == forwarded
         change = await consumer.change(wrong, 1_000)
         assert change.status.code == v2.INVALID_RECEIPT_HANDLE
         assert change.receipt_handle == wrong
@@ -128,7 +152,7 @@ async def test_a_handle_of_another_group_or_topic_changes_nothing(
         end = running.broker.store.positions().log_end
         assert (await consumer.ack(handle)).status.code == v2.INVALID_RECEIPT_HANDLE
         assert (await consumer.change(handle, 0)).status.code == v2.INVALID_RECEIPT_HANDLE
-        assert await consumer.forward(handle) == v2.INVALID_RECEIPT_HANDLE
+        assert await consumer.forward(handle) == v2.OK
         assert running.broker.store.positions().log_end == end
         # Nor after its owner has used it.
         await foreign.acked(handle)

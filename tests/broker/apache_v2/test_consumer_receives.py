@@ -1,4 +1,4 @@
-"""Receives of consumers of `apache.rocketmq.v2`: messages, waits, filters, and lost clients."""
+"""Receives of consumers of `apache.rocketmq.v2`: messages, waits, and filters."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ import pytest
 from rocketpy_broker.server.apache_v2.receives.requests import receive_wait_ms
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.status import RefusedError
-from rocketpy_broker.services.pull import response_buffer
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZSTD
 from tests.support.blocks import BORN_MS, WireBlock, wire_block
-from tests.support.broker.apache_consumers import WAIT_MS, Consumer, Received, duration
+from tests.support.broker.apache_consumers import WAIT_MS, Consumer, duration
 from tests.support.broker.pops import (
     INVISIBLE_MS,
     REVIVE_MS,
@@ -32,11 +31,8 @@ from tests.support.broker.pops import (
     with_messages,
 )
 from tests.support.broker.running_broker import (
-    NARROW,
     RunningBroker,
     StartBroker,
-    another_connection,
-    until,
 )
 
 
@@ -264,76 +260,6 @@ async def test_a_topic_without_permission_to_read_is_refused(start_broker: Start
         topics = running.broker.services.topics
         await topics.update(TopicConfig(TOPIC, 1, 1, 2), create_only=False)
         assert (await Consumer(running).receive()).status.code == v2.FORBIDDEN
-
-
-async def test_a_cancelled_receive_holds_nothing_and_loses_nothing(
-    start_broker: StartBroker,
-) -> None:
-    async with with_messages(start_broker) as running:
-        consumer = Consumer(running)
-        call = consumer.receiving()
-        reading = asyncio.ensure_future(call.read())
-        await running.held(1)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await reading
-        await running.held(0)
-        assert running.broker.services.receipts.pops.polling_count("g", TOPIC, -1) == 0
-        await running.append(TOPIC, 0, b"a")
-        assert (await consumer.receive()).bodies == [b"a"]
-
-
-async def test_messages_that_a_client_did_not_take_come_again_soon(
-    start_broker: StartBroker,
-) -> None:
-    # The first pop starts at queue 1.
-    small, large = b"a", b"b" * (3 << 20)
-    async with (
-        with_messages(start_broker, queues=2, commit_log_segment_bytes=16 << 20) as running,
-        another_connection(running, NARROW) as narrow,
-    ):
-        for queue_id, body in [(1, small), (0, large)]:
-            await running.append(TOPIC, queue_id, body)
-        call = Consumer(narrow).receiving(invisible_duration=duration(3_600_000))
-        received = Received()
-        for _ in range(2):
-            received.take(await call.read())
-        assert (received.status.code, received.bodies) == (v2.OK, [small])
-        unread = running.broker.services.pull.pulls.unread
-        assert unread.total > len(large)
-        call.cancel()
-        await until(lambda: unread.total == 0)
-        again = await Consumer(running).receive_soon()
-        assert (again.bodies, again.attempts) == ([large], [2])
-
-
-async def test_a_full_response_buffer_refuses_and_releases_messages(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with with_messages(start_broker, b"a") as running:
-        consumer = Consumer(running)
-        await consumer.acked(*(await consumer.receive()).handles)
-        held = asyncio.ensure_future(consumer.receive(invisible_duration=duration(3_600_000)))
-        await running.held(1)
-        monkeypatch.setattr(response_buffer, "UNREAD_BYTES_LIMIT", 0)
-        await running.append(TOPIC, 0, b"b")
-        received = await held
-        assert (received.status.code, received.messages) == (v2.TOO_MANY_REQUESTS, [])
-        monkeypatch.undo()
-        assert (await consumer.receive_soon()).bodies == [b"b"]
-
-
-async def test_receives_of_a_full_response_buffer_cost_no_attempt(
-    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with with_messages(start_broker, b"a") as running:
-        consumer = Consumer(running)
-        monkeypatch.setattr(response_buffer, "UNREAD_BYTES_LIMIT", 0)
-        for _ in range(3):
-            assert (await consumer.receive()).status.code == v2.TOO_MANY_REQUESTS
-        monkeypatch.undo()
-        received = await consumer.receive()
-        assert (received.bodies, received.attempts) == ([b"a"], [1])
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,16 @@ def test_numbers_become_the_nearest_that_the_protocol_has() -> None:
     assert system.delivery_timestamp.ToMilliseconds() == LAST_MS
 
 
+@pytest.mark.parametrize(
+    ("level", "kind"),
+    [("0", v2.NORMAL), ("-1", v2.NORMAL), ("x", v2.NORMAL), ("3", v2.DELAY), ("9" * 20, v2.DELAY)],
+)
+def test_a_level_that_delays_nothing_makes_no_delayed_message(level: str, kind: int) -> None:
+    """RocketMQ marks dead letters with such levels."""
+    stored = Record(TOPIC, 0, b"a", {"DELAY": level})
+    assert delivered(stored, topic(TOPIC)).system_properties.message_type == kind
+
+
 @pytest.mark.parametrize("seconds", [-(2**62), 2**62])
 async def test_an_extreme_time_of_birth_counts_as_none(apache: ApacheClient, seconds: int) -> None:
     await create(apache, "t", read=1, write=1)

@@ -80,6 +80,30 @@ def test_n09_one_users_failures_delay_others_of_the_address_little() -> None:
     assert found.wait_ms("bob", "another host") == 0
 
 
+def test_n09_an_attacked_user_does_not_wait_where_it_has_signed_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = ManualClock()
+    found = Attempts(clock)
+    found.succeeded("alice", "home")
+    for number in range(USER.free + 1):
+        found.failed("alice", f"h{number}")
+    for number in range(int(WAIT_MS_MAX / USER.delay_ms_max)):
+        assert found.wait_ms("alice", f"new{number}") > 0
+    with pytest.raises(TooManyAttemptsError):
+        found.wait_ms("alice", "another")
+    assert found.wait_ms("alice", "home") == 0
+    # A guess there waits, as before, and does not sign in the user.
+    fail(found, PAIR.free + 10, host="home")
+    assert found.wait_ms("alice", "home") == PAIR.delay_ms_max
+    monkeypatch.setattr(attempts, "ENTRIES_MAX", 3)
+    for number in range(4):
+        found.succeeded("alice", f"own{number}")
+    with pytest.raises(TooManyAttemptsError):
+        found.wait_ms("alice", "own0")
+    assert found.wait_ms("alice", "own3") == 0
+
+
 def test_n09_failures_are_forgotten() -> None:
     clock = ManualClock()
     found = Attempts(clock)
@@ -178,7 +202,7 @@ async def test_n09_failures_of_others_delay_no_connection_that_has_signed_in(
     control, clock = secured.running.broker.services.access, secured.running.clock
     code = Code.GET_BROKER_RUNTIME_INFO
     assert (await secured.ask("monitor", code)).code == 0
-    for host in (LOCAL, "another host"):
+    for host in (LOCAL, "127.0.0.1", "another host"):
         fail(control.attempts, 1_000, "monitor", host)
     for _ in range(3):
         assert (await secured.ask("monitor", code)).code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,11 @@ def test_secrets_are_encrypted_and_both_files_are_private(path: Path) -> None:
         assert stat.S_IMODE(each.stat().st_mode) == 0o600
         text = each.read_bytes()
         assert not [secret for secret in SECRETS.values() if secret.encode() in text]
-    assert {each.name for each in path.parent.iterdir()} == {"users.json", "users.key"}
+    assert {each.name for each in path.parent.iterdir()} == {
+        "users.json",
+        "users.key",
+        "users.lock",
+    }
 
 
 def test_a_missing_or_public_key_file_is_named(path: Path) -> None:
@@ -163,6 +168,58 @@ async def test_a_call_changes_users_at_once(secured: Secured, tmp_path: Path) ->
         each.access_key for each in loaded(users_path(tmp_path)).messages()
     ]
     assert not any(each.HasField("secret_key") for each in listed.users)
+
+
+def test_programs_that_change_the_file_at_a_time_lose_no_change(path: Path) -> None:
+    tables = [loaded(path) for _ in range(4)]
+
+    def add(number: int) -> None:
+        for name in (f"first{number}", f"second{number}"):
+            tables[number].update_now(user(name), create=True)
+
+    with ThreadPoolExecutor(len(tables)) as threads:
+        list(threads.map(add, range(len(tables))))
+    added = {f"{name}{number}" for name in ("first", "second") for number in range(4)}
+    found = {each.access_key for each in loaded(path).messages()}
+    assert found == {*SECRETS, *added}
+    with pytest.raises(UserNotExistError):
+        tables[0].remove_now("nobody")
+    tables[0].remove_now("second3")
+    assert loaded(path).get("second3") is None
+
+
+def test_the_first_users_of_a_file_share_its_key(tmp_path: Path) -> None:
+    path = users_path(tmp_path)
+    tables = [loaded(path) for _ in range(4)]
+    with ThreadPoolExecutor(len(tables)) as threads:
+        changes = [user(f"admin{number}", role="admin") for number in range(len(tables))]
+        list(threads.map(lambda table, each: table.update_now(each, create=True), tables, changes))
+    assert len(loaded(path).messages()) == len(tables)
+
+
+async def test_a_broker_keeps_a_change_of_the_file_that_it_has_not_seen(
+    secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = secured.running.broker.services.access.users
+    read = UserTable._read
+
+    def read_slowly(table: UserTable) -> Any:
+        """Lets another program change the file between a read of the broker and its write."""
+        found = read(table)
+        if table is users:
+            monkeypatch.undo()
+            changing.append(threads.submit(loaded(users_path(tmp_path)).remove_now, "reader"))
+        return found
+
+    changing: list[Future[None]] = []
+    with ThreadPoolExecutor(1) as threads:
+        monkeypatch.setattr(UserTable, "_read", read_slowly)
+        await users.update(user("late"), create=True)
+    changing[0].result()
+    await users.look()
+    names = {each.access_key for each in loaded(users_path(tmp_path)).messages()}
+    assert names == {*SECRETS, "late"} - {"reader"}
+    assert {each.access_key for each in users.messages()} == names
 
 
 async def test_a_changed_file_counts_within_a_second(secured: Secured, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rocketpy_broker.config import ServerTls, TlsMode
+from rocketpy_broker.config import ServerTls, SigningUser, TlsMode
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.registration.addresses import check_advertised, parse_name_servers
 from rocketpy_proto.tls import TlsConfig, TlsFileError
@@ -130,6 +130,21 @@ NameServerTlsCa = Annotated[
         help="Authorities that verify the name servers, in PEM form. Default: the system's."
     ),
 ]
+NameServerAccessKey = Annotated[
+    str,
+    typer.Option(
+        envvar="ROCKETPY_NAME_SERVER_ACCESS_KEY",
+        help="User that signs the registration at --name-server, if the name server has users: an "
+        "admin.",
+    ),
+]
+NameServerSecretKey = Annotated[
+    str,
+    typer.Option(
+        envvar="ROCKETPY_NAME_SERVER_SECRET_KEY",
+        help="The secret key of --name-server-access-key; other users of this machine see it here.",
+    ),
+]
 AdvertisePort = Annotated[
     int | None,
     typer.Option(
@@ -225,6 +240,20 @@ def name_server_tls(
         hint = "--name-server-tls-ca" if error.is_ca else "--tls-certificate"
         raise typer.BadParameter(f"{error}; give a file in PEM form", param_hint=hint) from error
     return tls
+
+
+def name_server_user(name_server: str, access_key: str, secret_key: str) -> SigningUser | None:
+    """Returns the user that signs requests to name servers. Raises typer.BadParameter."""
+    if bool(access_key) != bool(secret_key):
+        raise typer.BadParameter(
+            "set --name-server-access-key and --name-server-secret-key, or neither",
+            param_hint="--name-server-access-key",
+        )
+    if access_key and not name_server:
+        raise typer.BadParameter(
+            "is set without --name-server; set both", param_hint="--name-server-access-key"
+        )
+    return SigningUser(access_key, secret_key) if access_key else None
 
 
 def _chosen(port: int, given: int | None, default: int) -> int | None:

@@ -15,8 +15,10 @@ from rocketpy_broker.cli.broker.network_options import (
     Host,
     HttpPort,
     Insecure,
+    NameServerAccessKey,
     NameServerPort,
     NameServers,
+    NameServerSecretKey,
     NameServerTls,
     NameServerTlsCa,
     Port,
@@ -28,6 +30,7 @@ from rocketpy_broker.cli.broker.network_options import (
     TlsPortNumber,
     TlsSelfSigned,
     Users,
+    name_server_user,
     network_settings,
     server_tls,
 )
@@ -207,6 +210,8 @@ def broker(
     tls_port: TlsPortNumber = None,
     name_server_tls: NameServerTls = False,
     name_server_tls_ca: NameServerTlsCa = None,
+    name_server_access_key: NameServerAccessKey = "",
+    name_server_secret_key: NameServerSecretKey = "",
     flush: Flush = None,
     cluster_name: Cluster = "DefaultCluster",
     broker_name: Name = "broker-a",
@@ -247,6 +252,7 @@ def broker(
     registration_tls = name_server_tls_of(
         name_server_tls_ca, tls_certificate, tls_key, is_used=name_server_tls
     )
+    user = name_server_user(name_server, name_server_access_key, name_server_secret_key)
 
     def config(folder: Path) -> BrokerConfig:
         sizes = StoreSizes.of(
@@ -261,6 +267,7 @@ def broker(
             http_port=http_port,
             tls=tls,
             name_server_tls=registration_tls,
+            name_server_user=user,
             cluster_name=cluster_name,
             broker_name=broker_name,
             flush_disk_type=flush or _default_flush(data),

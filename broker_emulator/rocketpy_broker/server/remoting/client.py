@@ -13,6 +13,7 @@ import socket
 import ssl
 import threading
 
+from rocketpy_broker.config import SigningUser
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock, within
 from rocketpy_broker.runtime.listeners import Listeners
@@ -25,7 +26,13 @@ from rocketpy_broker.server.remoting.connection import (
 )
 from rocketpy_proto.model.codes import RequestCode
 from rocketpy_proto.record import Host
-from rocketpy_proto.remoting import EXCHANGES, Header, RemotingCommand, RemotingFormatError
+from rocketpy_proto.remoting import (
+    EXCHANGES,
+    Header,
+    RemotingCommand,
+    RemotingFormatError,
+    signed,
+)
 from rocketpy_proto.tls import TlsConfig
 
 CONNECT_MS_MAX = 5_000
@@ -43,15 +50,23 @@ class NotConnectedError(BrokerError):
 class RemotingClient:
     """One server; `connect` opens the connection again after its end."""
 
-    def __init__(self, host: str, port: int, clock: Clock, tls: TlsConfig | None = None) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        clock: Clock,
+        tls: TlsConfig | None = None,
+        user: SigningUser | None = None,
+    ) -> None:
         """Takes in `tls` for a server that is reached by TLS; its files are read now.
 
-        Raises TlsFileError.
+        `user` signs the requests. Raises TlsFileError.
         """
         self._host = host
         self._port = port
         self._context = None if tls is None else tls.context()
         self._server_name = host if tls is None or tls.server_name is None else tls.server_name
+        self._user = user
         self._clock = clock
         self._buffer = bytearray(READ_BYTES)
         self._connection: RemotingConnection | None = None
@@ -124,6 +139,8 @@ class RemotingClient:
         connection = self._open_connection()
         fields = EXCHANGES[code].request.encode(header)
         command = RemotingCommand(code, 0, ext_fields=fields, body=body)
+        if self._user is not None:
+            command = signed(command, self._user.access_key, self._user.secret_key)
         try:
             return await connection.ask(command, self._clock, limit_ms)
         except NoAnswerError as error:

@@ -3,7 +3,9 @@
 Failures count for a user at an address, for the user, and for the address. Above the free number
 each further attempt waits, longer with each failure. Attempts wait one after the other, so more
 connections are no faster. The wait that all users of an address or all addresses of a user share
-is short. State: the failures, in memory; the oldest give way.
+is short, but grows with their attempts. So it is not for a user at an address where it has signed
+in: guesses from elsewhere do not keep the user out. State: the failures and these addresses, in
+memory; the oldest give way.
 """
 
 from __future__ import annotations
@@ -50,6 +52,8 @@ class Attempts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._counts: OrderedDict[tuple[str, str], _Count] = OrderedDict()
+        # Users with an address where they have signed in, the last one last.
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self.waiting = 0
 
     def __len__(self) -> int:
@@ -64,7 +68,8 @@ class Attempts:
             return 0.0
         now_ms = self._clock.monotonic_ms()
         turns: list[tuple[_Count, float]] = []
-        for key, rule in _keys(access_key, host):
+        keys = _keys(access_key, host)
+        for key, rule in keys[:1] if keys[0][0] in self._known else keys:
             count = self._counts.get(key)
             if count is None:
                 continue
@@ -99,8 +104,12 @@ class Attempts:
 
     def succeeded(self, access_key: str, host: str) -> None:
         """Ends the count of a user at an address."""
-        if self._counts:
-            self._counts.pop(_keys(access_key, host)[0][0], None)
+        pair = access_key, host
+        self._counts.pop(pair, None)
+        self._known[pair] = None
+        self._known.move_to_end(pair)
+        if len(self._known) > ENTRIES_MAX:
+            self._known.popitem(last=False)
 
 
 def _keys(access_key: str, host: str) -> tuple[tuple[tuple[str, str], _Rule], ...]:

@@ -1,7 +1,8 @@
 """Users of a broker: `config/users.json`.
 
 The file is replaced as a whole, without a backup: a backup would bring back users that were
-removed. A change is on disk before it takes effect and is answered. A broken file stops a start; a
+removed. A change is on disk before it takes effect and is answered. Programs change the file one at
+a time, by a lock of `users.lock`, each from what the file has then. A broken file stops a start; a
 broken change of the file while the broker runs is logged and ignored. Once there were users, the
 broker requires signatures until its end, even if the file is emptied.
 State: the users, in memory with their secret keys.
@@ -10,9 +11,11 @@ State: the users, in memory with their secret keys.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -163,7 +166,6 @@ class UserTable:
         """Replaces the file; returns its stamp. Raises OSError, ConfigFileError."""
         entries = {key: self._encoded(users[key]) for key in sorted(users)}
         text = msgspec.json.format(msgspec.json.encode({"users": entries}), indent=2)
-        self.path.parent.mkdir(durable.FOLDER_MODE, parents=True, exist_ok=True)
         durable.replace_bytes(self.path, text + b"\n")
         return self._stamp_of_file()
 
@@ -186,46 +188,70 @@ class UserTable:
 
         Raises UserError, ConfigFileError, OSError; then nothing was changed.
         """
-        async with self._lock:
-            # Without it, a change of the file since the last look would be undone.
-            await self._look()
-            users = self._with(change, create=create)
-            self._take(users, await asyncio.to_thread(self._write, users))
-        return _message(users[change.access_key])
+        await self._replace(lambda users: _with(users, change, create=create))
+        return _message(self._users[change.access_key])
 
     async def remove(self, access_key: str) -> None:
         """Removes a user. Raises as `update`."""
-        async with self._lock:
-            await self._look()
-            users = self._without(access_key)
-            self._take(users, await asyncio.to_thread(self._write, users))
+        await self._replace(lambda users: _without(users, access_key))
 
-    def update_now(self, change: admin_pb2.User, *, create: bool) -> admin_pb2.User:
+    def update_now(self, change: admin_pb2.User, *, create: bool) -> None:
         """Creates or changes a user, as `update` does, without an event loop. Blocks."""
-        users = self._with(change, create=create)
-        self._take(users, self._write(users))
-        return _message(users[change.access_key])
+        self._take(*self._replaced(lambda users: _with(users, change, create=create)))
 
     def remove_now(self, access_key: str) -> None:
         """Removes a user, as `remove` does, without an event loop. Blocks."""
-        users = self._without(access_key)
-        self._take(users, self._write(users))
+        self._take(*self._replaced(lambda users: _without(users, access_key)))
 
-    def _with(self, change: admin_pb2.User, *, create: bool) -> Users:
-        known = self._users.get(change.access_key)
-        if create and known is not None:
-            raise UserError(f"user {change.access_key!r} exists; `rocketpy user update` changes it")
-        if not create and known is None:
-            raise UserNotExistError(change.access_key)
-        users = {**self._users, change.access_key: _changed(known, change)}
-        if len(users) > USERS_MAX:
-            raise UserError(f"too many users, limit {USERS_MAX}. Remove some")
-        return _with_admin(users)
+    async def _replace(self, change: Callable[[Users], Users]) -> None:
+        async with self._lock:
+            self._take(*await asyncio.to_thread(self._replaced, change))
 
-    def _without(self, access_key: str) -> Users:
-        if access_key not in self._users:
-            raise UserNotExistError(access_key)
-        return _with_admin({key: self._users[key] for key in self._users if key != access_key})
+    def _replaced(self, change: Callable[[Users], Users]) -> tuple[Users, tuple[int, ...]]:
+        """Changes the users that the file has now; one program at a time. Blocks."""
+        with self._locked():
+            try:
+                known = self._read()[0]
+            except FileNotFoundError:
+                known = {}
+            except (OSError, ValueError, BrokerError) as error:
+                logger.warning("%s: %s; it is replaced", self.path, error)
+                known = self._users
+            users = change(known)
+            return users, self._write(users)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Waits for other programs that change the file. Raises OSError, ConfigFileError."""
+        path = self.path.with_suffix(".lock")
+        path.parent.mkdir(durable.FOLDER_MODE, parents=True, exist_ok=True)
+        with open(path, "ab", opener=durable.open_private) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:
+                way_out = "keep it on a file system with locks"
+                raise ConfigFileError(path, f"it cannot be locked: {error}", way_out) from error
+            yield
+
+
+def _with(users: Users, change: admin_pb2.User, *, create: bool) -> Users:
+    """Returns the users after a change. Raises UserError."""
+    known = users.get(change.access_key)
+    if create and known is not None:
+        raise UserError(f"user {change.access_key!r} exists; `rocketpy user update` changes it")
+    if not create and known is None:
+        raise UserNotExistError(change.access_key)
+    changed = {**users, change.access_key: _changed(known, change)}
+    if len(changed) > USERS_MAX:
+        raise UserError(f"too many users, limit {USERS_MAX}. Remove some")
+    return _with_admin(changed)
+
+
+def _without(users: Users, access_key: str) -> Users:
+    """Returns the other users. Raises UserError."""
+    if access_key not in users:
+        raise UserNotExistError(access_key)
+    return _with_admin({key: users[key] for key in users if key != access_key})
 
 
 def _with_admin(users: Users) -> Users:

@@ -10,6 +10,7 @@ Source: ReceiptHandle, docs/design/grpc_v2_semantics.md section 9.
 from __future__ import annotations
 
 import hmac
+import re
 from collections import OrderedDict
 from hashlib import blake2b
 
@@ -22,6 +23,8 @@ from rocketpy_proto.model.codes import ResponseCode
 HANDLE_CHARACTERS_MAX = 512
 SEAL_BYTES = 8
 KNOWN_MAX = 50_000
+_SEAL = f"[0-9a-f]{{{2 * SEAL_BYTES}}}"
+_FORM = re.compile(rf"([0-9]{{1,18}} ){{4}}[012] \S+( [0-9]{{1,18}}){{2}} {_SEAL}")
 
 
 class HandleInvalidError(BrokerError):
@@ -34,6 +37,10 @@ class HandleInvalidError(BrokerError):
             f"receipt handle {handle!r:.200} {reason}. Use the handle of the message's last "
             "receive or change"
         )
+
+
+class ForeignHandleError(HandleInvalidError):
+    """A handle of another store, group or topic, or one with a forged part."""
 
 
 class HandleSet:
@@ -70,12 +77,16 @@ class Handles:
         return text + SEPARATOR + self._seal(group, topic, text)
 
     def receipt(self, group: str, topic: str, handle: str) -> tuple[QueueKey, Receipt]:
-        """Returns the queue and the receipt of a handle. Raises HandleInvalidError."""
+        """Returns the queue and the receipt of a handle.
+
+        Raises HandleInvalidError; ForeignHandleError for one with the form of a handle.
+        """
         text, _, seal = handle[: HANDLE_CHARACTERS_MAX + 1].rpartition(SEPARATOR)
         is_own = hmac.compare_digest(seal.encode(), self._seal(group, topic, text).encode())
         if len(handle) > HANDLE_CHARACTERS_MAX or not is_own:
             reason = f"is not of a delivery of topic {topic!r:.130} to group {group!r:.130}"
-            raise HandleInvalidError(handle, reason)
+            has_form = _FORM.fullmatch(handle)
+            raise (ForeignHandleError if has_form else HandleInvalidError)(handle, reason)
         receipt = Receipt.parse(text)
         return QueueKey(real_topic(receipt.kind, group, topic), receipt.queue_id), receipt
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,7 +26,12 @@ from rocketpy_broker.errors import BrokerError, StoreError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.deliveries.handles import HandleInvalidError, Handles
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.services.deliveries.handles import (
+    ForeignHandleError,
+    HandleInvalidError,
+    Handles,
+)
 from rocketpy_broker.services.deliveries.renewals import RenewalService, Renewed
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.ack_service import Acknowledged, AckService
@@ -88,6 +93,7 @@ class DeliveryService:
         renewals: RenewalService,
         clock: Clock,
         call_clock: Clock,
+        tasks: TaskScope,
     ) -> None:
         self._store = store
         self._groups = groups
@@ -97,6 +103,7 @@ class DeliveryService:
         self.renewals = renewals
         self._clock = clock
         self._call_clock = call_clock
+        self._tasks = tasks
         self._handles = Handles(store)
         self._log_throttle = LogThrottle(clock)
 
@@ -133,18 +140,29 @@ class DeliveryService:
             self.renewals.add(each.handle, renewed)
 
     async def _deliveries(self, request: PopRequest, popped: Popped) -> list[Delivery]:
-        """Returns the messages for the client, after the end of all unwanted ones."""
+        """Returns the messages for the client, after the end of all unwanted ones.
+
+        A cancelled caller does not stop that end.
+        """
         found: list[Delivery] = []
+        ended: list[Coroutine[object, object, None]] = []
         for part in popped.queues:
             is_wanted, attempts = request.filter_text.has_tag(part.block), _attempts(part)
             is_dead = is_wanted & (attempts > self._attempts_max(request.group))
             receipts = popped.receipts(part)
             if (is_dead | ~is_wanted).any():
-                await self._end(request.group, part, receipts, is_dead, ~is_wanted)
+                ended.append(self._end(request.group, part, receipts, is_dead, ~is_wanted))
             for row in np.flatnonzero(is_wanted & ~is_dead).tolist():
                 handle = self._handles.text(request.group, request.topic, receipts[row])
                 place = request.group, request.topic, part.queue, part.block, row
                 found.append(Delivery(*place, receipts[row], handle, int(attempts[row])))
+        running = [self._tasks.begin(each) for each in ended]
+        try:
+            for each in running:
+                await asyncio.shield(each)
+        except asyncio.CancelledError:
+            self.release(request.group, request.topic, [each.handle for each in found])
+            raise
         return found
 
     async def _end(
@@ -206,19 +224,19 @@ class DeliveryService:
                     errors[handle] = error
                 else:
                     claims += [] if claim is None else [claim]
-            results = await self._acks.ack_all(
-                [Acknowledged(group, each.queue, [each.offset], each.receipt) for each in claims]
-            )
+            parts = _by_check_point(claims)
+            results = await self._acks.ack_all([_acknowledged(group, part) for part in parts])
         except (StoreError, asyncio.CancelledError):
             # The client may repeat the call with the same handles.
             self._unclaim(claims)
             raise
-        for claim, result in zip(claims, results, strict=True):
-            errors[claim.handle] = _as_invalid(claim.handle, result)
-            if result is None:
-                self._handles.acknowledged.add(claim.handle)
-            elif isinstance(result, StoreError):
-                self._unclaim([claim])
+        for part, result in zip(parts, results, strict=True):
+            for claim in part:
+                errors[claim.handle] = _as_invalid(claim.handle, result)
+                if result is None:
+                    self._handles.acknowledged.add(claim.handle)
+            if isinstance(result, StoreError):
+                self._unclaim(part)
         return [errors[handle] for handle in handles]
 
     async def change(self, group: str, topic: str, handle: str, invisible_ms: int) -> str:
@@ -248,10 +266,15 @@ class DeliveryService:
     async def bury(self, group: str, topic: str, handle: str) -> None:
         """Makes a dead letter of a message and acknowledges it.
 
-        Does nothing for a message that is acknowledged, changed, delivered again, or gone.
+        Does nothing for a message that is acknowledged, changed, delivered again, gone, or of
+        another store: clients repeat the call until it succeeds.
         Raises HandleInvalidError, and as SendBackService.send_back does.
         """
-        queue, receipt = self._handles.receipt(group, topic, handle)
+        try:
+            queue, receipt = self._handles.receipt(group, topic, handle)
+        except ForeignHandleError as error:
+            logger.info("a forward to the dead letters has no effect: %s", error)
+            return
         if handle in self._handles.acknowledged or handle in self._handles.replaced:
             return
         # A repeated call has no effect from now on.
@@ -272,8 +295,17 @@ class DeliveryService:
                 raise
             raise _as_invalid(handle, error) or error from error
 
-    async def release(self, group: str, topic: str, handles: Sequence[str]) -> None:
-        """Makes deliveries that a client could not take visible soon."""
+    def release(self, group: str, topic: str, handles: Sequence[str]) -> None:
+        """Makes deliveries that a client did not get visible soon, in a task of their own."""
+        self._tasks.begin(self._release(group, topic, handles))
+
+    def release_popped(self, request: PopRequest, popped: Popped) -> None:
+        """Makes the messages of a pop without an answer visible soon."""
+        receipts = [each for part in popped.queues for each in popped.receipts(part)]
+        handles = [self._handles.text(request.group, request.topic, each) for each in receipts]
+        self.release(request.group, request.topic, handles)
+
+    async def _release(self, group: str, topic: str, handles: Sequence[str]) -> None:
         for handle in handles:
             await take_slot()
             try:
@@ -322,6 +354,25 @@ class _Claim:
     def offset(self) -> int:
         """The queue offset of the message."""
         return self.receipt.offset
+
+
+def _by_check_point(claims: Sequence[_Claim]) -> list[list[_Claim]]:
+    """Returns the claims by check point.
+
+    Its messages are of one segment of the log, so they are removed together. An ordered pop has no
+    check point: each of its messages may move the group.
+    """
+    parts: dict[tuple[object, ...], list[_Claim]] = {}
+    for each in claims:
+        queue, receipt = each.queue, each.receipt
+        own = each.handle if receipt.is_ordered else ""
+        point = receipt.start_offset, receipt.pop_ms, receipt.visible_ms, receipt.revive_queue_id
+        parts.setdefault((queue, point, own), []).append(each)
+    return list(parts.values())
+
+
+def _acknowledged(group: str, part: Sequence[_Claim]) -> Acknowledged:
+    return Acknowledged(group, part[0].queue, [each.offset for each in part], part[0].receipt)
 
 
 def _attempts(part: PoppedQueue) -> NDArray[np.int64]:

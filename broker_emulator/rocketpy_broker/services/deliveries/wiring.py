@@ -23,7 +23,9 @@ def build(
 
     groups.clients.left.add(renewals.left)
     context.lifecycle.starts.append(start)
-    return DeliveryService(
+    deliveries = DeliveryService(
         *(context.store, groups.configs, receipts.pops, receipts.acks, retry, renewals),
-        *(clock, context.call_clock),
+        *(clock, context.call_clock, context.tasks),
     )
+    receipts.pops.abandoned.add(deliveries.release_popped)
+    return deliveries

@@ -41,7 +41,7 @@ def retry_policy(group: SubscriptionGroupConfig) -> Exponential | list[int]:
     return Exponential(
         _number(numbers.get("initial"), INITIAL_MS),
         _number(numbers.get("multiplier"), MULTIPLIER),
-        min(_number(numbers.get("max"), MAX_MS), MAX_MS),
+        _number(numbers.get("max"), MAX_MS),
     )
 
 
@@ -51,7 +51,7 @@ def retry_delay_ms(group: SubscriptionGroupConfig, attempt: int) -> int:
     if isinstance(policy, Exponential):
         factor: int = policy.multiplier ** min(failures, EXPONENT_MAX)
         return min(policy.initial_ms * factor, policy.max_ms)
-    return min(policy[min(failures + SKIPPED, len(policy) - 1)], MAX_MS)
+    return policy[min(failures + SKIPPED, len(policy) - 1)]
 
 
 def _customized(policy: Mapping[str, object]) -> list[int]:

@@ -19,8 +19,9 @@ from itertools import chain
 
 import numpy as np
 
-from rocketpy_broker.errors import BrokerError, ParameterIllegalError, StoreError
+from rocketpy_broker.errors import ParameterIllegalError, StoreError
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.groups.manager import check_not_own
@@ -29,12 +30,12 @@ from rocketpy_broker.services.pull.checks import NO_END, PullChecks, PullCommand
 from rocketpy_broker.services.pull.matching_reader import MatchingReader
 from rocketpy_broker.services.pull.outcome import Pulled, behind_ms
 from rocketpy_broker.services.pull.service import PullService
-from rocketpy_broker.services.receipts.check_points import CheckPoint
 from rocketpy_broker.services.receipts.handle import ORDERED, pop_retry_topic
 from rocketpy_broker.services.receipts.ordered import OrderedPops
 from rocketpy_broker.services.receipts.popped import (
     ANY_QUEUE,
     COUNT_MAX,
+    PollingFullError,
     Popped,
     PoppedQueue,
     PopRequest,
@@ -44,7 +45,6 @@ from rocketpy_broker.services.receipts.revive_log import ReviveLog
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageResult, GetMessageStatus, QueueKey
-from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import RecordBlock
 
 RETRY_FIRST_EVERY = 5
@@ -60,12 +60,6 @@ _MOVED = (
     GetMessageStatus.OFFSET_FOUND_NULL,
     GetMessageStatus.MESSAGE_WAS_REMOVING,
 )
-
-
-class PollingFullError(BrokerError):
-    """Too many calls of the group wait for messages."""
-
-    code = ResponseCode.POLLING_FULL
 
 
 class PopService:
@@ -102,6 +96,8 @@ class PopService:
         self._turn = 0
         self._polling: Counter[tuple[str, str, int]] = Counter()
         self._polling_total = 0
+        # Called with a pop that has found messages and has failed, or whose caller has gone.
+        self.abandoned = Listeners[[PopRequest, Popped]]()
 
     async def pop(self, request: PopRequest) -> Popped:
         """Returns messages; none at the end of the hold. Check points are durable on return.
@@ -112,7 +108,7 @@ class PopService:
         self._check(request)
         command = self._command(request)
         await self._pulls.create_group(request.group)
-        await self._begin()
+        await self._positions.begin()
         await self._group_commit.admission.store_ready()
         deadline_ms = self._held.deadline_ms(request.wait_ms)
         with self._watched(request) as watch:
@@ -120,13 +116,16 @@ class PopService:
             while not popped.queues and await self._wait(request, watch, deadline_ms):
                 command = self._command(request)
                 popped = await self._popped(request, command)
-        await self._group_commit.wait(popped.end)
+        with self._abandoning(request, popped):
+            await self._group_commit.wait(popped.end)
         return popped
 
     async def peek(self, request: PopRequest) -> Popped:
         """Returns messages that a pop would return; changes nothing. Raises as `pop` does."""
         self._check(request)
-        return await self._popped(request, self._command(request), is_peek=True)
+        popped = self._new(request)
+        await self._pop_queues(request, self._command(request), popped, is_peek=True)
+        return popped
 
     async def has_message(self, request: PopRequest) -> bool:
         """Returns True once a pop would find a message, matching or not; False after the hold.
@@ -169,12 +168,6 @@ class PopService:
                 count_max=request.count_max,
             )
         )
-
-    async def _begin(self) -> None:
-        try:
-            await self._positions.begin()
-        except OSError as error:
-            raise StoreError(f"the start of pops cannot be saved: {error}") from error
 
     # --- Holds ---
 
@@ -251,15 +244,32 @@ class PopService:
                 await take_slot()
         return False
 
-    async def _popped(
-        self, request: PopRequest, command: PullCommand, *, is_peek: bool = False
-    ) -> Popped:
-        """Returns messages of the queues, as many as wanted."""
+    def _new(self, request: PopRequest) -> Popped:
         revive_queue = self._log.next_queue()
         if request.is_ordered:
             revive_queue = QueueKey(revive_queue.topic, ORDERED)
-        now_ms = self._clock.now_ms()
-        popped = Popped(now_ms, request.invisible_ms, revive_queue, self._broker_name)
+        return Popped(self._clock.now_ms(), request.invisible_ms, revive_queue, self._broker_name)
+
+    @contextmanager
+    def _abandoning(self, request: PopRequest, popped: Popped) -> Iterator[None]:
+        """Reports a pop with messages if the block fails or is cancelled."""
+        try:
+            yield
+        except BaseException:
+            if popped.queues:
+                self.abandoned(request, popped)
+            raise
+
+    async def _popped(self, request: PopRequest, command: PullCommand) -> Popped:
+        popped = self._new(request)
+        with self._abandoning(request, popped):
+            await self._pop_queues(request, command, popped)
+        return popped
+
+    async def _pop_queues(
+        self, request: PopRequest, command: PullCommand, popped: Popped, *, is_peek: bool = False
+    ) -> None:
+        """Adds messages of the queues, as many as wanted."""
         for number, queue in enumerate(self._queues(request), 1):
             if number % QUEUES_A_SLOT == 0:
                 await take_slot()
@@ -269,7 +279,6 @@ class PopService:
                 if not popped.queues:
                     raise
                 break
-        return popped
 
     async def _pop_queue(
         self,
@@ -374,18 +383,7 @@ class PopService:
         result: GetMessageResult,
         popped: Popped,
     ) -> None:
-        point = CheckPoint(
-            broker_name=self._broker_name,
-            group=request.group,
-            differences=tuple(each - offset for each in offsets),
-            invisible_ms=popped.invisible_ms,
-            count=len(offsets),
-            pop_ms=popped.pop_ms,
-            queue_id=queue.queue_id,
-            revive_ms=popped.pop_ms + popped.invisible_ms,
-            start_offset=offset,
-            topic=queue.topic,
-        )
+        point = popped.check_point(request.group, queue, offset, offsets)
         begin = self._store.positions().log_end
         written = self._log.append(popped.revive_queue, (point, point.deliver_ms))
         popped.end = written.end_offset

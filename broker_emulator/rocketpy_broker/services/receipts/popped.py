@@ -5,15 +5,25 @@ Source: PopMessageProcessor, docs/design/storage.md section 15.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.filters.service import FilterText
+from rocketpy_broker.services.receipts.check_points import CheckPoint
 from rocketpy_broker.services.receipts.handle import ORDERED, Receipt, kind_of
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import RecordBlock
 
 ANY_QUEUE = -1
 COUNT_MAX = 32
+
+
+class PollingFullError(BrokerError):
+    """Too many calls of the group wait for messages."""
+
+    code = ResponseCode.POLLING_FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +86,23 @@ class Popped:
     def byte_count(self) -> int:
         """The size of the records in bytes."""
         return sum(len(each.block.data) for each in self.queues)
+
+    def check_point(
+        self, group: str, queue: QueueKey, start_offset: int, offsets: Sequence[int]
+    ) -> CheckPoint:
+        """Returns the check point of messages of one queue, read from `start_offset` on."""
+        return CheckPoint(
+            broker_name=self.broker_name,
+            group=group,
+            differences=tuple(each - start_offset for each in offsets),
+            invisible_ms=self.invisible_ms,
+            count=len(offsets),
+            pop_ms=self.pop_ms,
+            queue_id=queue.queue_id,
+            revive_ms=self.pop_ms + self.invisible_ms,
+            start_offset=start_offset,
+            topic=queue.topic,
+        )
 
     def receipts(self, part: PoppedQueue) -> list[Receipt]:
         """Returns the receipts of the messages of one queue."""

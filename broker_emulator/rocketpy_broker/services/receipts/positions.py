@@ -13,6 +13,7 @@ import asyncio
 from collections import deque
 from dataclasses import dataclass
 
+from rocketpy_broker.errors import StoreError
 from rocketpy_broker.services.config_files.saver import SavePlan, save_now
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.service import OffsetService
@@ -76,14 +77,17 @@ class PopPositions:
         return is_known and is_pop and written_at >= self._store.deleted_below(point.topic)
 
     async def begin(self) -> None:
-        """Saves the start of the check points before a directory's first one. Raises OSError."""
+        """Saves the start of the check points before a directory's first one. Raises StoreError."""
         if self._is_begun:
             return
         async with self._beginning:
             if self._committed.pop_log_offset is None:
                 self._committed.cover_pops(self._store.positions().log_end)
             # A failed save is tried again: the table has the change.
-            await self._saver.save()
+            try:
+                await self._saver.save()
+            except OSError as error:
+                raise StoreError(f"the start of pops cannot be saved: {error}") from error
             self._is_begun = True
 
     def find(self, group: str, queue: QueueKey) -> int | None:

@@ -35,13 +35,7 @@ from rocketpy_broker.store.values import (
     QueueKey,
     ReadLimits,
 )
-from rocketpy_proto.record import (
-    Record,
-    RecordBlock,
-    UnencodableRecordError,
-    encode_record,
-    java_hash,
-)
+from rocketpy_proto.record import Record, RecordBlock, UnencodableRecordError, java_hash
 from rocketpy_proto.record.block.properties_block import parse_properties
 from rocketpy_proto.record.properties import REAL_TOPIC, TAGS, TIMER_DELIVER_MS, UNIQ_KEY
 
@@ -95,15 +89,15 @@ class ReviveLog:
 
         Raises StoreClosedError, StoreBusyError, TimerRefusedError, RecordIllegalError.
         """
+        records = [self._record(queue, *each) for each in entries]
+        is_ack = any(isinstance(content, Ack) for content, _ in entries)
         try:
-            data = b"".join(encode_record(self._record(queue, *each)) for each in entries)
+            placed = self._schedule.placed_records(queue, records, is_ack=is_ack)
         except UnencodableRecordError as error:
             raise RecordIllegalError(
                 f"the receipt names what no record can hold: {error}"
             ) from error
-        block = RecordBlock.parse(bytearray(data))
-        is_ack = any(isinstance(content, Ack) for content, _ in entries)
-        return self._store.append(*self._schedule.placed(queue, block, is_ack=is_ack), _OWN)
+        return self._store.append(*placed, _OWN)
 
     def _record(self, queue: QueueKey, content: CheckPoint | Ack, deliver_ms: int) -> Record:
         host = self._store.store_host

@@ -15,9 +15,11 @@ from rocketpy_broker.server.apache_v2.property_names import (
     RESERVED_NAMES,
     TRACE_CONTEXT,
 )
+from rocketpy_broker.store.delay_levels import level_of
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record import Record, encode_offset_message_id
 from rocketpy_proto.record.properties import (
+    DELAY,
     KEY_SEPARATOR,
     KEYS,
     SHARDING_KEY,
@@ -29,7 +31,7 @@ from rocketpy_proto.record.properties import (
 )
 from rocketpy_proto.record.sys_flag import COMPRESSED
 
-_DELAYS = WAITING_NAMES - {TRAN_MSG}
+_TIMES = WAITING_NAMES - {TRAN_MSG, DELAY}
 _INT_MAX = (1 << 31) - 1
 # The end of the year 9999, the last time of a Timestamp.
 _TIME_MS_MAX = 253_402_300_799_999
@@ -94,7 +96,7 @@ def message_type(record: Record) -> v2.MessageType:
     properties = record.properties
     if properties.get(TRAN_MSG, "").lower() == "true":
         return v2.TRANSACTION
-    if any(name in properties for name in _DELAYS):
+    if any(name in properties for name in _TIMES) or level_of(properties.get(DELAY, "")):
         return v2.DELAY
     if SHARDING_KEY in properties:
         return v2.FIFO

@@ -14,7 +14,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.handlers import Methods
@@ -50,13 +49,11 @@ class ConsumerServicer:
         deliveries: DeliveryService,
         clients: ApacheClients,
         unread: ResponseBufferLimiter,
-        tasks: TaskScope,
         clock: Clock,
     ) -> None:
         self._deliveries = deliveries
         self._clients = clients
         self._unread = unread
-        self._tasks = tasks
         self._clock = clock
         self._mapper = MessageMapper(clock)
 
@@ -132,8 +129,8 @@ class ConsumerServicer:
         finally:
             if left:
                 # The call may be cancelled: it cannot wait. The messages themselves are freed now.
-                group, topic, handles = left[0].group, left[0].topic, [each.handle for each in left]
-                self._tasks.begin(self._deliveries.release(group, topic, handles))
+                handles = [each.handle for each in left]
+                self._deliveries.release(left[0].group, left[0].topic, handles)
 
     async def _message(self, delivery: Delivery, topic: v2.Resource) -> v2.Message | None:
         """Returns the message of a delivery; None for a damaged record, which comes again."""

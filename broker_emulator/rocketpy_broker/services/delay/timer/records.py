@@ -8,6 +8,8 @@ Source: docs/design/storage.md section 13.5.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +24,7 @@ from rocketpy_broker.store.append.batch_marks import origins_of
 from rocketpy_proto.record import RecordBlock, property_column, with_property
 from rocketpy_proto.record.block.masks import null_unless
 from rocketpy_proto.record.block.properties_block import BlockProperties, parse_properties
+from rocketpy_proto.record.index_keys import has_few
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.record.properties import (
     REAL_TOPIC,
@@ -29,6 +32,7 @@ from rocketpy_proto.record.properties import (
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
     UNIQ_KEY,
+    decode_properties,
 )
 from rocketpy_proto.record.rewrite import properties_strings
 
@@ -38,6 +42,9 @@ TIMER_ENQUEUE_MS, TIMER_DEQUEUE_MS = "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"
 NEVER_WAITED = (1 << 63) - 1
 # The first character of keys that cancel records cannot name.
 _OWN_KEY = "\0"
+_NUMBER = re.compile("[0-9]{1,15}")
+# Properties that make a record a mark.
+_MARK_NAMES = (TIMER_DEL_UNIQKEY, TIMER_ROLL_TIMES, REAL_TOPIC, UNIQ_KEY)
 # Properties that decide if a message is void.
 _NAMES = (REAL_TOPIC, UNIQ_KEY, TIMER_OUT_MS, TIMER_ROLL_TIMES)
 
@@ -74,6 +81,8 @@ def _message_keys(topic: str, key: str) -> list[str]:
 
 def read_times(block: RecordBlock) -> TimerRecords:
     """Returns the timer fields of records of the timer queue."""
+    if has_few(block):
+        return _read_few(block)
     properties = parse_properties(block.data, block.properties_start, block.properties_length)
     stored_ms = block.header["store_timestamp"].astype(np.int64)
     out_ms = _numbers(properties, TIMER_OUT_MS)
@@ -92,38 +101,81 @@ def read_times(block: RecordBlock) -> TimerRecords:
     return TimerRecords(due_ms, is_message, _marks(block, properties, out_ms, cancels))
 
 
+def _read_few(block: RecordBlock) -> TimerRecords:
+    """Returns the fields record by record: for few records that is ten times as fast."""
+    due_ms, is_message, marks = list[int](), list[bool](), list[TimerMark]()
+    origins, stored_ms = origins_of(block).tolist(), block.header["store_timestamp"].tolist()
+    ends = (block.properties_start + block.properties_length).tolist()
+    for row, begin in enumerate(block.properties_start.tolist()):
+        properties = decode_properties(bytes(block.data[begin : ends[row]]))
+        out_ms = _number(properties, TIMER_OUT_MS)
+        due_ms.append(_due_ms(properties, out_ms, stored_ms[row]))
+        is_message.append(TIMER_DEL_UNIQKEY not in properties)
+        mark = _mark(row, out_ms, origins[row], properties)
+        marks += [] if mark is None else [mark]
+    return TimerRecords(np.array(due_ms, np.int64), np.array(is_message, np.bool_), marks)
+
+
+def _due_ms(properties: Mapping[str, str], out_ms: int, stored_ms: int) -> int:
+    """Returns the due time of one record."""
+    if out_ms < 0:
+        return 0
+    latest_ms = (out_ms // SECOND_MS + 1) * SECOND_MS
+    seconds, delay_ms, named_ms = (
+        _number(properties, name) for name in (TIMER_DELAY_SEC, TIMER_DELAY_MS, TIMER_DELIVER_MS)
+    )
+    if seconds >= 0:
+        named_ms = stored_ms + seconds * SECOND_MS
+    elif delay_ms >= 0:
+        named_ms = stored_ms + delay_ms
+    elif named_ms < 0:
+        named_ms = latest_ms
+    return min(max(named_ms, out_ms + 1), latest_ms)
+
+
+def _number(properties: Mapping[str, str], name: str) -> int:
+    """Returns the value of a property, as `_numbers`."""
+    text = properties.get(name, "")
+    return int(text) if _NUMBER.fullmatch(text) else -1
+
+
 def _marks(
     block: RecordBlock,
     properties: BlockProperties,
     out_ms: NDArray[np.int64],
     cancels: pa.StringArray,
 ) -> list[TimerMark]:
-    """Returns marks for the records that cancel or were rolled; most blocks have none.
-
-    A copy that a stop of this broker made names its original. That is more exact than a key, which
-    several messages may share.
-    """
+    """Returns marks for the records that cancel or were rolled; most blocks have none."""
     origins = origins_of(block)
     others = pc.or_(cancels.is_valid(), properties.column(TIMER_ROLL_TIMES).is_valid())
     rows = np.flatnonzero((origins >= 0) | others.to_numpy(zero_copy_only=False)).tolist()
     if not rows:
         return []
-    topics, keys = properties.column(REAL_TOPIC), properties.column(UNIQ_KEY)
+    columns = {name: properties.column(name) for name in _MARK_NAMES}
     marks = []
     for row in rows:
-        topic, key, cancelled = (one[row].as_py() for one in (topics, keys, cancels))
-        if cancelled is not None and cancelled.startswith(_OWN_KEY):
-            continue
-        if cancelled is not None:
-            marks.append(TimerMark(row, int(out_ms[row]), cancelled, is_cancel=True))
-        elif origins[row] >= 0:
-            marks.append(
-                TimerMark(row, int(out_ms[row]), _place_key(origins[row]), is_cancel=False)
-            )
-        elif topic is not None and key is not None:
-            own = _message_keys(topic, key)[0]
-            marks.append(TimerMark(row, int(out_ms[row]), own, is_cancel=False))
-    return marks
+        values = {name: column[row].as_py() for name, column in columns.items()}
+        known = {name: value for name, value in values.items() if value is not None}
+        marks.append(_mark(row, int(out_ms[row]), int(origins[row]), known))
+    return [mark for mark in marks if mark is not None]
+
+
+def _mark(row: int, out_ms: int, origin: int, properties: Mapping[str, str]) -> TimerMark | None:
+    """Returns the mark of a record that cancels or was rolled; None for other records.
+
+    A copy that a stop of this broker made names its original. That is more exact than a key, which
+    several messages may share.
+    """
+    cancelled = properties.get(TIMER_DEL_UNIQKEY)
+    if cancelled is not None:
+        is_own = cancelled.startswith(_OWN_KEY)
+        return None if is_own else TimerMark(row, out_ms, cancelled, is_cancel=True)
+    if origin >= 0:
+        return TimerMark(row, out_ms, _place_key(origin), is_cancel=False)
+    topic, key = properties.get(REAL_TOPIC), properties.get(UNIQ_KEY)
+    if topic is None or key is None or TIMER_ROLL_TIMES not in properties:
+        return None
+    return TimerMark(row, out_ms, _message_keys(topic, key)[0], is_cancel=False)
 
 
 def _place_key(physical_offset: int) -> str:

@@ -17,9 +17,10 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.receipts.handle import Receipt, TopicKind, kind_of
-from rocketpy_broker.services.receipts.pop_service import PollingFullError, PopService
+from rocketpy_broker.services.receipts.pop_service import PopService
 from rocketpy_broker.services.receipts.popped import (
     ANY_QUEUE,
+    PollingFullError,
     Popped,
     PoppedQueue,
     PopRequest,
