@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -28,6 +30,11 @@ os.environ.setdefault("SPARK_HOME", str(spark_home()))
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # Channels of tests connect to brokers on this machine, also if the environment names a proxy.
 os.environ["no_grpc_proxy"] = "127.0.0.1,localhost,::1"  # noqa: SIM112 (as gRPC reads it)
+# Tests write their files to memory where it is large: a flush of a disk costs more than a test.
+MEMORY_FOLDER, MEMORY_BYTES_MIN = Path("/dev/shm"), 8 << 30
+if MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free >= MEMORY_BYTES_MIN:
+    os.environ.setdefault("TMPDIR", str(MEMORY_FOLDER))
+    tempfile.tempdir = None  # pytest has read the variable already.
 # Other files on the machine's disk must not affect a test.
 os.environ["ROCKETPY_DISK_FULL_RATIO"] = "1.0"
 DISK_USED = 0.5
