@@ -7,7 +7,8 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import jvm
+from tests.support.broker.fork_server import ForkServer
 from tests.support.installation import Environment, build_wheel, install
 from tests.support.plugins import hangs, skips
 from tests.support.spark.home import spark_home
@@ -98,6 +100,14 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 def disk_half_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fixes the disk usage for stores in the test's process; child processes read a variable."""
     monkeypatch.setattr("rocketpy_broker.store.message_store.used_ratio", lambda _: DISK_USED)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_brokers() -> Iterator[None]:
+    """Forks the processes of LocalBrokers; in tests/broker/embedded they start as users' do."""
+    with closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rocketpy_broker.embedded.process.Popen", server.start)
+        yield
 
 
 @pytest.fixture(scope="session")
