@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class ForkServer:
             return subprocess.Popen(command, **streams)
         return ForkedBroker(self, command[3:], streams["stderr"].fileno())
 
-    def ask(self, request: dict[str, object], *descriptors: int) -> Any:
+    def ask(self, request: Mapping[str, object], *descriptors: int) -> Any:
         """Returns the program's answer; the caller has the lock."""
         if self._program is None:
             command = [sys.executable, "-m", __name__, str(self._theirs.fileno())]
