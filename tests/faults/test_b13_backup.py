@@ -97,8 +97,8 @@ class Clients:
             self._ack("delayed", name)
 
         def consume(_: BrokerConnection, _number: int) -> None:
-            for _message in broker.pull("Plain", "readers", 10):
-                pass
+            if not broker.pull("Plain", "readers", 10):
+                time.sleep(0.01)
 
         def transact(connection: BrokerConnection, number: int) -> None:
             name = f"transaction-{number}"
