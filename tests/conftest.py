@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import signal
-from collections.abc import Generator
+import tempfile
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from functools import cache
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support import jvm
+from tests.support.broker.fork_server import ForkServer
 from tests.support.installation import Environment, build_wheel, install
 from tests.support.plugins import hangs, skips
 from tests.support.spark.home import spark_home
@@ -28,6 +32,11 @@ os.environ.setdefault("SPARK_HOME", str(spark_home()))
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 # Channels of tests connect to brokers on this machine, also if the environment names a proxy.
 os.environ["no_grpc_proxy"] = "127.0.0.1,localhost,::1"  # noqa: SIM112 (as gRPC reads it)
+# Tests write their files to memory where it is large: a flush of a disk costs more than a test.
+MEMORY_FOLDER, MEMORY_BYTES_MIN = Path("/dev/shm"), 8 << 30
+if MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free >= MEMORY_BYTES_MIN:
+    os.environ.setdefault("TMPDIR", str(MEMORY_FOLDER))
+    tempfile.tempdir = None  # pytest has read the variable already.
 # Other files on the machine's disk must not affect a test.
 os.environ["ROCKETPY_DISK_FULL_RATIO"] = "1.0"
 DISK_USED = 0.5
@@ -91,6 +100,14 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 def disk_half_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fixes the disk usage for stores in the test's process; child processes read a variable."""
     monkeypatch.setattr("rocketpy_broker.store.message_store.used_ratio", lambda _: DISK_USED)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forked_brokers() -> Iterator[None]:
+    """Forks the processes of LocalBrokers; in tests/broker/embedded they start as users' do."""
+    with closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rocketpy_broker.embedded.process.Popen", server.start)
+        yield
 
 
 @pytest.fixture(scope="session")

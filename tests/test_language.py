@@ -12,6 +12,8 @@ from tests.tidy import BROKER, Source
 Rule = Callable[[Source], Iterator[str]]
 PATH = f"{BROKER}/sample.py"
 PROTO = "proto/rocketpy/v1/sample.proto"
+# One process parses all sources for all rules, as for test_tidy.
+pytestmark = pytest.mark.xdist_group("sources")
 
 
 @pytest.mark.parametrize("rule", language.RULES, ids=lambda rule: rule.__name__)

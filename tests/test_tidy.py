@@ -14,6 +14,8 @@ from tests.tidy import Source
 TOP = Path(__file__).resolve().parent.parent
 BROKER = "broker_emulator/rocketpy_broker"
 Rule = Callable[[Source], Iterator[str]]
+# One process parses all sources for all rules.
+pytestmark = pytest.mark.xdist_group("sources")
 
 
 @pytest.mark.parametrize("rule", tidy.RULES, ids=lambda rule: rule.__name__)

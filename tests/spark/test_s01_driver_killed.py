@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from tests.support.spark.copies import (
     check_copied,
     check_each_copied,
     driver,
+    finish,
     send_numbered,
     send_numbered_to_each,
 )
@@ -86,7 +87,7 @@ def test_s1_a_driver_killed_with_each_of_its_queries_elsewhere_loses_and_doubles
 def run_and_kill(
     new_topic: Callable[..., Topic], folder: Path, broker: LocalBroker, lives: int, messages: int
 ) -> None:
-    """Kills drivers with a query at each point; checks the copies after a last driver.
+    """Kills drivers with a query at each point; checks the copies that the tests' driver ends.
 
     The queries share nothing but the driver and the broker.
     """
@@ -101,7 +102,7 @@ def run_and_kill(
         ]
         for life in range(lives):
             kill_at([*points[life:], *points[:life]], proxies, copyings)
-        finish(*copyings)
+        finish(targets[0].spark, *copyings)
     check_each_copied(targets, sent)
 
 
@@ -139,12 +140,6 @@ def batches_committed(copying: Copying) -> set[str]:
     """Returns the batches that Spark has noted as done."""
     folder = Path(copying.checkpoint) / "commits"
     return {path.name for path in folder.glob("*") if path.name.isdecimal()}
-
-
-def finish(*copyings: Copying) -> None:
-    """Copies the remaining messages."""
-    with driver(*(replace(copying, available_now=True) for copying in copyings)) as last:
-        last.wait()
 
 
 @pytest.mark.torture

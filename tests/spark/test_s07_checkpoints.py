@@ -11,17 +11,12 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from tests.spark.conftest import Topic
-from tests.support.spark.copies import check_copied, driver, numbered, send_numbered
+from tests.support.spark.copies import check_copied, driver, finish, numbered, send_numbered
 from tests.support.spark.copying_driver import BATCH_ROWS, Copying
 from tests.support.spark.holding_proxy import COMMIT_BATCH, HoldingProxy, Moment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 MESSAGES = 4 * BATCH_ROWS
-
-
-def finish(copying: Copying) -> None:
-    with driver(replace(copying, available_now=True)) as running:
-        running.wait()
 
 
 @pytest.mark.torture
@@ -37,7 +32,7 @@ def test_s7_an_older_checkpoint_put_back_is_refused_and_writes_nothing(
             hold.wait_reached()
             shutil.copytree(copying.checkpoint, tmp_path / "older")
         hold.release()
-        finish(copying)
+        finish(source.spark, copying)
         check_copied(source, target, sent)
         older = replace(copying, checkpoint=str(tmp_path / "older"), available_now=True)
         with driver(older) as running, pytest.raises(AssertionError, match="ROCKETPY_COMMIT"):
@@ -48,7 +43,7 @@ def test_s7_an_older_checkpoint_put_back_is_refused_and_writes_nothing(
 def test_s7_two_drivers_with_one_checkpoint_write_once(
     new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
 ) -> None:
-    """Holds the first driver before its commit while the second one copies everything."""
+    """Holds the first driver before its commit while the tests' driver copies everything."""
     source, target = new_topic(), new_topic()
     sent = send_numbered(source, MESSAGES)
     with HoldingProxy(rocketpy_broker.endpoint) as proxy:
@@ -57,10 +52,10 @@ def test_s7_two_drivers_with_one_checkpoint_write_once(
         hold = proxy.hold(COMMIT_BATCH, Moment.ASKED, skip=1)
         with driver(held):
             hold.wait_reached()
-            finish(free)
+            finish(source.spark, free)
             check_copied(source, target, sent)
             hold.release()
             more = numbered(0, MESSAGES // 2 + BATCH_ROWS)[MESSAGES // 2 :]
             source.send(*more)
-            finish(free)
+            finish(source.spark, free)
     check_copied(source, target, sorted(sent + more))

@@ -10,11 +10,11 @@ import logging
 import os
 import selectors
 import socket
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from subprocess import PIPE, Popen, TimeoutExpired
 from weakref import WeakSet
 
 from rocketpy_broker.errors import BrokerError
@@ -143,10 +143,10 @@ class BrokerProcess:
             with open(log_path, "a", encoding="utf-8", opener=open_private) as log:
                 self._log_begin = log.tell()
                 # The broker has its own session: Ctrl-C at a terminal interrupts only the program.
-                self._process = subprocess.Popen(
+                self._process = Popen(
                     command,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
+                    stdin=PIPE,
+                    stdout=PIPE,
                     stderr=log,
                     text=True,
                     start_new_session=True,
@@ -231,7 +231,7 @@ class BrokerProcess:
             try:
                 self._process.wait(STILL_STARTING_SECONDS)
                 return
-            except subprocess.TimeoutExpired as error:
+            except TimeoutExpired as error:
                 waited = (clock.monotonic_ms() - begin_ms) / 1000
                 if timeout.is_over(waited, self._progress()):
                     raise LocalBrokerError(

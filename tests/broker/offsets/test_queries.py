@@ -236,8 +236,8 @@ async def test_n12_an_answer_has_a_limited_number_of_queues(running: RunningBrok
     table = running.broker.services.topics._table
     wide = replace(table.entries["TBW102"], read_queue_nums=1 << 16)
     table.take_in({f"W{number}": replace(wide, topic=f"W{number}") for number in range(17)})
-    answer = await ask(running, topics=[f"W{number}" for number in range(2)])
-    assert [len(topic.queues) for topic in answer.topics] == [1 << 16] * 2
+    answer = await ask(running, topics=["W0"])
+    assert [len(topic.queues) for topic in answer.topics] == [1 << 16]
     answer = await ask(running, topic_pattern="W.*")
     assert answer.status.code == ResponseCode.INVALID_PARAMETER
     assert "number of queues of all topics is 1114112" in answer.status.remark

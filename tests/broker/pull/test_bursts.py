@@ -7,7 +7,7 @@ import asyncio
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.broker.running_broker import RunningBroker
 
-CALLS = 4_000
+CALLS = 2_000
 
 
 async def test_n14_no_call_of_a_burst_is_cut_off(running: RunningBroker) -> None:

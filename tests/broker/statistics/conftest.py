@@ -48,9 +48,13 @@ class Counting:
 
     def pass_time(self, ms: int) -> None:
         """Advances the clock, with a sample whenever one is due."""
-        for _ in range(ms // SAMPLE_MS):
-            self.clock.advance(SAMPLE_MS)
-            asyncio.run(self.service.sample())
+
+        async def sample() -> None:
+            for _ in range(ms // SAMPLE_MS):
+                self.clock.advance(SAMPLE_MS)
+                await self.service.sample()
+
+        asyncio.run(sample())
 
     def items(self, *names: str, **fields: Any) -> dict[str, StatisticsItem]:
         """Returns items by name and key."""

@@ -192,6 +192,8 @@ class Machine:
                 ("rocketpy_broker.broker_services.installed_hooks", list),
                 # Periodic checks that only cost time here.
                 (f"{STATISTICS}.service.StatisticsService.run", _no_statistics),
+                ("rocketpy_broker.server.security.users.LOOK_MS", 3_600_000),
+                ("rocketpy_broker.services.deliveries.renewals.SCAN_MS", 3_600_000),
                 ("rocketpy_broker.services.batches.service.SWEEP_MS", 60_000),
                 ("rocketpy_broker.services.delay.delivery_loop.IDLE_MS_MAX", 3_600_000),
                 ("rocketpy_broker.services.delay.delivery_loop.SLEEP_MS_MAX", 4_000),

@@ -9,14 +9,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
-from pyspark.sql import Row
+from pyspark.sql import Row, SparkSession
 
 from tests.spark.conftest import Topic
-from tests.support.spark.copying_driver import Copying
+from tests.support.spark.copying_driver import Copying, start
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 TOP = Path(__file__).parents[3]
@@ -70,6 +70,13 @@ def driver(*copyings: Copying) -> Iterator[Driver]:
         yield started
     finally:
         started.kill()
+
+
+def finish(spark: SparkSession, *copyings: Copying) -> None:
+    """Copies the remaining messages, one copy after the other, with the driver of the tests."""
+    for copying in copyings:
+        query = start(spark, replace(copying, available_now=True))
+        assert query.awaitTermination(END_SECONDS_MAX), "the copy did not end"
 
 
 def kill_with_children(process: subprocess.Popen[bytes]) -> None:
