@@ -53,7 +53,7 @@ def clients_of(kind: str) -> list[Table]:
     return [client for client in CLIENTS if kind == "features" or client.get("rpcs")]
 
 
-def tests_of(row: Table, client: Table, cases: Iterable[Case]) -> dict[str, str]:
+def found_tests(row: Table, client: Table, cases: Iterable[Case]) -> dict[str, str]:
     """Returns the tests of a row and a client, with the make target of each."""
     return {
         named: case.command for named in row["tests"] for case in cases if case.has(client, named)
@@ -70,7 +70,9 @@ def rpcs_of(node_id: str) -> set[str]:
     """Returns the RPCs for which the table names the test with this id."""
     case = Case.of(node_id, "")
     clients = clients_of("RPCs")
-    return {row["name"] for row in DATA["RPCs"] for each in clients if tests_of(row, each, [case])}
+    return {
+        row["name"] for row in DATA["RPCs"] for each in clients if found_tests(row, each, [case])
+    }
 
 
 def overview(kind: str, cases: Sequence[Case]) -> str:
@@ -80,7 +82,7 @@ def overview(kind: str, cases: Sequence[Case]) -> str:
     def cell(row: Table, client: Table) -> str:
         if reason(row, client):
             return "no"
-        return "yes" if tests_of(row, client, cases) else ""
+        return "yes" if found_tests(row, client, cases) else ""
 
     rows = [
         [f"`{row['name']}`" if kind == "RPCs" else row["name"]]
@@ -96,7 +98,7 @@ def details(kind: str, cases: Sequence[Case]) -> str:
     for row in DATA[kind]:
         cells: dict[tuple[str, ...], list[str]] = {}
         for client in clients_of(kind):
-            found = tests_of(row, client, cases)
+            found = found_tests(row, client, cases)
             tests = ", ".join(f"`{test}`" for test in found)
             text = reason(row, client)
             status = f"unsupported: {text}" if text else "tested" if found else NOT_TESTED

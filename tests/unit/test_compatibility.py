@@ -1,4 +1,4 @@
-"""The tables of RPCs, features and clients are those of the tests that exist."""
+"""The tables of RPCs, features and clients agree with the tests that exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from tests.support.documents import TOP
 from tests.support.plugins.cases import collected
-from tests.unit.compatibility import CLIENTS, DATA, KINDS, Case, details, overview, tests_of
+from tests.unit.compatibility import CLIENTS, DATA, KINDS, Case, details, found_tests, overview
 from tests.unit.test_documents import assert_table
 
 pytestmark = pytest.mark.timeout(600)
@@ -39,7 +39,7 @@ def test_every_rpc_of_the_interface_has_a_row() -> None:
 def test_every_named_test_is_that_of_a_client(cases: Sequence[Case], kind: str) -> None:
     named = {test for row in DATA[kind] for test in row["tests"]}
     found = {
-        test for row in DATA[kind] for client in CLIENTS for test in tests_of(row, client, cases)
+        test for row in DATA[kind] for client in CLIENTS for test in found_tests(row, client, cases)
     }
     assert named - found == set()
     assert all(row["tests"] for row in DATA[kind])
@@ -68,5 +68,5 @@ def test_every_reason_is_that_of_a_client_of_the_tables() -> None:
 def test_a_test_counts_for_a_client_by_its_path_and_its_parameter(
     node_id: str, named: str, is_found: bool
 ) -> None:
-    found = tests_of({"tests": [named]}, JAVA, [Case.of(node_id, "interop")])
+    found = found_tests({"tests": [named]}, JAVA, [Case.of(node_id, "interop")])
     assert found == ({named: "interop"} if is_found else {})
