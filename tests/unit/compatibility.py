@@ -49,7 +49,7 @@ class Case:
 
 
 def clients_of(kind: str) -> list[Table]:
-    """Returns the clients that have a kind of rows: RPCs are for those that call them."""
+    """Returns the clients that have a kind of rows: RPCs are for clients that call them."""
     return [client for client in CLIENTS if kind == "features" or client.get("rpcs")]
 
 

@@ -12,7 +12,8 @@ from tests.support.plugins.cases import collected
 from tests.unit.compatibility import CLIENTS, DATA, KINDS, Case, details, found_tests, overview
 from tests.unit.test_documents import assert_table
 
-pytestmark = pytest.mark.timeout(600)
+# One process collects the cases of all clients once.
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("compatibility")]
 JAVA = {"client": "Java 5.5.0", "cases": {"interop/remoting": "5.5.0"}}
 
 
