@@ -62,8 +62,8 @@ def found_tests(row: Table, client: Table, cases: Iterable[Case]) -> dict[str, s
 
 def reason(row: Table, client: Table) -> str:
     """Returns the reason that a client does not have it, or an empty text."""
-    reasons = row.get("unsupported", {}).items()
-    return next((text for text, clients in reasons if client["client"] in clients), "")
+    reasons: Mapping[str, list[str]] = row.get("unsupported", {})
+    return next((text for text, names in reasons.items() if client["client"] in names), "")
 
 
 def rpcs_of(node_id: str) -> set[str]:
