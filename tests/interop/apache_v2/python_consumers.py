@@ -95,11 +95,12 @@ class Program:
 
 
 def _configuration(request: Request) -> ClientConfiguration:
-    return ClientConfiguration(request["endpoints"], Credentials(), "", 30)
+    keys = Credentials(request.get("accessKey"), request.get("secretKey"))
+    return ClientConfiguration(request["endpoints"], keys, "", 30)
 
 
 def _subscriptions(request: Request) -> dict[str, FilterExpression]:
-    if "sql" in request:
+    if request.get("sql"):
         return {request["topic"]: FilterExpression(request["sql"], FilterType.SQL)}
     return {request["topic"]: FilterExpression(request.get("tags", "*"))}
 
@@ -111,6 +112,7 @@ def _parts(message: Message) -> dict[str, Any]:
         "tag": message.tag,
         "keys": list(message.keys or ()),
         "group": message.message_group,
+        "deliverAt": message.delivery_timestamp,
         "properties": dict(message.properties or {}),
         "attempt": message.delivery_attempt,
         "corrupted": message.corrupted,

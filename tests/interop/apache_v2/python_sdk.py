@@ -58,8 +58,9 @@ class Program:
         return getattr(self, f"do_{request['do']}")(request)
 
     def do_producer(self, request: Request) -> object:
+        keys = Credentials(request.get("accessKey"), request.get("secretKey"))
         configuration = ClientConfiguration(
-            request["endpoints"], Credentials(), request.get("namespace", ""), 30
+            request["endpoints"], keys, request.get("namespace", ""), 30
         )
         name, checker = request["name"], Checker()
         producer = Producer(configuration, tuple(request["topics"]), checker)
@@ -125,6 +126,9 @@ def _message(parts: Mapping[str, Any]) -> Message:
         message.add_property(key, value)
     if "delay_seconds" in parts:
         message.delivery_timestamp = int(time.time()) + parts["delay_seconds"]
+    if "deliverAt" in parts:
+        # The SDK takes seconds.
+        message.delivery_timestamp = parts["deliverAt"] // 1_000
     return message
 
 

@@ -69,7 +69,9 @@ def test_a_simple_consumer_gets_messages_with_all_their_parts(
     consumer.ask("stop")
 
 
-@pytest.mark.parametrize("given", [{"tags": "A || C"}, {"sql": "color = 'red'"}])
+@pytest.mark.parametrize(
+    "given", [{"tags": "A || C"}, {"sql": "color = 'red'"}], ids=["tag", "sql92"]
+)
 def test_a_simple_consumer_gets_what_its_filter_selects(
     broker: LocalBroker, consumers: Driver, given: dict[str, str]
 ) -> None:

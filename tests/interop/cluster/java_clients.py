@@ -19,7 +19,10 @@ MQADMIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 
 @dataclass(frozen=True)
 class JavaMessage:
-    """A message that a Java program sends; `options` are tags, keys, delayTimeLevel and flag."""
+    """A message that a Java program sends.
+
+    `options` are tags, keys, delayTimeLevel, flag, and systemProperties, which users cannot put.
+    """
 
     body: bytes
     properties: dict[str, str] = field(default_factory=dict)

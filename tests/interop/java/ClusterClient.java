@@ -14,6 +14,7 @@ import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionListener;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 
@@ -24,6 +25,7 @@ import org.apache.rocketmq.common.message.MessageQueue;
  */
 final class ClusterClient implements TransactionListener {
     private static final int MESSAGES_MAX = 32;
+    private static final int TIMEOUT_MS = 30_000;
 
     private final Queue<String> asked = new ConcurrentLinkedQueue<>();
     private final String topic;
@@ -35,11 +37,13 @@ final class ClusterClient implements TransactionListener {
         String group = request.getString("group");
         producer = Version.newProducer(group, topic);
         producer.setNamesrvAddr(request.getString("nameServers"));
-        producer.setSendMsgTimeout(30_000);
+        producer.setSendMsgTimeout(TIMEOUT_MS);
+        producer.setMqClientApiTimeout(TIMEOUT_MS);
         producer.setTransactionListener(this);
         producer.start();
         consumer = new DefaultMQPullConsumer(group);
         consumer.setNamesrvAddr(request.getString("nameServers"));
+        consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.start();
     }
 
@@ -131,6 +135,10 @@ final class ClusterClient implements TransactionListener {
             }
             one.getJSONObject("properties").forEach(
                 (name, value) -> message.putUserProperty(name, (String) value));
+            if (one.containsKey("systemProperties")) {
+                one.getJSONObject("systemProperties").forEach(
+                    (name, value) -> MessageAccessor.putProperty(message, name, (String) value));
+            }
             messages.add(message);
         }
         return messages;

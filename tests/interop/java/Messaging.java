@@ -9,6 +9,8 @@ import java.util.Queue;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.acl.common.AclClientRPCHook;
+import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -64,7 +66,7 @@ final class Messaging {
         DefaultMQProducer producer = "transaction".equals(request.getString("mode"))
             ? inTransactions(name, group)
             : new DefaultMQProducer(
-                group, (RPCHook) null, request.getBooleanValue("trace"), null);
+                group, signing(request), request.getBooleanValue("trace"), null);
         producer.setNamespace(request.getString("namespace"));
         producer.setNamesrvAddr(request.getString("nameServers"));
         producer.setInstanceName(name);
@@ -77,6 +79,14 @@ final class Messaging {
         producer.start();
         producers.put(name, producer);
         stops.put(name, producer::shutdown);
+    }
+
+    /** Signs the requests of a client that has keys. */
+    private static RPCHook signing(JSONObject request) {
+        return request.containsKey("accessKey")
+            ? new AclClientRPCHook(new SessionCredentials(
+                request.getString("accessKey"), request.getString("secretKey")))
+            : null;
     }
 
     /** One that decides by bodies: commit, rollback, or undecided until the broker's check. */
@@ -115,7 +125,7 @@ final class Messaging {
         }
         System.setProperty("rocketmq.client.rebalance.waitInterval", "500");
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
-            request.getString("group"), null, new AllocateMessageQueueAveragely(),
+            request.getString("group"), signing(request), new AllocateMessageQueueAveragely(),
             request.getBooleanValue("trace"), null);
         consumer.setNamespace(request.getString("namespace"));
         consumer.setNamesrvAddr(request.getString("nameServers"));

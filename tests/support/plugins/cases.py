@@ -16,32 +16,39 @@ _BEGIN = "cases of tests: "
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Writes for each test the command that runs each of its cases."""
-    found: dict[str, list[str]] = {}
+    """Writes for each case of a test the command that runs it."""
+    found: dict[str, str] = {}
     for item in session.items:
         marks = {mark.name for mark in item.iter_markers()}.intersection(ALONE)
-        name = getattr(item, "originalname", item.name)
-        found.setdefault(name, []).append(min(marks, default="test"))
+        found[item.nodeid] = min(marks, default="test")
     sys.stdout.write(_BEGIN + json.dumps(found) + "\n")
 
 
 def commands_of(paths: Iterable[Path]) -> dict[str, list[str]]:
     """Returns, for each test in these files, the make targets that run a case of it."""
-    return {name: sorted(set(commands)) for name, commands in _collected(paths).items()}
+    return {name: sorted(set(commands)) for name, commands in _by_test(paths).items()}
 
 
 def counts_of(paths: Iterable[Path]) -> dict[str, int]:
     """Returns the number of cases of each test in these files."""
-    return {name: len(commands) for name, commands in _collected(paths).items()}
+    return {name: len(commands) for name, commands in _by_test(paths).items()}
 
 
-def _collected(paths: Iterable[Path]) -> dict[str, list[str]]:
+def _by_test(paths: Iterable[Path]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for case, command in collected(paths).items():
+        found.setdefault(case.partition("[")[0].rpartition("::")[2], []).append(command)
+    return found
+
+
+def collected(paths: Iterable[Path]) -> dict[str, str]:
+    """Returns the make target that runs each case in these files and folders, by pytest's ids."""
     options = ["-p", __name__, "-p", "no:cacheprovider", "--collect-only", "-q"]
     command = [sys.executable, "-m", "pytest", *options, *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith(_BEGIN)]
     assert len(lines) == 1, done.stdout + done.stderr
-    found: dict[str, list[str]] = json.loads(lines[0].removeprefix(_BEGIN))
+    found: dict[str, str] = json.loads(lines[0].removeprefix(_BEGIN))
     return found
 
 
