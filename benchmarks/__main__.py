@@ -22,7 +22,7 @@ MODULES = [
     *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "calls"),
     *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "start", "topics"),
     "cluster",
-    "remoting",
+    "java_broker",
     "transports",
 ]
 PROFILE_LINES = 25
