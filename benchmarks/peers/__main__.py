@@ -27,15 +27,16 @@ PARTS: dict[str, Callable[[Bench], Iterator[Line]]] = {
     "latency": latency.lines,
     "sends": sends.lines,
 }
+USUAL = Setting()
 console = Console()
 
 
 def main(
     only: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(PARTS)}.")] = None,
     json_path: Annotated[Path, typer.Option("--json", help="Where to save the results.")] = PATH,
-    rows: Annotated[int, typer.Option(help="Rows of 100 B in a job.")] = Setting.rows,
-    rounds: Annotated[int, typer.Option(help="Rounds of a line.")] = Setting.rounds,
-    seconds: Annotated[float, typer.Option(help="Least time of a turn.")] = Setting.seconds,
+    rows: Annotated[int, typer.Option(help="Rows of 100 B in a job.")] = USUAL.rows,
+    rounds: Annotated[int, typer.Option(help="Rounds of a line.")] = USUAL.rounds,
+    seconds: Annotated[float, typer.Option(help="Least time of a turn.")] = USUAL.seconds,
 ) -> None:
     """Compares with Kafka and RocketMQ, line by line."""
     unknown = set(only or []) - PARTS.keys()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,33 +16,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.bench_latency import Sender
 from benchmarks.bench_sink import rows_of
-from benchmarks.peers.kafka import JARS, KafkaServer, KafkaTopics, kafka_server
+from benchmarks.peers.kafka import JARS, KafkaSender, KafkaServer, KafkaTopics, kafka_server
+from benchmarks.peers.options import NO_OPTIONS, Options
 from benchmarks.peers.processes import Programs
 from benchmarks.spark_session import spark_session
-from pyspark_rocketpy.options.choices import Delivery
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 
 QUEUES = 4
 SEGMENT_BYTES = 1 << 30
 _numbers = itertools.count()
-
-Options = Mapping[str, str]
-NO_OPTIONS: Options = {}
-AT_LEAST_ONCE: Options = {"delivery": Delivery.AT_LEAST_ONCE.value}
-EXACTLY_ONCE: Options = {"delivery": Delivery.EXACTLY_ONCE.value}
-# The tuned columns: larger fetches, more records a poll, and larger batches that wait for rows.
-TUNED_READ: Options = {
-    "kafka.max.partition.fetch.bytes": str(8 << 20),
-    "kafka.fetch.max.bytes": str(64 << 20),
-    "kafka.max.poll.records": "10000",
-    "kafka.receive.buffer.bytes": str(1 << 20),
-}
-TUNED_WRITE: Options = {
-    "kafka.batch.size": str(256 << 10),
-    "kafka.linger.ms": "20",
-    "kafka.buffer.memory": str(128 << 20),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +96,7 @@ class Connector:
         writer = frame.withColumnRenamed("body", self.body).write.format(self.name)
         writer.options(**self.address, **options).option("topic", topic).mode("append").save()
 
-    def sink(
-        self, frame: DataFrame, topic: str, options: Options = NO_OPTIONS
-    ) -> DataStreamWriter:
+    def sink(self, frame: DataFrame, topic: str, options: Options = NO_OPTIONS) -> DataStreamWriter:
         """Returns the writer of a stream."""
         writer = frame.writeStream.format(self.name).options(**self.address, **options)
         return writer.option("topic", topic)
@@ -123,7 +104,7 @@ class Connector:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all lines of a run share: the session, the Kafka broker, and a folder."""
+    """Session, Kafka broker and folder of a run."""
 
     setting: Setting
     spark: SparkSession

@@ -1,7 +1,7 @@
 """A Kafka broker in its own process, and clients of it in Spark's JVM.
 
 `make bench-peers` fetches its jars. The broker is its own controller, and keeps Kafka's settings
-but for its place and the replication of its own topics. Its heap and its collector are those of
+but for its place and the replication of its own topics. It has the heap and the collector of
 kafka-server-start.sh.
 """
 

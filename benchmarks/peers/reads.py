@@ -9,15 +9,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from benchmarks.bench_source import drain
-from benchmarks.peers.connectors import (
-    AT_LEAST_ONCE,
-    NO_OPTIONS,
-    TUNED_READ,
-    TUNED_WRITE,
-    Bench,
-    Connector,
-    Options,
-)
+from benchmarks.peers.connectors import Bench, Connector
+from benchmarks.peers.options import AT_LEAST_ONCE, NO_OPTIONS, TUNED_READ, TUNED_WRITE, Options
 from benchmarks.peers.rounds import Line, Turn, repeated
 
 # The counterparts of Kafka's columns; timestampType has none, and is a number as sysFlag is.

@@ -38,11 +38,12 @@ def markdown(content: Entry) -> str:
     lines: list[Entry] = content["lines"]
     versions = ", ".join(f"{name} {version}" for name, version in content["versions"].items())
     setting = content["setting"]
+    size = f"turns of {setting['seconds']:g} s or more, jobs of {setting['rows']:,} rows of 100 B"
+    load = f"The load before the run was {content['load']:.1f}."
     head = [
         f"Machine: {content['machine']}. {versions}.",
         "",
-        f"{setting['rounds']} rounds of turns of {setting['seconds']:g} s or more, jobs of"
-        f" {setting['rows']:,} rows of 100 B. The load before the run was {content['load']:.1f}.",
+        f"{setting['rounds']} rounds, {size}. {load}",
     ]
     for reason in content["busy"]:
         head += ["", f"**This machine was busy: {reason}.**"]

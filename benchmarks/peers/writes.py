@@ -8,14 +8,13 @@ from functools import partial
 
 from pyspark.sql import DataFrame
 
-from benchmarks.peers.connectors import (
+from benchmarks.peers.connectors import Bench, Connector
+from benchmarks.peers.options import (
     AT_LEAST_ONCE,
     EXACTLY_ONCE,
     NO_OPTIONS,
     TUNED_READ,
     TUNED_WRITE,
-    Bench,
-    Connector,
     Options,
 )
 from benchmarks.peers.reads import filled_topic
