@@ -27,16 +27,19 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """Process ids of one side: the client's JVM and the broker."""
+    """Process ids of one side: the client's JVM, if there is one, and the broker."""
 
-    jvm: int
+    jvm: int | None
     broker: int
 
     def cpu(self) -> Cpu:
         """Returns the time used so far. Python is this process and the JVM's descendants."""
-        jvm = psutil.Process(self.jvm).cpu_times()
-        descendants = _with_descendants(self.jvm) - (jvm.user + jvm.system)
-        return Cpu(jvm.user + jvm.system, _own() + descendants, _with_descendants(self.broker))
+        broker = _with_descendants(self.broker)
+        if self.jvm is None:
+            return Cpu(0.0, _own(), broker)
+        times = psutil.Process(self.jvm).cpu_times()
+        jvm = times.user + times.system
+        return Cpu(jvm, _own() + _with_descendants(self.jvm) - jvm, broker)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class MachineTimes:
 
 def used_by(programs: Iterable[Programs]) -> float:
     """Returns the seconds that this process and these programs have used, each counted once."""
-    pids = {pid for side in programs for pid in (side.jvm, side.broker)}
+    pids = {pid for side in programs for pid in (side.jvm, side.broker) if pid is not None}
     return _own() + sum(map(_with_descendants, pids))
 
 
