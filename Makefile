@@ -133,11 +133,11 @@ bench: $(INSTALLED) java ## Measure every figure of docs/performance.md
 	@$(USE_JAVA)
 	$(BIN)/python -m benchmarks $(ARGS)
 
-bench-peers: ## Compare with Kafka and with RocketMQ, into benchmarks/peers.json; takes two hours
+bench-peers: ## Compare with Kafka and with RocketMQ, into benchmarks/peers.json
 bench-peers: $(INSTALLED) programs .interop/$(firstword $(ROCKETMQS))/compiled \
 		.interop/peers/fetched
 	@$(USE_JAVA)
-	PYTHONPATH=.interop/peers/pyspark $(BIN)/python -m benchmarks.peers $(ARGS)
+	PYTHONPATH=$(CURDIR)/.interop/peers/pyspark $(BIN)/python -m benchmarks.peers $(ARGS)
 
 .interop/peers/fetched: benchmarks/peers/kafka.xml benchmarks/peers/spark_kafka.xml \
 		| $(INSTALLED) java

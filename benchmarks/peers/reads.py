@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, functions
 
 from benchmarks.bench_source import drain
 from benchmarks.peers.connectors import Bench, Connector
@@ -19,7 +19,7 @@ JSON_BODY = (
     "to_json(named_struct('id', id, 'user', concat('user-', id % 1000), 'amount', id / 4,"
     " 'note', lpad(cast(id as string), 40, 'x'))) as body"
 )
-JSON_JOB = "from_json(cast({body} as string), 'id bigint, user string, amount double') as order"
+JSON_JOB = "from_json(cast({body} as string), 'id bigint, user string, amount double') as parsed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ def turn_of(
         if case.select:
             frame = frame.selectExpr(case.select.format(body=side.body))
         if case.is_json:
-            frame = frame.groupBy("order.user").sum("order.amount")
+            frame = frame.groupBy("parsed.user").agg(functions.sum("parsed.amount"))
         if not case.is_stream:
             frame.write.format("noop").mode("append").save()
         elif (read := drain(frame, Path(bench.checkpoint()))) != rows:
