@@ -44,7 +44,7 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup lock java programs images demo test coverage torture interop lint bench
-.PHONY: proto wheel clean test-matrix docs notebooks docker compose rocketmq-versions
+.PHONY: proto wheel clean test-matrix docs notebooks docker compose rocketmq-versions bench-peers
 
 USE_JAVA := JAVA_HOME=$$(tools/setup.sh java-home); export JAVA_HOME
 
@@ -132,6 +132,16 @@ notebooks: $(INSTALLED) java ## Run the notebooks, and write their pages into do
 bench: $(INSTALLED) java ## Measure every figure of docs/performance.md
 	@$(USE_JAVA)
 	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-peers: ## Compare with Kafka and with RocketMQ, into benchmarks/peers.json
+bench-peers: $(INSTALLED) programs .interop/$(firstword $(ROCKETMQS))/compiled \
+		.interop/peers/fetched
+	@$(USE_JAVA)
+	PYTHONPATH=$(CURDIR)/.interop/peers/pyspark $(BIN)/python -m benchmarks.peers $(ARGS)
+
+.interop/peers/fetched: benchmarks/peers/kafka.xml benchmarks/peers/spark_kafka.xml \
+		| $(INSTALLED) java
+	@tools/setup.sh kafka $(BIN)/python
 
 lock: $(INSTALLED) ## Resolve the dependencies again, into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --upgrade \

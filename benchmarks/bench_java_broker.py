@@ -61,7 +61,7 @@ class Server:
 
 
 @contextmanager
-def our_server(flush: FlushDiskType, folder: Path) -> Iterator[Server]:
+def our_server(flush: FlushDiskType, folder: Path, version: str = V5_3) -> Iterator[Server]:
     """Yields a broker of ours with its own name server."""
     begin = time.perf_counter()
     with LocalBroker(folder / "store", flush=flush, commit_log_segment_bytes=1 << 30) as broker:
@@ -70,14 +70,14 @@ def our_server(flush: FlushDiskType, folder: Path) -> Iterator[Server]:
         for topic, queues in ((PULLED, QUEUES), (LISTENED, QUEUES), (HELD, HELD_QUEUES)):
             broker.create_topic(topic, queues=queues)
         process = psutil.Process(broker.pid)
-        with java_client(V5_3, broker.name_server, folder / "client") as client:
+        with java_client(version, broker.name_server, folder / "client") as client:
             yield Server(client, process, broker.remoting_endpoint, seconds)
 
 
 @contextmanager
-def java_server(flush: FlushDiskType, folder: Path) -> Iterator[Server]:
+def java_server(flush: FlushDiskType, folder: Path, version: str = V5_3) -> Iterator[Server]:
     """Yields a Java broker with a Java name server."""
-    spec = replace(BROKER, version=V5_3, conf={**BROKER.conf, "flushDiskType": flush.value})
+    spec = replace(BROKER, version=version, conf={**BROKER.conf, "flushDiskType": flush.value})
     cluster = Cluster(folder / "cluster", [spec], name_servers=1)
     begin = time.perf_counter()
     try:
@@ -87,7 +87,7 @@ def java_server(flush: FlushDiskType, folder: Path) -> Iterator[Server]:
         seconds = first_message(address, begin)
         cluster.create_topic(PULLED, QUEUES)
         cluster.create_topic(LISTENED, QUEUES)
-        with java_client(V5_3, cluster.addresses, folder / "client") as client:
+        with java_client(version, cluster.addresses, folder / "client") as client:
             yield Server(client, psutil.Process(cluster.broker(A).pid), address, seconds)
     finally:
         cluster.kill()

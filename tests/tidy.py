@@ -45,6 +45,7 @@ TASK_ROOTS: dict[str, str] = {
 # Modules that are started from outside: name, which may hold `*` -> what starts it.
 STARTED_FROM_OUTSIDE = {
     "benchmarks.__main__": "`make bench`",
+    "benchmarks.peers.__main__": "`make bench-peers`",
     "benchmarks.bench_*": "benchmarks.__main__, each in a process of its own",
     "notebooks.*": "people, and tests/spark/test_notebooks.py",
     "rocketpy_broker.__main__": "`python -m rocketpy_broker`",

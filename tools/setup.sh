@@ -5,6 +5,7 @@
 #   programs            programs that tests of faults call
 #   classes PYTHON FILE an archive of Spark's classes, which JVMs of tests start from
 #   rocketmq VERSION    RocketMQ's jars, and the Java programs of tests/interop, compiled
+#   kafka PYTHON        Kafka's broker, Spark's Kafka connector, and the PySpark that it fits
 #   go                  the Go programs of tests/interop, compiled
 #   python-sdk          RocketMQ's SDK for Python, in an environment of its own
 #   java-home           prints the home of the first Java 17 or newer: JAVA_HOME's, the path's, any
@@ -105,22 +106,25 @@ classes() {
 	fi
 }
 
-# Jars are fetched once, into the folder that ROCKETPY_CACHE names or else into the clone. A changed
-# pom has jars of its own.
-rocketmq() {
-	sources=tests/interop/java folder=.interop/$1
-	pom=$sources/$1/pom.xml
-	jars=${ROCKETPY_CACHE:-$PWD/$folder}/rocketmq-$(cksum < "$pom" | cut -d ' ' -f 1)
+# fetch_jars POM NAME
+# Fetches a pom's jars once, into the folder that ROCKETPY_CACHE names or else into the clone. A
+# changed pom has jars of its own. Sets JAVA_HOME and jars.
+fetch_jars() {
+	jars=${ROCKETPY_CACHE:-$PWD/.interop}/$2-$(cksum < "$1" | cut -d ' ' -f 1)
 	JAVA_HOME=$(java_home)
 	export JAVA_HOME
-	if [ ! -e "$jars/complete" ]; then
-		echo "make: fetching RocketMQ $1's servers into $jars"
-		command -v mvn > /dev/null || install Maven "apt-get update -q && apt-get install -qy maven"
-		rm -rf "$jars"
-		mvn -q -B -f "$pom" dependency:copy-dependencies \
-			-DincludeScope=runtime -DoutputDirectory="$jars"
-		touch "$jars/complete"
-	fi
+	[ ! -e "$jars/complete" ] || return 0
+	echo "make: fetching the jars of $1 into $jars"
+	command -v mvn > /dev/null || install Maven "apt-get update -q && apt-get install -qy maven"
+	rm -rf "$jars"
+	mvn -q -B -f "$1" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$jars"
+	touch "$jars/complete"
+}
+
+# compile FOLDER SOURCE...
+compile() {
+	folder=$1
+	shift
 	if [ ! -x "$JAVA_HOME/bin/javac" ]; then
 		install_java "a Java compiler" openjdk-17-jdk-headless default-jdk-headless
 		JAVA_HOME=$(java_home)
@@ -128,9 +132,14 @@ rocketmq() {
 	rm -rf "$folder/lib" "$folder/classes"
 	mkdir -p "$folder"
 	ln -s "$jars" "$folder/lib"
-	"$JAVA_HOME/bin/javac" -cp "$folder/lib/*" -d "$folder/classes" \
-		$sources/*.java "$sources/$1"/*.java
+	"$JAVA_HOME/bin/javac" -cp "$folder/lib/*" -d "$folder/classes" "$@"
 	touch "$folder/compiled"
+}
+
+rocketmq() {
+	sources=tests/interop/java
+	fetch_jars "$sources/$1/pom.xml" rocketmq
+	compile ".interop/$1" $sources/*.java "$sources/$1"/*.java
 }
 
 # The client's modules are fetched once, into the folder of RocketMQ's jars; go.sum has their sums.
@@ -164,13 +173,34 @@ python_sdk() {
 	ln -s "$venv" .interop/python-sdk
 }
 
+# Spark's Kafka connector fits one PySpark, which takes the place of the environment's own.
+kafka() {
+	folder=.interop/peers pom=benchmarks/peers/spark_kafka.xml
+	version=$(sed -n 's:.*<spark.version>\(.*\)</spark.version>.*:\1:p' $pom)
+	pyspark=${ROCKETPY_CACHE:-$PWD/.interop}/pyspark-$version
+	rm -rf $folder
+	mkdir -p $folder
+	fetch_jars benchmarks/peers/kafka.xml kafka
+	ln -s "$jars" $folder/kafka
+	fetch_jars $pom spark-kafka
+	ln -s "$jars" $folder/spark-kafka
+	if [ ! -e "$pyspark/complete" ]; then
+		echo "make: installing PySpark $version into $pyspark"
+		rm -rf "$pyspark"
+		"$1" -m pip install -q --disable-pip-version-check --target "$pyspark" "pyspark==$version"
+		touch "$pyspark/complete"
+	fi
+	ln -s "$pyspark" $folder/pyspark
+	touch $folder/fetched
+}
+
 case "${1:-}" in
-	python | java | programs | classes | rocketmq) "$@" ;;
+	python | java | programs | classes | rocketmq | kafka) "$@" ;;
 	go) go_client ;;
 	python-sdk) python_sdk ;;
 	java-home) java_home ;;
 	*)
-		sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+		sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
 		exit 2
 		;;
 esac

@@ -44,6 +44,11 @@ class Driver:
                 cwd=folder,
             )
 
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
     def ask(self, do: str, **request: object) -> dict[str, Any]:
         """Sends a request and waits for its answer. Raises RocketMQError, ProcessEndedError."""
         process = self._process

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.peers.options import tuned_table
+from benchmarks.peers.report import document as peers_tables
 from benchmarks.report import markdown
 from pyspark_rocketpy import errors
 from pyspark_rocketpy.options.retry_options import RETRY_OPTIONS
@@ -61,6 +63,8 @@ def assert_table(page: str, name: str, table: str) -> None:
     ("path", "name", "table"),
     [
         ("performance", "figures", markdown(json.loads(read("benchmarks/results.json")))),
+        ("peers", "figures", peers_tables()),
+        ("peers", "tuned options", tuned_table()),
         ("reference/source", "source options", option_table(SOURCE_OPTIONS)),
         ("reference/source", "retry options", option_table(RETRY_OPTIONS)),
         ("reference/sink", "sink options", option_table(SINK_OPTIONS)),

@@ -1,0 +1,1 @@
+"""Our connector and broker beside Kafka's and RocketMQ's, on one machine."""
