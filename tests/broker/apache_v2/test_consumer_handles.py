@@ -105,7 +105,7 @@ MALFORMED: list[Illegal] = [
     lambda handle: handle + "é",
     lambda handle: handle * 100,
 ]
-# A broker cannot tell these from the handles of another store.
+# A broker cannot distinguish these from the handles of another store.
 FOREIGN: list[Illegal] = [
     lambda _: "0 1 1 0 0 broker-a 0 0 0123456789abcdef",
     lambda handle: handle.replace("broker-a", "broker-b"),

@@ -53,7 +53,7 @@ def test_numbers_become_the_nearest_that_the_protocol_has() -> None:
     [("0", v2.NORMAL), ("-1", v2.NORMAL), ("x", v2.NORMAL), ("3", v2.DELAY), ("9" * 20, v2.DELAY)],
 )
 def test_a_level_that_delays_nothing_makes_no_delayed_message(level: str, kind: int) -> None:
-    """RocketMQ marks dead letters with such levels."""
+    # RocketMQ marks dead letters with such levels.
     stored = Record(TOPIC, 0, b"a", {"DELAY": level})
     assert delivered(stored, topic(TOPIC)).system_properties.message_type == kind
 

@@ -1,4 +1,4 @@
-"""Few records are handled one by one; the results are those of whole blocks."""
+"""Few records are handled one by one; the results equal the ones of whole blocks."""
 
 from __future__ import annotations
 
