@@ -6,6 +6,7 @@ modules clash with the ones of rocketpy, so this program imports nothing of it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 import threading
@@ -97,8 +98,8 @@ class Program:
         def receive() -> None:
             nonlocal end
             messages = consumer.receive(BATCH, INVISIBLE_SECONDS) or []
-            for each in [consumer.ack_async(each) for each in messages]:
-                each.result()
+            for each in messages:
+                consumer.ack(each)
             seen.extend(each.message_id for each in messages)
             end = time.perf_counter() if messages else end
 
@@ -106,7 +107,7 @@ class Program:
             while len(seen) < count:
                 receive()
 
-        with ThreadPoolExecutor(request["threads"]) as threads:
+        with ThreadPoolExecutor(request["threads"], initializer=_set_event_loop) as threads:
             list(threads.map(work, range(request["threads"])))
         seconds = end - begin
         receive()
@@ -128,6 +129,11 @@ def _message(topic: str, body: bytes) -> Message:
 
 def _now() -> bytes:
     return b"%020d" % time.time_ns()
+
+
+def _set_event_loop() -> None:
+    """Gives a thread the event loop that the SDK's calls look for."""
+    asyncio.set_event_loop(asyncio.new_event_loop())
 
 
 def _until(is_so: Callable[[], bool]) -> None:
