@@ -61,7 +61,8 @@ public final class StoreDriver {
                 driver.run(JSON.parseObject(line), answer);
             } catch (Throwable error) {
                 error.printStackTrace();
-                answer.put("error", error.toString());
+                Throwable cause = error.getCause();
+                answer.put("error", cause == null ? error.toString() : error + " by " + cause);
             }
             String json =
                 JSON.toJSONString(answer, SerializerFeature.DisableCircularReferenceDetect);
