@@ -22,7 +22,12 @@ class Cpu:
         return Cpu(self.jvm + other.jvm, self.python + other.python, self.broker + other.broker)
 
     def __sub__(self, other: Cpu) -> Cpu:
-        return Cpu(self.jvm - other.jvm, self.python - other.python, self.broker - other.broker)
+        # Spark ends idle workers, whose time is then lost; it belongs to earlier turns.
+        return Cpu(
+            max(0.0, self.jvm - other.jvm),
+            max(0.0, self.python - other.python),
+            max(0.0, self.broker - other.broker),
+        )
 
 
 @dataclass(frozen=True, slots=True)

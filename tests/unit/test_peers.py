@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.peers.processes import MachineTimes, Programs, used_by
+from benchmarks.peers.processes import Cpu, MachineTimes, Programs, used_by
 from benchmarks.peers.report import NO_RUN, busy, document
 from benchmarks.peers.rounds import MS, ROWS, SHARE, Done, Line, Turn, measure, repeated
 
@@ -114,6 +114,10 @@ def test_a_child_that_has_ended_counts_for_the_one_that_waited_for_it() -> None:
     # Not once for each side, nor twice as a descendant; this process itself is its own JVM here.
     assert used < cpu.broker + cpu.python
     assert (MachineTimes.now() - machine).busy >= 0.25
+
+
+def test_the_time_of_an_idle_worker_that_ends_is_not_taken_from_a_turn() -> None:
+    assert Cpu(3.0, 1.0, 2.0) - Cpu(1.0, 4.0, 0.5) == Cpu(2.0, 0.0, 1.5)
 
 
 @pytest.mark.parametrize(
