@@ -7,6 +7,8 @@
 #   rocketmq VERSION    RocketMQ's jars, and the Java programs of tests/interop, compiled
 #   go                  the Go programs of tests/interop, compiled
 #   python-sdk          RocketMQ's SDK for Python, in an environment of its own
+#   java-sdk            RocketMQ's SDK for Java, and the program of tests/interop that drives it
+#   proxy               the jars of RocketMQ's proxy
 #   java-home           prints the home of the first Java 17 or newer: JAVA_HOME's, the path's, any
 # A missing program is installed where apt-get can; else the message says how to get it.
 set -eu
@@ -105,22 +107,25 @@ classes() {
 	fi
 }
 
-# Jars are fetched once, into the folder that ROCKETPY_CACHE names or else into the clone. A changed
-# pom has jars of its own.
-rocketmq() {
-	sources=tests/interop/java folder=.interop/$1
-	pom=$sources/$1/pom.xml
-	jars=${ROCKETPY_CACHE:-$PWD/$folder}/rocketmq-$(cksum < "$pom" | cut -d ' ' -f 1)
+# fetch_jars POM NAME
+# Fetches a pom's jars once, into the folder that ROCKETPY_CACHE names or else into the clone. A
+# changed pom has jars of its own. Sets JAVA_HOME and jars.
+fetch_jars() {
+	jars=${ROCKETPY_CACHE:-$PWD/.interop}/$2-$(cksum < "$1" | cut -d ' ' -f 1)
 	JAVA_HOME=$(java_home)
 	export JAVA_HOME
-	if [ ! -e "$jars/complete" ]; then
-		echo "make: fetching RocketMQ $1's servers into $jars"
-		command -v mvn > /dev/null || install Maven "apt-get update -q && apt-get install -qy maven"
-		rm -rf "$jars"
-		mvn -q -B -f "$pom" dependency:copy-dependencies \
-			-DincludeScope=runtime -DoutputDirectory="$jars"
-		touch "$jars/complete"
-	fi
+	[ ! -e "$jars/complete" ] || return 0
+	echo "make: fetching the jars of $1 into $jars"
+	command -v mvn > /dev/null || install Maven "apt-get update -q && apt-get install -qy maven"
+	rm -rf "$jars"
+	mvn -q -B -f "$1" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$jars"
+	touch "$jars/complete"
+}
+
+# compile FOLDER SOURCE...
+compile() {
+	folder=$1
+	shift
 	if [ ! -x "$JAVA_HOME/bin/javac" ]; then
 		install_java "a Java compiler" openjdk-17-jdk-headless default-jdk-headless
 		JAVA_HOME=$(java_home)
@@ -128,9 +133,27 @@ rocketmq() {
 	rm -rf "$folder/lib" "$folder/classes"
 	mkdir -p "$folder"
 	ln -s "$jars" "$folder/lib"
-	"$JAVA_HOME/bin/javac" -cp "$folder/lib/*" -d "$folder/classes" \
-		$sources/*.java "$sources/$1"/*.java
+	"$JAVA_HOME/bin/javac" -cp "$folder/lib/*" -d "$folder/classes" "$@"
 	touch "$folder/compiled"
+}
+
+rocketmq() {
+	sources=tests/interop/java
+	fetch_jars "$sources/$1/pom.xml" rocketmq
+	compile ".interop/$1" $sources/*.java "$sources/$1"/*.java
+}
+
+java_sdk() {
+	sources=tests/interop/apache_v2/java
+	fetch_jars $sources/pom.xml java-sdk
+	compile .interop/java-sdk $sources/*.java
+}
+
+proxy() {
+	fetch_jars tests/interop/apache_v2/proxy/pom.xml proxy
+	rm -rf .interop/proxy
+	mkdir -p .interop
+	ln -s "$jars" .interop/proxy
 }
 
 # The client's modules are fetched once, into the folder of RocketMQ's jars; go.sum has their sums.
@@ -165,12 +188,13 @@ python_sdk() {
 }
 
 case "${1:-}" in
-	python | java | programs | classes | rocketmq) "$@" ;;
+	python | java | programs | classes | rocketmq | proxy) "$@" ;;
 	go) go_client ;;
 	python-sdk) python_sdk ;;
+	java-sdk) java_sdk ;;
 	java-home) java_home ;;
 	*)
-		sed -n '2,12s/^# \{0,1\}//p' "$0" >&2
+		sed -n '2,14s/^# \{0,1\}//p' "$0" >&2
 		exit 2
 		;;
 esac
