@@ -46,7 +46,7 @@ class Clients:
     """Clients of one kind in one process, which use one server."""
 
     def __init__(self, kind: str, server: Server, folder: Path, ca_file: str | None = None) -> None:
-        """With a file of authorities all clients use TLS."""
+        """Takes a file of authorities; with it all clients use TLS."""
         self.kind = kind
         self._usual: dict[str, object] = {
             "endpoints": server.endpoint if ca_file is None else server.tls_endpoint,

@@ -140,13 +140,11 @@ def test_the_transaction_of_a_killed_producer_is_checked_at_another(
     transaction_id = clients.producer(topic).transaction(topic, "commit-1")
     clients.kill()
     other = new_clients().producer(topic)
-
-    def is_checked() -> bool:
-        server.advance(CHECK_SECONDS)
-        return len(other.checked()) > 0
-
-    until(is_checked)
-    until_stored(server, topic, "commit-1")
+    # A server that answers this one has the producer's settings.
+    other.end(other.transaction(topic, "its own"), commits=True)
+    until_stored(server, topic, "its own")
+    server.advance(CHECK_SECONDS)
+    until_stored(server, topic, "its own", "commit-1")
     assert {each.id for each in other.checked()} == {transaction_id}
 
 
