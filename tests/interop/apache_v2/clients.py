@@ -92,8 +92,8 @@ class Clients:
     def _consumer(
         self, kind: str, topic: str, group: str, expression: str, options: Mapping[str, object]
     ) -> str:
-        subscription = {"topic": topic, "expression": expression, "sql": False}
-        return self._start(kind, group=group, **subscription | options)
+        usual: dict[str, object] = {"topic": topic, "expression": expression, "sql": False}
+        return self._start(kind, group=group, **{**usual, **options})
 
     def _start(self, kind: str, **fields: object) -> str:
         name = f"{kind}-{next(_numbers)}"

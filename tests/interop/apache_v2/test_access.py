@@ -17,7 +17,7 @@ pytestmark = pytest.mark.xdist_group("apache_v2")
 TOPIC, GROUP = "guarded", "readers"
 WRITER = {"accessKey": "the-writer", "secretKey": "a-secret-of-the-writer"}
 READER = {"accessKey": "the-reader", "secretKey": "a-secret-of-the-reader"}
-REFUSED = {
+REFUSED: dict[str, dict[str, str]] = {
     "none": {},
     "wrong secret": {**WRITER, "secretKey": "another-secret"},
     "unknown user": {**WRITER, "accessKey": "a-stranger"},
@@ -25,8 +25,10 @@ REFUSED = {
 }
 USERS = [
     BrokerUser("root", "a-secret-of-the-admin", role="admin"),
-    BrokerUser(*WRITER.values(), topics={TOPIC: "PUB"}),
-    BrokerUser(*READER.values(), topics={TOPIC: "SUB"}, groups={GROUP: "SUB"}),
+    BrokerUser(WRITER["accessKey"], WRITER["secretKey"], topics={TOPIC: "PUB"}),
+    BrokerUser(
+        READER["accessKey"], READER["secretKey"], topics={TOPIC: "SUB"}, groups={GROUP: "SUB"}
+    ),
 ]
 
 

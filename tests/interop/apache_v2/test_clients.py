@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -205,7 +206,7 @@ def test_a_consumer_gets_messages_with_all_their_parts(
 ) -> None:
     server.create_topic(topic)
     producer = clients.producer(topic)
-    parts = {"tag": "A", "keys": ["k1"], "properties": {"color": "red"}}
+    parts: dict[str, Any] = {"tag": "A", "keys": ["k1"], "properties": {"color": "red"}}
     (sent,) = producer.send(topic, "a", **parts)
     server.create_group(group)
     (message,) = clients.simple(topic, group).receive(1)
