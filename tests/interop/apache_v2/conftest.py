@@ -39,8 +39,12 @@ def _jars() -> None:
 @pytest.fixture(scope="session")
 def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
     """Yields Apache's proxy and broker for the session."""
-    with ApacheServer(tmp_path_factory.mktemp("apache") / "server") as started:
+    started = ApacheServer(tmp_path_factory.mktemp("apache") / "server")
+    try:
+        started.serve()
         yield started
+    finally:
+        started.kill()
 
 
 @pytest.fixture(params=SDKS, ids="-".join)

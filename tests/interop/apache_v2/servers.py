@@ -193,7 +193,8 @@ class ApacheServer(ServerProcess):
     def advance(self, seconds: float) -> None:
         """Returns at once: the tests wait until the time has passed."""
 
-    def __enter__(self) -> ApacheServer:
+    def serve(self) -> None:
+        """Starts both processes and waits until the proxy serves."""
         self._name_server.start()
         self.start()
 
@@ -203,10 +204,10 @@ class ApacheServer(ServerProcess):
                 return True
 
         until(answers, "served by the proxy", [self._name_server, self])
-        return self
 
-    def __exit__(self, *_error: object) -> None:
-        self.kill()
+    def kill(self) -> None:
+        """Kills both processes."""
+        super().kill()
         self._name_server.kill()
 
 
