@@ -114,7 +114,7 @@ class OwnServer:
 class ApacheServer(ServerProcess):
     """Apache's proxy and broker of the newest version. Their clock is the machine's."""
 
-    delay_ms = 6_000
+    delay_ms = 3_000
 
     def __init__(self, folder: Path) -> None:
         self._name_server = NameServer("name-server", folder / "name-server", is_own=True)
