@@ -88,7 +88,7 @@ coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or t
 
 interop: ## Compare with RocketMQ's own code, run its cluster, and run our images
 interop: $(INSTALLED) programs images $(ROCKETMQS:%=.interop/%/compiled) .interop/go/client \
-		.interop/python-sdk
+		.interop/python-sdk .interop/java-sdk/compiled .interop/proxy
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m interop --numprocesses 2 --dist loadgroup tests/interop $(ARGS)
 
@@ -104,6 +104,12 @@ images:
 
 .interop/python-sdk: tests/interop/apache_v2/requirements.txt
 	@tools/setup.sh python-sdk
+
+.interop/java-sdk/compiled: $(wildcard tests/interop/apache_v2/java/*) | java
+	@tools/setup.sh java-sdk
+
+.interop/proxy: tests/interop/apache_v2/proxy/pom.xml | java
+	@tools/setup.sh proxy
 
 rocketmq-versions: $(INSTALLED) ## Report, with Maven, newer RocketMQs than interop runs
 	@$(BIN)/python -m tests.interop.versions

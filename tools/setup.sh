@@ -8,6 +8,8 @@
 #   kafka PYTHON        Kafka's broker, Spark's Kafka connector, and the PySpark that it fits
 #   go                  the Go programs of tests/interop, compiled
 #   python-sdk          RocketMQ's SDK for Python, in an environment of its own
+#   java-sdk            RocketMQ's SDK for Java, and the program of tests/interop that drives it
+#   proxy               the jars of RocketMQ's proxy
 #   java-home           prints the home of the first Java 17 or newer: JAVA_HOME's, the path's, any
 # A missing program is installed where apt-get can; else the message says how to get it.
 set -eu
@@ -142,6 +144,19 @@ rocketmq() {
 	compile ".interop/$1" $sources/*.java "$sources/$1"/*.java
 }
 
+java_sdk() {
+	sources=tests/interop/apache_v2/java
+	fetch_jars $sources/pom.xml java-sdk
+	compile .interop/java-sdk $sources/*.java
+}
+
+proxy() {
+	fetch_jars tests/interop/apache_v2/proxy/pom.xml proxy
+	rm -rf .interop/proxy
+	mkdir -p .interop
+	ln -s "$jars" .interop/proxy
+}
+
 # The client's modules are fetched once, into the folder of RocketMQ's jars; go.sum has their sums.
 go_client() {
 	folder=$PWD/.interop/go
@@ -195,12 +210,13 @@ kafka() {
 }
 
 case "${1:-}" in
-	python | java | programs | classes | rocketmq | kafka) "$@" ;;
+	python | java | programs | classes | rocketmq | proxy | kafka) "$@" ;;
 	go) go_client ;;
 	python-sdk) python_sdk ;;
+	java-sdk) java_sdk ;;
 	java-home) java_home ;;
 	*)
-		sed -n '2,13s/^# \{0,1\}//p' "$0" >&2
+		sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
 		exit 2
 		;;
 esac

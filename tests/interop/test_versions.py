@@ -22,6 +22,8 @@ def test_makefile_poms_and_tests_have_the_same_versions() -> None:
         artifacts = artifacts_of(version)
         assert {"rocketmq-broker", "rocketmq-tools"} <= {*artifacts}
         assert text.count(f"<version>{version}</version>") == len(artifacts)
+    proxy = TOP / "tests" / "interop" / "apache_v2" / "proxy" / "pom.xml"
+    assert f"<version>{VERSIONS[0]}</version>" in proxy.read_text("utf-8")
 
 
 def test_a_version_counts_where_each_artifact_has_it() -> None:

@@ -1,38 +1,60 @@
-"""A broker of ours, and a process of RocketMQ's SDK for Python."""
+"""A kind of client at a server: each test runs at each of its places."""
 
 from __future__ import annotations
 
-import os
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.interop.drivers import Driver
-from tests.interop.rocketmq import TOP
+from tests.interop.apache_v2.clients import JAVA, JAVA_SDK, OWN, PYTHON, PYTHON_SDK, Clients
+from tests.interop.apache_v2.servers import APACHE, OURS, PROXY, ApacheServer, OwnServer, Server
 from tests.unit.compatibility import rpcs_of
 
-PYTHON = TOP / ".interop" / "python-sdk" / "bin" / "python"
+# A kind of client and a server.
+Place = tuple[str, str]
+# Starts clients of the place in another process.
+NewClients = Callable[[], Clients]
+SDKS_AT_OURS: list[Place] = [(JAVA, OURS), (PYTHON, OURS)]
+ALL_AT_OURS: list[Place] = [(OWN, OURS), *SDKS_AT_OURS]
+SDKS: list[Place] = [*SDKS_AT_OURS, (JAVA, APACHE), (PYTHON, APACHE)]
+ALL: list[Place] = [(OWN, OURS), *SDKS]
+_numbers = itertools.count(1)
+
+
+def at(places: list[Place]) -> pytest.MarkDecorator:
+    """Returns the mark of a test that runs at these places."""
+    return pytest.mark.parametrize("place", places, ids="-".join, indirect=True)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def _jars() -> None:
-    """Checks for the SDK; these tests need no jars."""
-    if not PYTHON.exists():
-        pytest.fail("RocketMQ's SDK for Python is not here: run `make interop`", pytrace=False)
+    """Checks for the SDKs and for the proxy."""
+    if not all(each.exists() for each in (PYTHON_SDK, JAVA_SDK / "compiled", PROXY)):
+        pytest.fail("RocketMQ's SDKs are not here: run `make interop`", pytrace=False)
 
 
-@pytest.fixture
-def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
-    """Yields a broker of this test, which has answered each RPC that the table names for it."""
-    with LocalBroker(http_port=0) as started:
+@pytest.fixture(scope="session")
+def apache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheServer]:
+    """Yields Apache's proxy and broker for the session."""
+    started = ApacheServer(tmp_path_factory.mktemp("apache") / "server")
+    try:
+        started.serve()
         yield started
-        # The broker does not count streams; the SDK gets checks of transactions by this one.
-        if named := rpcs_of(request.node.nodeid) - {"Telemetry"}:
-            assert named <= answered_rpcs(started)
+    finally:
+        started.kill()
+
+
+@pytest.fixture(params=SDKS, ids="-".join)
+def place(request: pytest.FixtureRequest) -> Place:
+    """Returns a kind of client and a server: by default each SDK at each server."""
+    found: Place = request.param
+    return found
 
 
 def answered_rpcs(broker: LocalBroker) -> set[str]:
@@ -47,11 +69,47 @@ def answered_rpcs(broker: LocalBroker) -> set[str]:
 
 
 @pytest.fixture
-def python_sdk(tmp_path: Path) -> Iterator[Driver]:
-    """Yields a process of the SDK, whose home has its logs."""
-    program = str(Path(__file__).with_name("python_sdk.py"))
-    environment = {**os.environ, "HOME": str(tmp_path)}
-    environment.pop("PYTHONPATH", None)
-    command = [str(PYTHON), program]
-    with Driver(command, tmp_path / "python-sdk.log", environment) as process:
-        yield process
+def server(place: Place, request: pytest.FixtureRequest) -> Iterator[Server]:
+    """Yields a broker of ours for this test, or Apache's servers of the session.
+
+    Our broker must have answered each RPC that the table of clients names for the test.
+    """
+    if place[1] == APACHE:
+        yield request.getfixturevalue("apache")
+        return
+    with LocalBroker(http_port=0) as broker:
+        yield OwnServer(broker)
+        # The broker does not count streams; SDKs get checks of transactions by this one.
+        if named := rpcs_of(request.node.nodeid) - {"Telemetry"}:
+            assert named <= answered_rpcs(broker)
+
+
+@pytest.fixture
+def new_clients(place: Place, server: Server, tmp_path: Path) -> Iterator[NewClients]:
+    """Yields a function that starts another process of the place's clients."""
+    with ExitStack() as stack:
+
+        def start() -> Clients:
+            started = Clients(place[0], server, tmp_path)
+            stack.callback(started.kill)
+            return started
+
+        yield start
+
+
+@pytest.fixture
+def clients(new_clients: NewClients) -> Clients:
+    """Returns the clients of the place."""
+    return new_clients()
+
+
+@pytest.fixture
+def topic() -> str:
+    """Returns the name of a topic for this test alone."""
+    return f"topic-{next(_numbers)}"
+
+
+@pytest.fixture
+def group() -> str:
+    """Returns the name of a group for this test alone."""
+    return f"group-{next(_numbers)}"

@@ -1,15 +1,17 @@
-"""Messages of three kinds that cross between RocketMQ's SDK for Python and another client."""
+"""Messages of three kinds that cross between one of RocketMQ's SDKs and another client."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.runtime.clock import SystemClock
-from tests.interop.apache_v2.python_messages import PythonMessages
+from tests.interop.apache_v2.clients import JAVA, PYTHON, Clients
+from tests.interop.apache_v2.servers import OwnServer
 from tests.interop.remoting.clients import until
 
 HOUR_SECONDS = 3_600
@@ -25,6 +27,14 @@ def broker() -> Iterator[LocalBroker]:
         yield started
 
 
+@pytest.fixture(params=[JAVA, PYTHON])
+def sdk(request: pytest.FixtureRequest, broker: LocalBroker, tmp_path: Path) -> Iterator[Clients]:
+    """Yields clients of an SDK, in a process of their own."""
+    clients = Clients(request.param, OwnServer(broker), tmp_path)
+    yield clients
+    clients.kill()
+
+
 @pytest.fixture
 def deliver_at() -> int:
     """Returns a time in an hour, in milliseconds of a whole second."""
@@ -38,30 +48,27 @@ def pass_delivery_time(broker: LocalBroker) -> dict[str, str]:
     return {message.text: message.msg_id for message in broker.messages(TOPIC)}
 
 
-def send_by_sdk(sdk: PythonMessages, broker: LocalBroker, deliver_at: int) -> dict[str, str]:
+def send_by_sdk(sdk: Clients, broker: LocalBroker, deliver_at: int) -> dict[str, str]:
     """Sends a message of each kind; returns the ids that the SDK gave them, by body."""
-    parts = {"tag": "a", "keys": ["k1", "k2"], "properties": {"color": "red"}}
-    more: list[dict[str, Any]] = [{}, {"message_group": "g"}, {"deliverAt": deliver_at}]
-    messages = [{"body": kind, **parts, **each} for kind, each in zip(KINDS, more, strict=True)]
-    ids = dict(zip(KINDS, sdk.send(broker, TOPIC, *messages), strict=True))
+    parts: dict[str, Any] = {"tag": "a", "keys": ["k1", "k2"], "properties": {"color": "red"}}
+    more: list[dict[str, Any]] = [{}, {"group": "g"}, {"deliverAt": deliver_at}]
+    producer = sdk.producer(TOPIC)
+    ids = {
+        kind: producer.send(TOPIC, kind, **parts, **each)[0]["messageId"]
+        for kind, each in zip(KINDS, more, strict=True)
+    }
     assert pass_delivery_time(broker) == ids
     return ids
 
 
-def check_received(
-    sdk: PythonMessages, broker: LocalBroker, ids: dict[str, str], deliver_at: int
-) -> None:
+def check_received(sdk: Clients, ids: dict[str, str], deliver_at: int) -> None:
     """Asserts that the SDK receives a message of each kind with all its parts."""
-    received: dict[str, dict[str, Any]] = {}
-
-    def is_complete() -> bool:
-        received.update({each["body"]: each for each in sdk.receive(broker, TOPIC, "sdk")})
-        return received.keys() == {*KINDS}
-
-    until(is_complete, lambda: received)
-    assert {body: each["id"] for body, each in received.items()} == ids
+    consumer = sdk.simple(TOPIC, "sdk")
+    received = {each.body: each for each in consumer.receive(len(KINDS))}
     for each in received.values():
-        assert (each["tag"], sorted(each["keys"])) == ("a", ["k1", "k2"])
-        assert (each["properties"], each["attempt"]) == ({"color": "red"}, 1)
-    assert [received[kind]["group"] for kind in KINDS] == [None, "g", None]
-    assert [received[kind]["deliverAt"] for kind in KINDS] == [0, 0, deliver_at]
+        consumer.ack(each)
+        assert (each.tag, sorted(each.keys)) == ("a", ["k1", "k2"])
+        assert (each.properties, each.attempt) == ({"color": "red"}, 1)
+    assert {body: each.id for body, each in received.items()} == ids
+    assert [received[kind].group for kind in KINDS] == [None, "g", None]
+    assert [received[kind].deliver_at for kind in KINDS] == [0, 0, deliver_at]

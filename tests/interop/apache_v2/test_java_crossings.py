@@ -1,10 +1,11 @@
-"""Messages between RocketMQ's SDK for Python and RocketMQ's classic Java client."""
+"""Messages between RocketMQ's SDKs and RocketMQ's classic Java client."""
 
 from __future__ import annotations
 
 import pytest
 
 from rocketpy_broker import LocalBroker
+from tests.interop.apache_v2.clients import Clients
 from tests.interop.apache_v2.crossings import (
     KINDS,
     TOPIC,
@@ -12,14 +13,14 @@ from tests.interop.apache_v2.crossings import (
     check_received,
     deliver_at,
     pass_delivery_time,
+    sdk,
     send_by_sdk,
 )
-from tests.interop.apache_v2.python_messages import PythonMessages, python_messages
 from tests.interop.cluster.java_clients import JavaClient, JavaMessage, JavaQueue
 from tests.interop.remoting.conftest import JavaOf, java_of
 from tests.interop.rocketmq import VERSIONS
 
-__all__ = ["broker", "deliver_at", "java_of", "python_messages"]
+__all__ = ["broker", "deliver_at", "java_of", "sdk"]
 
 QUEUE = JavaQueue("broker-a", 0)
 pytestmark = pytest.mark.parametrize("java", VERSIONS, indirect=True)
@@ -32,9 +33,9 @@ def java(request: pytest.FixtureRequest, broker: LocalBroker, java_of: JavaOf) -
 
 
 def test_the_classic_client_pulls_what_the_sdk_has_sent(
-    broker: LocalBroker, python_messages: PythonMessages, java: JavaClient, deliver_at: int
+    broker: LocalBroker, sdk: Clients, java: JavaClient, deliver_at: int
 ) -> None:
-    ids = send_by_sdk(python_messages, broker, deliver_at)
+    ids = send_by_sdk(sdk, broker, deliver_at)
     found = {each["body"].decode(): each for each in java.pull(QUEUE)}
     assert {body: each["msgId"] for body, each in found.items()} == ids
     for each in found.values():
@@ -48,7 +49,7 @@ def test_the_classic_client_pulls_what_the_sdk_has_sent(
 
 
 def test_the_sdk_receives_what_the_classic_client_has_sent(
-    broker: LocalBroker, python_messages: PythonMessages, java: JavaClient, deliver_at: int
+    broker: LocalBroker, sdk: Clients, java: JavaClient, deliver_at: int
 ) -> None:
     more = [{}, {"__SHARDINGKEY": "g"}, {"TIMER_DELIVER_MS": str(deliver_at)}]
     parts = {"tags": "a", "keys": ["k1", "k2"]}
@@ -59,4 +60,4 @@ def test_the_sdk_receives_what_the_classic_client_has_sent(
     sent = java.send(QUEUE, messages)
     ids = {kind: each["msgId"] for kind, each in zip(KINDS, sent, strict=True)}
     assert pass_delivery_time(broker) == ids
-    check_received(python_messages, broker, ids, deliver_at)
+    check_received(sdk, ids, deliver_at)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.apache_v2.conftest import PYTHON
+from tests.interop.apache_v2.clients import PYTHON_SDK
 from tests.interop.rocketmq import TOP
 
 
@@ -18,7 +18,7 @@ from tests.interop.rocketmq import TOP
 def test_the_notebook_of_the_sdk_runs_to_its_end(tmp_path: Path) -> None:
     names = {
         "ROCKETPY_ORDERS": "240",
-        "ROCKETPY_SDKPYTHON": str(PYTHON),
+        "ROCKETPY_SDKPYTHON": str(PYTHON_SDK),
         "TMPDIR": str(tmp_path),
     }
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Messages between RocketMQ's SDK for Python and Spark."""
+"""Messages between RocketMQ's SDKs and Spark."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from pyspark.sql import SparkSession
 
 from rocketpy_broker import LocalBroker
+from tests.interop.apache_v2.clients import Clients
 from tests.interop.apache_v2.crossings import (
     KINDS,
     TOPIC,
@@ -14,12 +15,12 @@ from tests.interop.apache_v2.crossings import (
     check_received,
     deliver_at,
     pass_delivery_time,
+    sdk,
     send_by_sdk,
 )
-from tests.interop.apache_v2.python_messages import PythonMessages, python_messages
 from tests.spark.conftest import spark
 
-__all__ = ["broker", "deliver_at", "python_messages", "spark"]
+__all__ = ["broker", "deliver_at", "sdk", "spark"]
 
 SCHEMA = (
     "body string, tags string, keys array<string>, properties map<string,string>, "
@@ -28,9 +29,9 @@ SCHEMA = (
 
 
 def test_spark_reads_what_the_sdk_has_sent(
-    broker: LocalBroker, python_messages: PythonMessages, spark: SparkSession, deliver_at: int
+    broker: LocalBroker, sdk: Clients, spark: SparkSession, deliver_at: int
 ) -> None:
-    ids = send_by_sdk(python_messages, broker, deliver_at)
+    ids = send_by_sdk(sdk, broker, deliver_at)
     options = {"endpoints": broker.endpoint, "topic": TOPIC}
     rows = spark.read.format("rocketpy").options(**options).load().collect()
     found = {bytes(row.body).decode(): row for row in rows}
@@ -44,7 +45,7 @@ def test_spark_reads_what_the_sdk_has_sent(
 
 
 def test_the_sdk_receives_what_spark_has_written(
-    broker: LocalBroker, python_messages: PythonMessages, spark: SparkSession, deliver_at: int
+    broker: LocalBroker, sdk: Clients, spark: SparkSession, deliver_at: int
 ) -> None:
     time = datetime.fromtimestamp(deliver_at // 1_000, timezone.utc)
     more = [(None, None), ("g", None), (None, time)]
@@ -55,4 +56,4 @@ def test_the_sdk_receives_what_spark_has_written(
     options = {"endpoints": broker.endpoint, "topic": TOPIC}
     frame = spark.createDataFrame(rows, SCHEMA)
     frame.write.format("rocketpy").options(**options).mode("append").save()
-    check_received(python_messages, broker, pass_delivery_time(broker), deliver_at)
+    check_received(sdk, pass_delivery_time(broker), deliver_at)

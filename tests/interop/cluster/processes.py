@@ -71,20 +71,24 @@ class Command(Protocol):
 
 @dataclass(frozen=True)
 class Program:
-    """A main class of a version, with its arguments and its JVM's options."""
+    """A main class of a version, with its arguments and its JVM's options.
+
+    `class_path` is for a program that is not among the version's jars.
+    """
 
     version: str
     main_class: str
     arguments: Sequence[str] = ()
     system_properties: Mapping[str, str] = field(default_factory=dict)
     jvm_options: Sequence[str] = JVM_OPTIONS
+    class_path: str | None = None
 
     def command(self, folder: Path) -> list[str]:
         """Returns the whole command line; the folder is the JVM's home, where logs go."""
         java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         properties = {"user.home": str(folder), **self.system_properties}
         options = [f"-D{name}={value}" for name, value in properties.items()]
-        path = class_path_of(self.version)
+        path = self.class_path or class_path_of(self.version)
         jvm = [str(java), *self.jvm_options, *options, "-cp", path]
         return [*jvm, self.main_class, *self.arguments]
 

@@ -32,10 +32,10 @@ CLUSTER = "LoopCluster"
 MASTER_ID, SLAVE_ID = 0, 1
 _PORTS = range(15_000, 30_000)
 # A broker's listening ports, as steps: clients, old clients, slaves.
-_BROKER_PORTS = (0, -2, 1)
+BROKER_PORTS = (0, -2, 1)
 
 # Small files, short waits, and no refusal for a machine that is slow or full.
-_COMMON = {
+COMMON = {
     "brokerClusterName": CLUSTER,
     "bindAddress": LOOPBACK,
     "brokerIP1": LOOPBACK,
@@ -131,10 +131,10 @@ class Broker(ServerProcess):
 
     def __init__(self, spec: BrokerSpec, folder: Path, name_servers: Sequence[str]) -> None:
         self.spec = spec
-        port = free_port(_BROKER_PORTS)
+        port = free_port(BROKER_PORTS)
         self.address = f"{LOOPBACK}:{port}"
         conf = {
-            **_COMMON,
+            **COMMON,
             "brokerName": spec.name,
             "brokerId": spec.broker_id,
             "brokerRole": "ASYNC_MASTER" if spec.broker_id == MASTER_ID else "SLAVE",

@@ -6,6 +6,7 @@ The other sides are `java/Messaging.java` and `go/main.go`.
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.runtime.clock import SystemClock
+from tests.interop.cluster.processes import PAUSE_SECONDS
 from tests.interop.drivers import Driver
 from tests.interop.rocketmq import VERSIONS
 
@@ -151,6 +153,7 @@ def until(is_so: Callable[[], bool], seen: Callable[[], object] = lambda: "") ->
     end_ms = SystemClock().now_ms() + WAIT_MS_MAX
     while not is_so():
         assert SystemClock().now_ms() < end_ms, seen()
+        time.sleep(PAUSE_SECONDS)
 
 
 def until_consumed(consumers: Sequence[Consumer], bodies: Sequence[str]) -> None:

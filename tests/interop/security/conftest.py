@@ -11,12 +11,9 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import BrokerUser, LocalBroker
 from rocketpy_broker.cli.commands import app
-from tests.interop.apache_v2.python_messages import python_messages
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.remoting.clients import Messaging
 from tests.interop.rocketmq import VERSIONS, RocketMQStore
-
-__all__ = ["python_messages"]
 
 SECRETS = {name: f"secret-of-the-{name}" for name in ("admin", "writer", "reader")}
 WRONG = "another-secret-key"
