@@ -30,7 +30,7 @@ def test_every_notebook_of_the_project_is_converted(tmp_path: Path) -> None:
     stems = {stem for stem, text in sources.items() if text.startswith(HEADER)}
     assert {path.name for path in tmp_path.iterdir()} == {
         *(f"{stem}.ipynb" for stem in stems),
-        "surroundings.py",
+        *(f"{stem}.py" for stem in sources.keys() - stems),
     }
     for stem in stems:
         cells = nbformat.read(tmp_path / f"{stem}.ipynb", as_version=4).cells

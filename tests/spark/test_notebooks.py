@@ -23,7 +23,10 @@ from tests.support.installation import SYSTEM_PATH, Environment
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"
-NOTEBOOKS = ("quick_start", "orders", "exactly_once", "clusters", "spark_connect", "flights")
+# tests/interop/apache_v2/test_notebook.py runs it with RocketMQ's SDK.
+OF_SDK = "sdk_alerts"
+RUN_HERE = ("quick_start", "orders", "exactly_once", "clusters", "spark_connect", "flights")
+NOTEBOOKS = (*RUN_HERE, OF_SDK)
 PNG = b"\x89PNG\r\n"
 TEMPORARY = "temporary"
 
@@ -97,7 +100,7 @@ def folder_of(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
+@pytest.mark.parametrize("notebook", RUN_HERE)
 def test_a_notebook_runs_to_its_end_as_a_program(
     notebook: str, folder_of: Callable[[str], Path]
 ) -> None:
@@ -168,8 +171,13 @@ def test_a_notebook_has_databricks_source_format(notebook: str) -> None:
 
 
 def test_every_notebook_is_tested_and_described() -> None:
-    found = {path.stem for path in FOLDER.glob("*.py") if path.stem != "surroundings"}
+    found = {path.stem for path in FOLDER.glob("*.py") if text_of(path.stem).startswith(HEADER)}
     assert found == set(NOTEBOOKS)
     page = (FOLDER.parent / "docs" / "notebooks.md").read_text(encoding="utf-8")
     for notebook in NOTEBOOKS:
         assert f"](../notebooks/{notebook}.py)" in page
+
+
+def test_the_notebook_of_the_sdk_installs_the_tested_version() -> None:
+    tested = FOLDER.parent / "tests/interop/apache_v2/requirements.txt"
+    assert f'\nSDK = "{tested.read_text("utf-8").strip()}"\n' in text_of(OF_SDK)
