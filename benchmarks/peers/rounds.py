@@ -43,7 +43,7 @@ SHARE = Unit("% of a core", lambda seconds: seconds * 100)
 class Line:
     """One comparison; `tuned` is the peer with options of its own.
 
-    A ratio above 1 favours us, in every unit. `goal` is its lower bound; 1 is equality.
+    A ratio above 1 favours us, in every unit. `goal` is its lower bound.
     """
 
     name: str
@@ -51,8 +51,8 @@ class Line:
     theirs: Turn
     # By side; the peer has the same ones with options.
     programs: Mapping[str, Programs]
+    goal: float
     tuned: Turn | None = None
-    goal: float = 1.0
     unit: Unit = ROWS
     peer: str = "Kafka"
 

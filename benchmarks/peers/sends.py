@@ -37,9 +37,9 @@ def lines(bench: Bench) -> Iterator[Line]:
             LocalBroker(flush=flush) as by_grpc,
         ):
             by_grpc.create_topic(SENT, QUEUES)
-            for name, turn, programs in (
-                ("Java client at both", turn_of(ours, sends), programs_of(ours)),
-                ("our gRPC client at ours", grpc_turn(by_grpc), Programs(None, by_grpc.pid)),
+            for name, turn, programs, goal in (
+                ("Java client at both", turn_of(ours, sends), programs_of(ours), 0.8),
+                ("our gRPC client at ours", grpc_turn(by_grpc), Programs(None, by_grpc.pid), 0.5),
             ):
                 yield Line(
                     f"single sends, {IN_FLIGHT} in flight, {name}, {flush.value}",
@@ -47,6 +47,7 @@ def lines(bench: Bench) -> Iterator[Line]:
                     turn_of(java, sends),
                     {"ours": programs, "theirs": programs_of(java)},
                     peer="RocketMQ",
+                    goal=goal,
                 )
 
 

@@ -61,7 +61,7 @@ def recording(log: list[str], name: str, seconds: Iterable[float]) -> Turn:
 def line_of(log: list[str], ours: Iterable[float], theirs: Iterable[float], **more: Any) -> Line:
     programs = {"ours": HERE, "theirs": HERE}
     turns = recording(log, "ours", ours), recording(log, "theirs", theirs)
-    return Line("read", *turns, programs, **more)
+    return Line("read", *turns, programs, 1.0, **more)
 
 
 def test_sides_alternate_and_the_round_that_warms_up_does_not_count() -> None:
