@@ -32,7 +32,7 @@ def test_spark_reads_what_the_sdk_has_sent(
     broker: LocalBroker, sdk: Clients, spark: SparkSession, deliver_at: int
 ) -> None:
     ids = send_by_sdk(sdk, broker, deliver_at)
-    options = {"endpoints": broker.endpoint, "topic": TOPIC}
+    options = {"endpoints": broker.endpoint, "topic": TOPIC, "columns": "*"}
     rows = spark.read.format("rocketpy").options(**options).load().collect()
     found = {bytes(row.body).decode(): row for row in rows}
     assert {body: row.msgId for body, row in found.items()} == ids
