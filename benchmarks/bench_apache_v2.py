@@ -18,23 +18,22 @@ from pathlib import Path
 import grpc
 import psutil
 
-from benchmarks.apache_proxy import JARS, apache_proxy
 from benchmarks.harness import Result, compare
 from benchmarks.java_client import Sends
-from benchmarks.real_cluster import QUEUES
+from benchmarks.real_cluster import BROKER, QUEUES
 from benchmarks.sdk_client import PYTHON, SdkClient, sdk_client
 from rocketpy_broker import BrokerUser, LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2, service_pb2_grpc
+from tests.interop.apache_v2.servers import PROXY, ApacheServer
 
 SENT, CONSUMED, LISTENED, HELD = TOPICS = ("sent", "consumed", "listened", "held")
 # The group of each test.
 GROUP = "group"
 SENDS = [Sends(2_000, 100, 1), Sends(10_000, 100, 32)]
-SEND_MIN, SIGNED_MIN = 1.0, 0.9
+SEND_MIN, SIGNED_MIN = 0.6, 0.9
 PACED, PACE_US = 1_000, 10_000
-LISTEN_P50_MS_MAX, LISTEN_P99_MS_MAX = 10.0, 50.0
 HELD_RECEIVES, CONNECTIONS = 1_000, 10
 # Receives are held for 20 seconds; the calls arrive meanwhile.
 HELD_SECONDS, ARRIVAL_SECONDS, HOLD_SECONDS = 10.0, 5.0, 20
@@ -75,11 +74,18 @@ def our_server(folder: Path, *, has_users: bool = False) -> Iterator[Server]:
 
 @contextmanager
 def apache_server(folder: Path) -> Iterator[Server]:
-    """Yields Apache's proxy with its broker."""
-    with apache_proxy(folder) as proxy:
-        proxy.create(TOPICS, [GROUP])
+    """Yields Apache's proxy with its broker. Its JVM compiles fully."""
+    jvm_options = ("-XX:TieredStopAtLevel=4", *BROKER.jvm_options)
+    proxy = ApacheServer(folder / "server", BROKER.conf, jvm_options)
+    try:
+        proxy.serve()
+        for topic in TOPICS:
+            proxy.create_topic(topic, QUEUES)
+        proxy.create_group(GROUP)
         with sdk_client(proxy.endpoint, folder / "client") as client:
             yield Server(proxy.endpoint, client, psutil.Process(proxy.pid))
+    finally:
+        proxy.kill()
 
 
 def compare_sends(ours: Server, other: Server, sends: Sends, name: str, goal: float) -> Result:
@@ -101,18 +107,17 @@ def compare_sends(ours: Server, other: Server, sends: Sends, name: str, goal: fl
 
 
 def listen(ours: Server, apache: Server) -> Iterator[Result]:
-    """Yields the time from a send to a push listener, at an even pace."""
+    """Yields the time from a send to a push listener, at an even pace; the goal is the proxy's."""
     theirs = apache.client.listen(LISTENED, GROUP, PACED, PACE_US)
     mine = ours.client.listen(LISTENED, GROUP, PACED, PACE_US)
-    for percent, goal in ((50, LISTEN_P50_MS_MAX), (99, LISTEN_P99_MS_MAX)):
+    for percent in (50, 99):
         at = PACED * percent // 100
         yield Result(
             f"SDK for Python: send to push listener, {1_000_000 // PACE_US} messages/s, p{percent}",
             mine[at] / 1_000,
             "ms",
-            goal,
+            theirs[at] / 1_000,
             at_most=True,
-            detail=f"Apache's proxy {theirs[at] / 1_000:.1f}",
         )
 
 
@@ -201,7 +206,7 @@ def _receive() -> service_pb2.ReceiveMessageRequest:
 
 def run() -> Iterator[Result]:
     """Yields the results of both servers, and of our broker with users."""
-    if not (PYTHON.exists() and JARS.exists()):
+    if not (PYTHON.exists() and PROXY.exists()):
         print("apache_v2 is left out: the SDK or the proxy is not here; make interop fetches them")
         return
     with tempfile.TemporaryDirectory(prefix="bench-") as folder_name:

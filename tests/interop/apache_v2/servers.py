@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -116,7 +117,13 @@ class ApacheServer(ServerProcess):
 
     delay_ms = 3_000
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        conf: Mapping[str, object] | None = None,
+        jvm_options: Sequence[str] = ("-Xmx384m",),
+    ) -> None:
+        """Takes properties of the broker and options of the JVM that override the tests' ones."""
         self._name_server = NameServer("name-server", folder / "name-server", is_own=True)
         port, self._grpc_port = free_port(BROKER_PORTS), free_port((0,))
         self._address = f"{LOOPBACK}:{port}"
@@ -125,7 +132,7 @@ class ApacheServer(ServerProcess):
         authority = Authority(folder)
         pair = authority.issue("server")
         self.ca_file = str(authority.path)
-        conf = {
+        properties = {
             **COMMON,
             "brokerName": "broker-proxied",
             "listenPort": port,
@@ -136,6 +143,7 @@ class ApacheServer(ServerProcess):
             "recallMessageEnable": "true",
             # It checks each second, and another producer may take longer to start.
             "transactionCheckMax": 1_000,
+            **(conf or {}),
         }
         proxy = {
             "rocketMQClusterName": CLUSTER,
@@ -147,12 +155,12 @@ class ApacheServer(ServerProcess):
             "tlsCertPath": str(pair.certificate),
             "tlsKeyPath": str(pair.key),
         }
-        _, path = conf_arguments(folder, conf)
+        _, path = conf_arguments(folder, properties)
         proxy_path = folder / "rmq-proxy.json"
         proxy_path.write_text(json.dumps(proxy))
         main = "org.apache.rocketmq.proxy.ProxyStartup"
         words = ["-pm", "local", "-bc", path, "-pc", str(proxy_path)]
-        options = (*JVM_OPTIONS, "-Xmx384m")
+        options = (*JVM_OPTIONS, *jvm_options)
         super().__init__(
             APACHE, folder, Program(V5, main, words, {}, options, class_path=f"{PROXY}/*")
         )
