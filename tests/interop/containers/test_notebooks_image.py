@@ -16,7 +16,10 @@ pytestmark = [
     pytest.mark.timeout(2 * WAIT_SECONDS_MAX),
 ]
 IMAGE = "rocketpy-notebooks"
-NOTEBOOKS = {"clusters", "exactly_once", "flights", "orders", "quick_start", "spark_connect"}
+NOTEBOOKS = {
+    *("clusters", "exactly_once", "flights", "orders", "quick_start", "sdk_alerts"),
+    "spark_connect",
+}
 # Prints the status and the text of an answer of JupyterLab.
 GET = """
 import sys, urllib.error, urllib.request
