@@ -182,6 +182,9 @@ class ApacheServer(ServerProcess):
         self._queues[topic] = queues
         with Connection(self._address) as connection:
             connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).ok()
+        # The proxy keeps the answer that a topic has no route for a while.
+        servers = [self._name_server, self]
+        until(lambda: bool(self._name_server.routes(topic)), f"routed to {topic}", servers)
 
     def create_group(
         self, group: str, retry_max_times: int = 16, *, is_orderly: bool = False
