@@ -7,7 +7,6 @@ kafka-server-start.sh.
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -18,7 +17,7 @@ from typing import Any
 
 from tests.interop.cluster.processes import ServerProcess, until
 from tests.interop.cluster.servers import LOOPBACK, free_port
-from tests.interop.rocketmq import TOP
+from tests.interop.rocketmq import TOP, java_program
 
 JARS = TOP / ".interop" / "peers"
 JVM_OPTIONS = (
@@ -49,9 +48,8 @@ class KafkaProgram:
 
     def command(self, folder: Path) -> list[str]:
         """Returns the whole command line."""
-        java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         return [
-            *(str(java), *JVM_OPTIONS, "-cp", f"{JARS / 'kafka'}/*"),
+            *(java_program(), *JVM_OPTIONS, "-cp", f"{JARS / 'kafka'}/*"),
             *(self.main_class, *self.arguments),
         ]
 

@@ -36,6 +36,12 @@ def classes_of(version: str) -> Path:
     return TOP / ".interop" / version / "classes"
 
 
+def java_program() -> str:
+    """Returns the path of JAVA_HOME's Java, or the name that the path finds."""
+    home = os.environ.get("JAVA_HOME")
+    return "java" if home is None else str(Path(home, "bin", "java"))
+
+
 def class_path_of(version: str) -> str:
     """Returns the class path: the drivers and a version's jars."""
     return f"{classes_of(version)}:{classes_of(version).with_name('lib')}/*"
@@ -56,10 +62,9 @@ class RocketMQStore(Driver):
         self, log: Path, home: Path, version: str = V5, properties: Sequence[str] = ()
     ) -> None:
         """Takes in properties of the virtual machine, such as `tls.enable=true`."""
-        java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         options = (*JAVA_OPTIONS, "-cp", class_path_of(version))
         more = [f"-D{each}" for each in properties]
-        command = [str(java), f"-Duser.home={home}", *more, *options, "StoreDriver"]
+        command = [java_program(), f"-Duser.home={home}", *more, *options, "StoreDriver"]
         # Some of mqadmin's commands write files.
         super().__init__(command, log, folder=home)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from rocketpy_broker.services.filters.parser import ExpressionError, parse
 from tests.broker.filters.generated import EXPRESSIONS, ROWS
 from tests.broker.filters.test_evaluation import results
 from tests.broker.filters.vectors import DEPARTURES, VECTORS, Vector
-from tests.interop.rocketmq import JAVA_OPTIONS, V5, class_path_of
+from tests.interop.rocketmq import JAVA_OPTIONS, V5, class_path_of, java_program
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 Rows = Sequence[Mapping[str, str]]
@@ -37,10 +36,9 @@ class RocketMQFilter:
     """A Java process with RocketMQ's filter, see `java/FilterDriver.java`."""
 
     def __init__(self, log: Path) -> None:
-        java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         with log.open("ab") as errors:
             self.process = subprocess.Popen(
-                [java, *JAVA_OPTIONS, "-cp", class_path_of(V5), "FilterDriver"],
+                [java_program(), *JAVA_OPTIONS, "-cp", class_path_of(V5), "FilterDriver"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

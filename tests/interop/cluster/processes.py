@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from tests.interop.rocketmq import class_path_of
+from tests.interop.rocketmq import class_path_of, java_program
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 # For a JVM that lives for minutes among several JVMs, on two cores.
@@ -85,11 +85,10 @@ class Program:
 
     def command(self, folder: Path) -> list[str]:
         """Returns the whole command line; the folder is the JVM's home, where logs go."""
-        java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"
         properties = {"user.home": str(folder), **self.system_properties}
         options = [f"-D{name}={value}" for name, value in properties.items()]
         path = self.class_path or class_path_of(self.version)
-        jvm = [str(java), *self.jvm_options, *options, "-cp", path]
+        jvm = [java_program(), *self.jvm_options, *options, "-cp", path]
         return [*jvm, self.main_class, *self.arguments]
 
     def run(self, folder: Path) -> subprocess.CompletedProcess[str]:
