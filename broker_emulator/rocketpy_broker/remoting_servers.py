@@ -98,11 +98,8 @@ class RemotingServers:
     def _registration_service(
         self, topics: RegisteredTopics, identity: BrokerIdentity
     ) -> RegistrationService:
-        clock, tls, user = (
-            self._clock,
-            self._config.name_server_tls,
-            self._config.name_server_user,
-        )
+        clock, config = self._clock, self._config
+        tls, user = config.name_server_tls, config.name_server_user
         registrations = [
             NameServerRegistration(
                 address,
@@ -111,7 +108,7 @@ class RemotingServers:
                 identity,
                 clock,
             )
-            for address in self._config.name_servers
+            for address in config.name_servers
         ]
         return RegistrationService(registrations, self._services.topics, clock)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -145,18 +145,18 @@ class DeliveryService:
         A cancelled caller does not stop that end.
         """
         found: list[Delivery] = []
-        ended: list[Coroutine[object, object, None]] = []
+        running: list[asyncio.Task[None]] = []
         for part in popped.queues:
             is_wanted, attempts = request.filter_text.has_tag(part.block), _attempts(part)
             is_dead = is_wanted & (attempts > self._attempts_max(request.group))
             receipts = popped.receipts(part)
             if (is_dead | ~is_wanted).any():
-                ended.append(self._end(request.group, part, receipts, is_dead, ~is_wanted))
+                end = self._end(request.group, part, receipts, is_dead, ~is_wanted)
+                running.append(self._tasks.begin(end))
             for row in np.flatnonzero(is_wanted & ~is_dead).tolist():
                 handle = self._handles.text(request.group, request.topic, receipts[row])
                 place = request.group, request.topic, part.queue, part.block, row
                 found.append(Delivery(*place, receipts[row], handle, int(attempts[row])))
-        running = [self._tasks.begin(each) for each in ended]
         try:
             for each in running:
                 await asyncio.shield(each)
