@@ -36,7 +36,7 @@ from tests.interop.clients import (
     RocketMQBroker,
     check_clean,
 )
-from tests.interop.rocketmq import V4, V5
+from tests.interop.rocketmq import ENDS_STORED_AT_ONCE, V4, V5
 from tests.interop.test_timer import SIZES
 from tests.support.broker.group_clients import Listener, heartbeat, listening
 from tests.support.broker.running_broker import RunningBroker, StartBroker, start_broker, until
@@ -45,12 +45,12 @@ from tests.support.broker.transactions import COMMIT, ROLLBACK, Half, end, round
 __all__ = ["start_broker"]
 
 pytestmark = pytest.mark.timeout(600)
-# Checks are early and frequent; op messages come before the next check.
+# Checks are early and frequent.
 CONF = {
     "transactionTimeOut": 500,
     "transactionCheckInterval": 1_000,
     "transactionCheckMax": 1_000,
-    "transactionOpBatchInterval": 100,
+    **ENDS_STORED_AT_ONCE,
 }
 TIMES = TransactionTimes(check_max=1_000)
 OPEN, TO_COMMIT, TO_ROLL_BACK = "UNKNOW", "COMMIT_MESSAGE", "ROLLBACK_MESSAGE"

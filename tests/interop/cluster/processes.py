@@ -85,7 +85,8 @@ class Program:
 
     def command(self, folder: Path) -> list[str]:
         """Returns the whole command line; the folder is the JVM's home, where logs go."""
-        properties = {"user.home": str(folder), **self.system_properties}
+        home = str(folder)
+        properties = {"user.home": home, "java.io.tmpdir": home, **self.system_properties}
         options = [f"-D{name}={value}" for name, value in properties.items()]
         path = self.class_path or class_path_of(self.version)
         jvm = [java_program(), *self.jvm_options, *options, "-cp", path]

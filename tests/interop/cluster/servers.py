@@ -25,7 +25,7 @@ from tests.interop.cluster.processes import (
     configure_logs,
     until,
 )
-from tests.interop.rocketmq import V5
+from tests.interop.rocketmq import ENDS_STORED_AT_ONCE, V5
 
 LOOPBACK = "127.0.0.1"
 CLUSTER = "LoopCluster"
@@ -52,6 +52,7 @@ COMMON = {
     "transactionCheckInterval": 1_000,
     "waitTimeMillsInSendQueue": 20_000,
     "osPageCacheBusyTimeOutMills": 20_000,
+    **ENDS_STORED_AT_ONCE,
 }
 
 

@@ -11,15 +11,15 @@ from rocketpy_broker import LocalBroker
 from tests.interop.clients import CONSUMERS, PRODUCERS, TOPIC, RocketMQBroker, check_clean
 from tests.interop.cluster.java_clients import JavaClient, JavaMessage, JavaQueue
 from tests.interop.remoting.clients import Messaging, until_consumed
-from tests.interop.rocketmq import V5_3, RocketMQStore
+from tests.interop.rocketmq import ENDS_STORED_AT_ONCE, V5_3, RocketMQStore
 
 pytestmark = pytest.mark.timeout(600)
 MODES = ["sync", "async", "oneway", "batch", "ordered"]
-# Checks are early and frequent; the end of a transaction is stored before the next check.
+# Checks are early and frequent.
 CONF = {
     "transactionTimeOut": 500,
     "transactionCheckInterval": 2_000,
-    "transactionOpBatchInterval": 100,
+    **ENDS_STORED_AT_ONCE,
 }
 
 
