@@ -9,8 +9,6 @@ BIN := $(CURDIR)/$(VENV)/bin
 # Named by what it depends on: the folder (an editable install points to it) and the dependencies.
 INSTALLED := $(VENV)/installed-$(shell \
 	(pwd && cat pyproject.toml requirements.lock) | cksum | cut -d ' ' -f 1)
-# Classes that Spark loads, archived for the JVMs of tests.
-CLASSES := $(VENV)/spark-classes.jsa
 # Of test-matrix: the cells to run, and interpreters that are not on the PATH.
 CELLS ?=
 PYTHONS ?=
@@ -69,13 +67,9 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 	@$(USE_JAVA)
 	$(BIN)/python notebooks/flights.py
 
-test: $(INSTALLED) java programs $(CLASSES) ## Run the tests
+test: $(INSTALLED) java programs ## Run the tests
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m "not torture and not interop" $(SIDE_BY_SIDE) $(ARGS)
-
-$(CLASSES): tests/spark/classes.py $(INSTALLED) | java
-	@$(USE_JAVA)
-	tools/setup.sh classes $(BIN)/python $@
 
 test-matrix: $(INSTALLED) java programs ## Run tests with other Pythons, PySparks and libraries
 	@$(USE_JAVA)
@@ -114,7 +108,7 @@ images:
 rocketmq-versions: $(INSTALLED) ## Report, with Maven, newer RocketMQs than interop runs
 	@$(BIN)/python -m tests.interop.versions
 
-torture: $(INSTALLED) java programs $(CLASSES) ## Kill, cut power and let calls fail: for hours
+torture: $(INSTALLED) java programs ## Kill, cut power and let calls fail: for hours
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m torture $(ARGS)
 

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support import jvm
 from tests.support.broker.fork_server import ForkServer
 from tests.support.installation import Environment, build_wheel, install
 from tests.support.plugins import hangs, skips
@@ -25,8 +24,8 @@ from tests.support.spark.home import spark_home
 settings.register_profile("rocketpy", deadline=None, print_blob=True)
 settings.load_profile("rocketpy")
 
-# All processes that tests start inherit this.
-os.environ.setdefault("JDK_JAVA_OPTIONS", jvm.options())
+# All processes that tests start inherit this. The second compiler never pays off in their JVMs.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 os.environ.setdefault("SPARK_HOME", str(spark_home()))
 # Otherwise gRPC's fork handlers may kill children of tests with busy calls, such as Spark's JVM.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"

@@ -3,7 +3,6 @@
 #   python VENV STAMP   an environment with every dependency, from requirements.lock
 #   java                Java 17 or newer
 #   programs            programs that tests of faults call
-#   classes PYTHON FILE an archive of Spark's classes, which JVMs of tests start from
 #   rocketmq VERSION    RocketMQ's jars, and the Java programs of tests/interop, compiled
 #   kafka PYTHON        Kafka's broker, Spark's Kafka connector, and the PySpark that it fits
 #   go                  the Go programs of tests/interop, compiled
@@ -94,18 +93,6 @@ programs() {
 			|| echo "make: going on without; tests that need them do not pass" >&2
 		return
 	done
-}
-
-# Tests run without the archive as well, a few seconds slower for each JVM.
-classes() {
-	log=$(dirname "$2")/spark-classes.log
-	echo "make: archiving the classes of Spark that tests load"
-	rm -f "$2.part"
-	if "$1" -m tests.spark.classes "$PWD/$2.part" > "$log" 2>&1; then
-		mv "$2.part" "$2"
-	else
-		echo "make: going on without; see $log" >&2
-	fi
 }
 
 # fetch_jars POM NAME
@@ -210,7 +197,7 @@ kafka() {
 }
 
 case "${1:-}" in
-	python | java | programs | classes | rocketmq | proxy | kafka) "$@" ;;
+	python | java | programs | rocketmq | proxy | kafka) "$@" ;;
 	go) go_client ;;
 	python-sdk) python_sdk ;;
 	java-sdk) java_sdk ;;

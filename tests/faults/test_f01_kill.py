@@ -53,7 +53,7 @@ def test_f1_a_store_killed_at_random_moments_keeps_what_it_acknowledged(
         recorder.read_all(zygote, folder)
         recorder.history.check(tmp_path, seed)
         assert [event for event in recorder.others if event[0] == "failed"] == []
-        assert len(recorder.ends) > KILLS_PER_STORE, "next to nothing was acknowledged"
+        assert len(recorder.ends) > KILLS_PER_STORE // 8, "next to nothing was acknowledged"
 
 
 def _load_and_kill(
@@ -62,6 +62,9 @@ def _load_and_kill(
     worker = recorder.load(zygote, folder, plan, name)
     if plan.random() < 0.8:
         worker.expect("open")
+        if plan.random() < 0.5:
+            # At any speed of the machine, there is something to lose.
+            recorder.take_until(worker.events(), "ack")
     recorder.take(worker.events(plan.uniform(0, LOAD_SECONDS_MAX)))
     recorder.kill(worker)
 

@@ -43,6 +43,8 @@ COMMON = {
     "mappedFileSizeCommitLog": 16 * 1024 * 1024,
     "mappedFileSizeConsumeQueue": 600_000,
     "mappedFileSizeTimerLog": 1024 * 1024,
+    # A broker of 5.x writes 37 MB each time, by default each second.
+    "timerFlushIntervalMs": 30_000,
     "maxHashSlotNum": 50_000,
     "maxIndexNum": 200_000,
     "diskMaxUsedSpaceRatio": 95,
