@@ -39,7 +39,6 @@ def sending(messages: DelayedMessages, count: int) -> Iterator[threading.Thread]
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("size", [QUICK, pytest.param(TORTURE, marks=torture)])
 @pytest.mark.parametrize("flush", list(FlushDiskType))
 def test_d1_delayed_messages_come_once_and_never_early_over_kills(

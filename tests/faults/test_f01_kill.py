@@ -36,7 +36,7 @@ BROKER_SEGMENT_BYTES = 1 << 20
 SENDERS = 4
 QUEUES = 2
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 

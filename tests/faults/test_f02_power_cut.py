@@ -23,7 +23,7 @@ LOAD_SECONDS_MAX = 0.08
 # The share of cuts that wait for a flush of the log.
 AFTER_FLUSH = 0.5
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 

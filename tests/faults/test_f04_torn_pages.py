@@ -29,7 +29,7 @@ REPLACED_WHOLE = (".json", ".json.bak", "lock", "abort")
 OF_THE_LOG = ("commitlog/", "rocketpy/checksums/")
 
 Files = dict[str, bytes]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 

@@ -20,7 +20,6 @@ ROUNDS_TORTURE = 500
 # The rounds of one store, which takes ever more of the disk.
 ROUNDS_PER_STORE = 25
 DISK_BYTES = 64 << 20
-pytestmark = pytest.mark.timeout(600)
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 

@@ -27,7 +27,7 @@ LOAD_SECONDS_MAX = 0.4
 QUEUES = 2
 TOPIC = "T"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 
 

@@ -24,7 +24,7 @@ TOPIC = "T"
 DEADLINE_SECONDS_MAX = 0.03
 ON_ITS_WAY = (broker_pb2.NOT_COMMITTED, broker_pb2.IN_PROGRESS)
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.slow
 Ask = Callable[[float], broker_pb2.BatchResponse]
 torture = (pytest.mark.torture, pytest.mark.timeout(3600))
 

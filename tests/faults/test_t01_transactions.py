@@ -28,7 +28,7 @@ NOTING = [f"start: {step} op" for step in ("before", "after")]
 NOTED = "commit: after final"
 PLACES = [*KILLED_AT, *CHECKING, *NOTING]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 torture = (pytest.mark.torture, pytest.mark.timeout(3600))
 
 

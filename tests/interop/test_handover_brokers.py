@@ -16,7 +16,6 @@ from rocketpy_broker.runtime.time_format import EPOCH
 from tests.interop.clients import CONSUMERS, QUEUES, TOPIC, RocketMQBroker, check_clean
 from tests.interop.rocketmq import V4, V5, V5_3
 
-pytestmark = pytest.mark.timeout(600)
 COUNT = 2 * QUEUES
 Records = list[dict[str, Any]]
 

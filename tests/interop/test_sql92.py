@@ -237,7 +237,6 @@ def unlike(rocketmq: RocketMQFilter, expression: str) -> str:
     return "" if mine == theirs else f"{expression}: {mine}, RocketMQ: {theirs}"
 
 
-@pytest.mark.timeout(600)
 def test_c04_every_literal_form_does_in_rocketmq_what_it_does_here(
     rocketmq: RocketMQFilter,
 ) -> None:

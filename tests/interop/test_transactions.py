@@ -44,7 +44,6 @@ from tests.support.broker.transactions import COMMIT, ROLLBACK, Half, end, round
 
 __all__ = ["start_broker"]
 
-pytestmark = pytest.mark.timeout(600)
 # Checks are early and frequent.
 CONF = {
     "transactionTimeOut": 500,

@@ -19,7 +19,6 @@ OTHERS = ("SPARK_REMOTE", "SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "S
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_spark_connect_reads_writes_and_streams_exactly_once(
     rocketpy_broker: LocalBroker, tmp_path: Path
 ) -> None:

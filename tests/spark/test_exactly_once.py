@@ -46,7 +46,6 @@ def stream(source: Topic, target: Topic, folder: Path, **options: object) -> Str
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_s2_attempts_that_fail_never_show(spark: SparkSession, tmp_path: Path) -> None:
     """Runs all jobs in one driver: its start costs more than they do."""
     with LocalBroker() as broker:

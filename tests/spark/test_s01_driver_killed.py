@@ -64,7 +64,6 @@ POINTS = {
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_s1_a_driver_killed_at_any_point_of_a_batch_loses_and_doubles_nothing(
     new_topic: Callable[..., Topic], tmp_path: Path, rocketpy_broker: LocalBroker
 ) -> None:
@@ -143,7 +142,6 @@ def batches_committed(copying: Copying) -> set[str]:
 
 
 @pytest.mark.torture
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("method", [PULL, STAGE_BLOCKS, COMMIT_BATCH])
 def test_s3_a_broker_killed_in_a_batch_is_waited_for(
     method: str, new_topic: Callable[..., Topic], tmp_path: Path

@@ -33,7 +33,6 @@ RUN_SECONDS_MAX = 280
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_s2_of_two_attempts_at_once_one_shows_also_when_an_executor_dies(
     spark: SparkSession, tmp_path: Path
 ) -> None:

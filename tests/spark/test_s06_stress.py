@@ -200,7 +200,7 @@ def seeds(count: int) -> list[int]:
 @pytest.mark.parametrize(
     "count",
     [
-        pytest.param(SEEDS_QUICK, marks=pytest.mark.timeout(600)),
+        SEEDS_QUICK,
         pytest.param(SEEDS_TORTURE, marks=(pytest.mark.torture, pytest.mark.timeout(7200))),
     ],
 )

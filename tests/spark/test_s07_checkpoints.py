@@ -15,7 +15,7 @@ from tests.support.spark.copies import check_copied, driver, finish, numbered, s
 from tests.support.spark.copying_driver import BATCH_ROWS, Copying
 from tests.support.spark.holding_proxy import COMMIT_BATCH, HoldingProxy, Moment
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 MESSAGES = 4 * BATCH_ROWS
 
 

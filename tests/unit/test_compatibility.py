@@ -13,7 +13,7 @@ from tests.unit.compatibility import CLIENTS, DATA, KINDS, Case, details, found_
 from tests.unit.test_documents import assert_table
 
 # One process collects the cases of all clients once.
-pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("compatibility")]
+pytestmark = pytest.mark.xdist_group("compatibility")
 JAVA = {"client": "Java 5.5.0", "cases": {"interop/remoting": "5.5.0"}}
 
 

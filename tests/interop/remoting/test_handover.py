@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 from rocketpy_broker import LocalBroker
 from tests.interop.clients import CONSUMERS, PRODUCERS, TOPIC, RocketMQBroker, check_clean
 from tests.interop.cluster.java_clients import JavaClient, JavaMessage, JavaQueue
 from tests.interop.remoting.clients import Messaging, until_consumed
 from tests.interop.rocketmq import ENDS_STORED_AT_ONCE, V5_3, RocketMQStore
 
-pytestmark = pytest.mark.timeout(600)
 MODES = ["sync", "async", "oneway", "batch", "ordered"]
 # Checks are early and frequent.
 CONF = {
