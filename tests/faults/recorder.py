@@ -36,13 +36,6 @@ class Recorder:
         for event in events:
             self.take_one(event)
 
-    def take_until(self, events: Iterable[Event], word: str) -> None:
-        """Records `events` up to the first that starts with `word`, or all if none does."""
-        for event in events:
-            self.take_one(event)
-            if event[0] == word:
-                return
-
     def take_one(self, event: Event) -> None:
         """Records one event."""
         match event:

@@ -39,7 +39,7 @@ from tests.support.store.stores import opened
 KINDS = ("plain", "batch", "prepared", "blank", "last")
 RANDOM_FLIPS_QUICK, RANDOM_FLIPS_TORTURE = 600, 20_000
 # One bit in HEADER_STRIDE_QUICK of the index's header and slots; both files are met.
-HEADER_STRIDE_QUICK = 13
+HEADER_STRIDE_QUICK = 3
 # One bit in this many gets a whole recovery; the number has no factor in common with 8.
 RECOVERY_STRIDE = 11
 MARKS = "config/deletedTopics.json"

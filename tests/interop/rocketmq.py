@@ -51,6 +51,11 @@ def class_path_of(version: str) -> str:
     return f"{classes_of(version)}:{classes_of(version).with_name('lib')}/*"
 
 
+def home_options(folder: Path) -> list[str]:
+    """Returns the options by which a JVM keeps logs and native libraries in a folder."""
+    return [f"-Duser.home={folder}", f"-Djava.io.tmpdir={folder}"]
+
+
 @dataclass(frozen=True)
 class Message:
     """A producer's message: a body, and properties with TAGS and KEYS among them."""
@@ -68,8 +73,7 @@ class RocketMQStore(Driver):
         """Takes in properties of the virtual machine, such as `tls.enable=true`."""
         options = (*JAVA_OPTIONS, "-cp", class_path_of(version))
         more = [f"-D{each}" for each in properties]
-        folders = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
-        command = [java_program(), *folders, *more, *options, "StoreDriver"]
+        command = [java_program(), *home_options(home), *more, *options, "StoreDriver"]
         # Some of mqadmin's commands write files.
         super().__init__(command, log, folder=home)
 

@@ -16,7 +16,7 @@ from typing import Any
 from tests.interop.apache_v2.servers import Server
 from tests.interop.drivers import Driver, RocketMQError
 from tests.interop.remoting.clients import until
-from tests.interop.rocketmq import JAVA_OPTIONS, TOP, java_program
+from tests.interop.rocketmq import JAVA_OPTIONS, TOP, home_options, java_program
 
 JAVA, PYTHON, OWN = "java", "python", "own"
 JAVA_SDK = TOP / ".interop" / "java-sdk"
@@ -207,7 +207,7 @@ def _command(kind: str, folder: Path) -> list[str]:
     if kind == PYTHON:
         return [str(PYTHON_SDK), str(_HERE / "python_sdk.py")]
     path = f"{JAVA_SDK / 'classes'}:{JAVA_SDK / 'lib'}/*"
-    return [java_program(), f"-Duser.home={folder}", *JAVA_OPTIONS, "-cp", path, "SdkDriver"]
+    return [java_program(), *home_options(folder), *JAVA_OPTIONS, "-cp", path, "SdkDriver"]
 
 
 def _messages(answer: Mapping[str, Any]) -> list[Received]:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from tests.interop.rocketmq import class_path_of, java_program
+from tests.interop.rocketmq import class_path_of, home_options, java_program
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 # For a JVM that lives for minutes among several JVMs, on two cores.
@@ -85,11 +85,9 @@ class Program:
 
     def command(self, folder: Path) -> list[str]:
         """Returns the whole command line; the folder is the JVM's home, where logs go."""
-        home = str(folder)
-        properties = {"user.home": home, "java.io.tmpdir": home, **self.system_properties}
-        options = [f"-D{name}={value}" for name, value in properties.items()]
+        more = [f"-D{name}={value}" for name, value in self.system_properties.items()]
         path = self.class_path or class_path_of(self.version)
-        jvm = [java_program(), *self.jvm_options, *options, "-cp", path]
+        jvm = [java_program(), *self.jvm_options, *home_options(folder), *more, "-cp", path]
         return [*jvm, self.main_class, *self.arguments]
 
     def run(self, folder: Path) -> subprocess.CompletedProcess[str]:
