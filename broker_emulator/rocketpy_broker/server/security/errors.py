@@ -63,3 +63,13 @@ class UserNotExistError(UserError):
 
     def __init__(self, access_key: str) -> None:
         super().__init__(f"user {access_key!r:.100} does not exist; `rocketpy user list` shows all")
+
+
+class NoUsersError(BrokerError):
+    """A request about users or ACLs at a broker without users."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the broker has no users; add the first one, an admin, with "
+            "`rocketpy user add NAME --role admin`"
+        )

@@ -52,12 +52,13 @@ class ResourceType(Enum):
 
     TOPIC = "topic"
     GROUP = "group"
+    USER = "user"
     BROKER = "broker"
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A topic, a consumer or producer group, or the broker as a whole."""
+    """A topic, a consumer or producer group, a user, or the broker as a whole."""
 
     type: ResourceType
     name: str = ""
@@ -89,6 +90,11 @@ def popped(name: str, group: str) -> Resource:
 def group(name: str) -> Resource:
     """Returns the resource of a consumer group or a producer group."""
     return Resource(ResourceType.GROUP, name)
+
+
+def user(access_key: str) -> Resource:
+    """Returns the resource of a user, which only an admin may see and change."""
+    return Resource(ResourceType.USER, access_key)
 
 
 def permission_text(actions: Action) -> str:
@@ -152,7 +158,7 @@ class Principal:
         """Returns the actions that the user may do with a resource."""
         if self.role is Role.ADMIN:
             return Action.ALL | Action.MONITOR
-        if resource.type is ResourceType.BROKER:
+        if resource.type in {ResourceType.BROKER, ResourceType.USER}:
             return _GRANTED_BY_ROLE[self.role]
         name = resource.name
         if resource.type is ResourceType.GROUP:

@@ -28,6 +28,7 @@ from rocketpy_broker.server.security.permissions import (
     group,
     popped,
     topic,
+    user,
 )
 from rocketpy_broker.services import caller
 from rocketpy_broker.services.topics.system import AUTO_CREATE_TOPIC
@@ -133,6 +134,14 @@ def _acks_of_body(call: _Call) -> Iterable[Resource]:
         yield popped(name, of_group)
 
 
+def _user(call: _Call) -> Iterable[Resource]:
+    return (user(call.header.username or ""),)
+
+
+def _user_of_subject(call: _Call) -> Iterable[Resource]:
+    return (user((call.header.subject or "").partition(":")[2]),)
+
+
 _ANY_USER: Requirements = ()
 _ADMIN, _MONITOR = on_broker(ADMIN), on_broker(Action.MONITOR)
 _SEND: Requirements = (_topic(PUB),)
@@ -141,6 +150,7 @@ _OF_GROUP = _group(SUB, "consumer_group")
 _OF_GROUP_NAMED_SHORT = _group(SUB, "group")
 _CONSUME: Requirements = (_OF_GROUP, _topic(SUB))
 _ACKNOWLEDGE: Requirements = (_OF_GROUP, Requirement(SUB, _acknowledged))
+_USER, _ACL = (Requirement(ADMIN, _user),), (Requirement(ADMIN, _user_of_subject),)
 _LOCK = (Requirement(SUB, _group_of_body), Requirement(SUB, _queues_of_body))
 
 REQUIREMENTS: Mapping[int, Requirements] = {
@@ -225,6 +235,16 @@ REQUIREMENTS: Mapping[int, Requirements] = {
     Code.CLEAN_EXPIRED_CONSUMEQUEUE: _ADMIN,
     Code.DELETE_EXPIRED_COMMITLOG: _ADMIN,
     Code.CLEAN_UNUSED_TOPIC: _ADMIN,
+    Code.AUTH_CREATE_USER: _USER,
+    Code.AUTH_UPDATE_USER: _USER,
+    Code.AUTH_DELETE_USER: _USER,
+    Code.AUTH_GET_USER: _USER,
+    Code.AUTH_LIST_USER: _ADMIN,
+    Code.AUTH_CREATE_ACL: _ACL,
+    Code.AUTH_UPDATE_ACL: _ACL,
+    Code.AUTH_DELETE_ACL: _ACL,
+    Code.AUTH_GET_ACL: _ACL,
+    Code.AUTH_LIST_ACL: _ADMIN,
     # --- Of the name server ---
     Code.GET_ROUTEINFO_BY_TOPIC: (Requirement(EITHER, _route),),
     Code.GET_BROKER_CLUSTER_INFO: _ANY_USER,

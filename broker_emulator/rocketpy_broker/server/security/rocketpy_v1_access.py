@@ -17,7 +17,7 @@ from rocketpy_broker.server.security.access_control import (
     on_broker,
 )
 from rocketpy_broker.server.security.credentials import bearer_credentials
-from rocketpy_broker.server.security.permissions import Action, Resource, group, topic
+from rocketpy_broker.server.security.permissions import Action, Resource, group, topic, user
 from rocketpy_proto.bearer_token import AUTHORIZATION
 
 Resources = Callable[[Any], Iterable[Resource]]
@@ -101,8 +101,8 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "Admin/CleanExpiredFiles": _ADMIN,
     "Admin/CleanUnusedTopics": _ADMIN,
     "Admin/BackupStore": _ADMIN,
-    "Admin/UpdateUser": _ADMIN,
-    "Admin/DeleteUser": _ADMIN,
+    "Admin/UpdateUser": (Requirement(ADMIN, lambda request: (user(request.user.access_key),)),),
+    "Admin/DeleteUser": (Requirement(ADMIN, lambda request: (user(request.access_key),)),),
     "Admin/ListUsers": _ADMIN,
     "Groups/Heartbeat": (
         Requirement(SUB, _heartbeat_topics),

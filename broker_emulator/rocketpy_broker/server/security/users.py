@@ -81,6 +81,10 @@ class UserTable:
         user = self._users.get(access_key)
         return user if user is not None and user.is_enabled else None
 
+    def known(self) -> Users:
+        """Returns all users by access key, also disabled ones, as they are now."""
+        return self._users
+
     def messages(self) -> list[admin_pb2.User]:
         """Returns all users, without their secret keys, by access key."""
         return [_message(self._users[key]) for key in sorted(self._users)]

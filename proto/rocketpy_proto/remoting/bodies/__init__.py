@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketpy_proto.model.codes import RequestCode as Code
-from rocketpy_proto.remoting.bodies import clients, configs, pop, registration, routes, stats
+from rocketpy_proto.remoting.bodies import auth, clients, configs, pop, registration, routes, stats
 from rocketpy_proto.remoting.fields import Body
 
 REQUEST_BODIES: Mapping[Code, type[Body]] = {
@@ -22,6 +22,10 @@ REQUEST_BODIES: Mapping[Code, type[Body]] = {
     Code.BATCH_ACK_MESSAGE: pop.BatchAckMessageBody,
     Code.UPDATE_AND_CREATE_TOPIC_LIST: configs.CreateTopicListRequestBody,
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: configs.SubscriptionGroupConfig,
+    Code.AUTH_CREATE_USER: auth.UserInfo,
+    Code.AUTH_UPDATE_USER: auth.UserInfo,
+    Code.AUTH_CREATE_ACL: auth.AclInfo,
+    Code.AUTH_UPDATE_ACL: auth.AclInfo,
     Code.REGISTER_BROKER: registration.RegisterBrokerBody,
     Code.REGISTER_TOPIC_IN_NAMESRV: routes.TopicRouteData,
     Code.QUERY_DATA_VERSION: configs.DataVersion,
@@ -63,5 +67,7 @@ RESPONSE_BODIES: Mapping[Code, type[Body]] = {
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: configs.SubscriptionGroupConfig,
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: configs.SubscriptionGroupTable,
     Code.QUERY_DATA_VERSION: configs.DataVersion,
+    Code.AUTH_GET_USER: auth.UserInfo,
+    Code.AUTH_GET_ACL: auth.AclInfo,
     Code.REGISTER_BROKER: routes.TextTable,
 }

@@ -13,7 +13,16 @@ from typing import Any
 
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.remoting.fields import Header, HeaderForm
-from rocketpy_proto.remoting.headers import clients, cluster, offsets, pop, pulls, sends, topics
+from rocketpy_proto.remoting.headers import (
+    auth,
+    clients,
+    cluster,
+    offsets,
+    pop,
+    pulls,
+    sends,
+    topics,
+)
 
 
 class NoFields(Header, frozen=True):
@@ -129,6 +138,16 @@ EXCHANGES: Mapping[Code, Exchange] = {
     Code.PUT_KV_CONFIG: _exchange(cluster.PutKVConfigRequest),
     Code.DELETE_KV_CONFIG: _exchange(cluster.KVConfigRequest),
     Code.GET_KVLIST_BY_NAMESPACE: _exchange(cluster.KVNamespaceRequest),
+    Code.AUTH_CREATE_USER: _exchange(auth.UserRequest),
+    Code.AUTH_UPDATE_USER: _exchange(auth.UserRequest),
+    Code.AUTH_DELETE_USER: _exchange(auth.UserRequest),
+    Code.AUTH_GET_USER: _exchange(auth.UserRequest),
+    Code.AUTH_LIST_USER: _exchange(auth.ListUsersRequest),
+    Code.AUTH_CREATE_ACL: _exchange(auth.AclRequest),
+    Code.AUTH_UPDATE_ACL: _exchange(auth.AclRequest),
+    Code.AUTH_DELETE_ACL: _exchange(auth.DeleteAclRequest),
+    Code.AUTH_GET_ACL: _exchange(auth.AclRequest),
+    Code.AUTH_LIST_ACL: _exchange(auth.ListAclsRequest),
     Code.POP_MESSAGE: _exchange(pop.PopMessageRequest, pop.PopMessageResponse),
     Code.PEEK_MESSAGE: _exchange(pop.PeekMessageRequest, pop.PopMessageResponse),
     Code.ACK_MESSAGE: _exchange(pop.AckMessageRequest),
