@@ -13,7 +13,7 @@ from tests.interop.rocketmq import V5, V5_3
 from tests.interop.security.conftest import REFUSED, SECRETS, TOPIC, Signing, texts
 
 pytestmark = [
-    pytest.mark.parametrize("java", (V5, V5_3), indirect=True, scope="module"),
+    pytest.mark.parametrize("java", [V5, V5_3], indirect=True, scope="module"),
     pytest.mark.usefixtures("topic"),
 ]
 SECRET, LATER = "secret-of-a-new-user", "another-secret-key"
@@ -79,9 +79,9 @@ def test_mqadmin_changes_acls(broker: LocalBroker, java: Signing, run: Run, name
     group = ("-r", "Group:billing", "-a", "Sub", "-d", "Allow")
     assert "update acl to" in run("updateAcl", *where, *subject, *group)
     entries = [
-        [f"User:{name}", "Custom", "Topic:invoices*", "[Pub, Sub]", "[]", "Allow"],
-        [f"User:{name}", "Custom", f"Topic:{TOPIC}", "[Pub, Sub]", "[]", "Allow"],
-        [f"User:{name}", "Custom", "Group:billing", "[Sub]", "[]", "Allow"],
+        [f"User:{name}", "Custom", "Topic:invoices*", "[Pub, Sub]", "null", "Allow"],
+        [f"User:{name}", "Custom", f"Topic:{TOPIC}", "[Pub, Sub]", "null", "Allow"],
+        [f"User:{name}", "Custom", "Group:billing", "[Sub]", "null", "Allow"],
     ]
     assert rows(run("getAcl", *where, *subject)) == entries
     assert rows(run("listAcl", "-c", "DefaultCluster", "-s", name, "-r", "Topic:")) == entries[:2]

@@ -36,7 +36,7 @@ class PolicyEntry(Body, frozen=True):
 
     resource: str | None = None
     actions: tuple[str, ...] = ()
-    source_ips: tuple[str, ...] = ()
+    source_ips: tuple[str, ...] | None = None
     decision: str | None = None
 
 
