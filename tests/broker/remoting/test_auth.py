@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from rocketpy_broker.server.remoting.processors.auth.auth_processor import AuthProcessor
+from rocketpy_broker.server.security.errors import NoUsersError
 from rocketpy_broker.server.security.users import UserTable
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
@@ -383,6 +385,7 @@ async def test_references_of_fastjson_are_resolved(secured: Secured) -> None:
         [],
         "text",
         acl(entry("Topic:a", "Pub") | {"actions": 1}),
+        acl(entry("Topic:\ud800", "Pub")),
     ],
 )
 async def test_another_reference_or_body_is_refused(body: object, secured: Secured) -> None:
@@ -425,6 +428,14 @@ async def test_a_broker_without_users_refuses_them(
     assert (answer.code, bytes(answer.body)) == (ResponseCode.SYSTEM_ERROR, b"")
     assert "the broker has no users; add the first one" in (answer.remark or "")
     assert not users_path(tmp_path).exists()
+
+
+def test_users_that_come_during_an_unsigned_request_do_not_admit_it(tmp_path: Path) -> None:
+    """Checks that the processor refuses before its first wait, as the server checks signatures."""
+    processor = AuthProcessor(UserTable(users_path(tmp_path))).by_code()[Code.AUTH_LIST_USER]
+    request: Any = None
+    with pytest.raises(NoUsersError):
+        processor(request)
 
 
 async def test_each_change_is_logged_with_its_user_and_without_a_secret(

@@ -14,7 +14,7 @@ import msgspec
 
 from rocketpy_proto.remoting.errors import RemotingFormatError
 from rocketpy_proto.remoting.fields import Body, decode_body
-from rocketpy_proto.remoting.json_text import parse_json
+from rocketpy_proto.remoting.json_text import format_error, parse_json
 
 # A list that references name has actions or addresses; a longer one is refused.
 SHARED_TEXTS_MAX = 64
@@ -57,7 +57,11 @@ class AclInfo(Body, frozen=True):
 def decode_acl(data: bytes) -> AclInfo:
     """Returns an ACL, with its references resolved. Raises RemotingFormatError."""
     value = parse_json(data, AclInfo.__name__)
-    return decode_body(AclInfo, msgspec.json.encode(_resolved(value, value)))
+    try:
+        text = msgspec.json.encode(_resolved(value, value))
+    except UnicodeEncodeError as error:
+        raise format_error(AclInfo.__name__, error) from error
+    return decode_body(AclInfo, text)
 
 
 def _resolved(value: Any, root: Any) -> Any:

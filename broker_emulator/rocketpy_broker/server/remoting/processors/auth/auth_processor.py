@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
 
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.scheduler import take_slot
@@ -67,17 +68,24 @@ class AuthProcessor:
     def _served(self, call: Callable[[Request], Awaitable[bytes]]) -> Processor:
         """Returns the processor of a call that returns the answer's body."""
 
-        async def served(request: Request) -> RemotingCommand:
-            # Requests to a broker without users are not signed.
+        def served(request: Request) -> Coroutine[Any, Any, RemotingCommand]:
+            # Before any wait: a request to a broker without users was not signed, and the first
+            # user may come meanwhile.
             if not self._users.is_on:
                 raise NoUsersError
-            await self._users.look()
-            try:
-                return request.answer(body=await call(request))
-            except UserError as error:
-                return request.answer(code=ResponseCode.NO_PERMISSION, remark=error.remark)
+            return self._answer(call, request)
 
         return served
+
+    async def _answer(
+        self, call: Callable[[Request], Awaitable[bytes]], request: Request
+    ) -> RemotingCommand:
+        """Returns the answer of a call to the users that the file has now."""
+        await self._users.look()
+        try:
+            return request.answer(body=await call(request))
+        except UserError as error:
+            return request.answer(code=ResponseCode.NO_PERMISSION, remark=error.remark)
 
     # --- Users ---
 
