@@ -22,7 +22,7 @@ from rocketpy_broker.server.apache_v2.services import ApacheV2Services
 from rocketpy_broker.server.apache_v2.services import Servicer as ApacheServicer
 from rocketpy_broker.server.grpc.server import ProtocolServices
 from rocketpy_broker.server.remoting.clients import RemotingClients
-from rocketpy_broker.server.remoting.processors.auth.auth_processor import AuthProcessor
+from rocketpy_broker.server.remoting.processors.auth.processor import AuthProcessor
 from rocketpy_broker.server.remoting.processors.client_processor import ClientProcessor
 from rocketpy_broker.server.remoting.processors.forward_processor import ForwardProcessor
 from rocketpy_broker.server.remoting.processors.group_processor import GroupProcessor

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.server.remoting.processors.auth.auth_processor import AuthProcessor
+from rocketpy_broker.server.remoting.processors.auth.processor import AuthProcessor
 from rocketpy_broker.server.security.errors import NoUsersError
 from rocketpy_broker.server.security.users import UserTable
 from rocketpy_proto.model.codes import RequestCode as Code
