@@ -19,9 +19,11 @@ from tests.broker.remoting.test_pops import ack as ack_by_remoting
 from tests.broker.remoting.test_pops import pop as pop_by_remoting
 from tests.broker.remoting.test_pops import receipt, records
 from tests.broker.remoting.test_sends_and_pulls import send
+from tests.support.blocks import wire_block
 from tests.support.broker.apache_consumers import Consumer, Received, duration
 from tests.support.broker.pops import (
     INVISIBLE_MS,
+    RETRY_TOPIC,
     REVIVE_MS,
     TOPIC,
     pass_time,
@@ -69,6 +71,23 @@ async def test_one_group_is_shared_with_pops_by_remoting(remoting: RemotingBroke
         await consumer.acked(*last.handles)
         await pass_time(running, LATER_MS)
         await consumer.receive_nothing()
+
+
+async def test_a_revived_message_without_space_for_its_receipt_is_popped(
+    remoting: RemotingBroker,
+) -> None:
+    running = remoting.running
+    async with in_one_queue(running) as consumer:
+        properties = {"big": ["x" * 32_700]}
+        await running.append_block(TOPIC, 0, wire_block(TOPIC, [b"a"], properties=properties))
+        await running.append(TOPIC, 0, b"b")
+        await consumer.receive()
+        await pass_time(running, LATER_MS)
+        popped = await pop_by_remoting(remoting)
+        assert popped.code == ResponseCode.SUCCESS, popped.remark
+        found = {each.body: each for each in records(popped)}
+        assert found[b"a"].topic == RETRY_TOPIC
+        assert (found[b"b"].topic, "POP_CK" in found[b"b"].properties) == (TOPIC, True)
 
 
 @contextlib.asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from rocketpy_broker.errors import StoreBusyError
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.receipts.ack_service import AckService
+from rocketpy_broker.services.retry.service import SendBackService
 from rocketpy_broker.services.topics.system import dead_letter_topic
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
@@ -287,6 +289,32 @@ async def test_a_forwarded_message_is_one_dead_letter(start_broker: StartBroker)
         assert dead_letters(running) == 1
         await pass_time(running, LATER_MS)
         assert (await consumer.receive()).bodies == [b"b"]
+
+
+async def test_an_acknowledgement_counts_although_a_forward_at_that_time_fails(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, may_end = asyncio.Event(), asyncio.Event()
+
+    async def refused(*_: Any) -> None:
+        began.set()
+        await may_end.wait()
+        raise StoreBusyError(1, 1)
+
+    async with with_messages(start_broker, b"a") as running:
+        consumer, deliveries = Consumer(running), running.broker.services.deliveries
+        (handle,) = (await consumer.receive()).handles
+        monkeypatch.setattr(SendBackService, "send_back", refused)
+        forwarding = asyncio.ensure_future(deliveries.bury(GROUP, TOPIC, handle))
+        await began.wait()
+        acking = asyncio.ensure_future(deliveries.ack(GROUP, TOPIC, [handle], "c"))
+        await asyncio.sleep(0)
+        may_end.set()
+        with pytest.raises(StoreBusyError):
+            await forwarding
+        assert await acking == [None]
+        await pass_time(running, LATER_MS)
+        await consumer.receive_nothing()
 
 
 @pytest.mark.parametrize("flush", [FlushDiskType.SYNC_FLUSH, FlushDiskType.ASYNC_FLUSH])

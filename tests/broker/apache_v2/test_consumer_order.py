@@ -87,6 +87,17 @@ async def test_a_change_sets_the_time_of_the_next_delivery(start_broker: StartBr
         assert (await consumer.receive()).bodies == [b"b"]
 
 
+async def test_a_changed_handle_counts_after_the_clock_was_set_back(
+    start_broker: StartBroker,
+) -> None:
+    async with ordered(start_broker, b"a", b"b") as consumer:
+        received = await consumer.receive(batch_size=1)
+        consumer.running.clock.jump(-60_000)
+        change = await consumer.change(received.handles[0], 20_000)
+        await consumer.acked(change.receipt_handle)
+        assert (await consumer.receive()).bodies == [b"b"]
+
+
 async def test_a_renewed_message_blocks_its_queue_while_its_consumer_is_alive(
     start_broker: StartBroker,
 ) -> None:

@@ -15,7 +15,13 @@ from collections import OrderedDict
 from hashlib import blake2b
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.services.receipts.handle import SEPARATOR, Receipt, real_topic
+from rocketpy_broker.services.receipts.handle import (
+    SEPARATOR,
+    MessageGoneError,
+    Receipt,
+    ReceiptIllegalError,
+    real_topic,
+)
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
@@ -94,3 +100,10 @@ class Handles:
         key = self._store.store_id.encode()[: blake2b.MAX_KEY_SIZE]
         sealed = f"{group}\0{topic}\0{text}".encode()
         return blake2b(sealed, digest_size=SEAL_BYTES, key=key).hexdigest()
+
+
+def as_invalid(handle: str, error: BrokerError | None) -> BrokerError | None:
+    """Returns the error for a client: a message that is gone makes its handle invalid."""
+    if isinstance(error, (MessageGoneError, ReceiptIllegalError)):
+        return HandleInvalidError(handle, f"has no effect: {error.remark}")
+    return error

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import BrokerError, StoreError
-from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.clock import Clock, resolve
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import TaskScope
@@ -31,15 +31,12 @@ from rocketpy_broker.services.deliveries.handles import (
     ForeignHandleError,
     HandleInvalidError,
     Handles,
+    as_invalid,
 )
 from rocketpy_broker.services.deliveries.renewals import RenewalService, Renewed
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.ack_service import Acknowledged, AckService
-from rocketpy_broker.services.receipts.handle import (
-    MessageGoneError,
-    Receipt,
-    ReceiptIllegalError,
-)
+from rocketpy_broker.services.receipts.handle import Receipt
 from rocketpy_broker.services.receipts.pop_service import PopService
 from rocketpy_broker.services.receipts.popped import (
     ANY_QUEUE,
@@ -105,6 +102,8 @@ class DeliveryService:
         self._call_clock = call_clock
         self._tasks = tasks
         self._handles = Handles(store)
+        # Forwards to the dead letters that run, by handle.
+        self._burials: dict[str, asyncio.Future[None]] = {}
         self._log_throttle = LogThrottle(clock)
 
     async def receive(
@@ -232,7 +231,7 @@ class DeliveryService:
             raise
         for part, result in zip(parts, results, strict=True):
             for claim in part:
-                errors[claim.handle] = _as_invalid(claim.handle, result)
+                errors[claim.handle] = as_invalid(claim.handle, result)
                 if result is None:
                     self._handles.acknowledged.add(claim.handle)
             if isinstance(result, StoreError):
@@ -257,7 +256,7 @@ class DeliveryService:
             self._handles.replaced.discard(handle)
             if isinstance(error, StoreError):
                 self._unclaim([claim])
-            raise _as_invalid(handle, error) or error from error
+            raise as_invalid(handle, error) or error from error
         new_handle = self._handles.text(group, topic, changed)
         if new_handle == handle:
             self._handles.replaced.discard(handle)
@@ -275,10 +274,24 @@ class DeliveryService:
         except ForeignHandleError as error:
             logger.info("a forward to the dead letters has no effect: %s", error)
             return
+        await self._buried(handle)
         if handle in self._handles.acknowledged or handle in self._handles.replaced:
             return
         # A repeated call has no effect from now on.
         self._handles.acknowledged.add(handle)
+        burial = self._burials[handle] = asyncio.get_running_loop().create_future()
+        try:
+            await self._bury(group, queue, receipt, handle)
+        finally:
+            del self._burials[handle]
+            resolve(burial)
+
+    async def _buried(self, handle: str) -> None:
+        """Waits for the end of a running forward, which may fail."""
+        while (burial := self._burials.get(handle)) is not None:
+            await asyncio.wait([burial])
+
+    async def _bury(self, group: str, queue: QueueKey, receipt: Receipt, handle: str) -> None:
         renewed = await self.renewals.take(handle)
         receipt = receipt if renewed is None else renewed.receipt
         try:
@@ -293,7 +306,7 @@ class DeliveryService:
             self._handles.acknowledged.discard(handle)
             if isinstance(error, asyncio.CancelledError):
                 raise
-            raise _as_invalid(handle, error) or error from error
+            raise as_invalid(handle, error) or error from error
 
     def release(self, group: str, topic: str, handles: Sequence[str]) -> None:
         """Makes deliveries that a client did not get visible soon, in a task of their own."""
@@ -325,6 +338,7 @@ class DeliveryService:
         Raises HandleInvalidError.
         """
         queue, receipt = self._handles.receipt(group, topic, handle)
+        await self._buried(handle)
         if handle in self._handles.acknowledged:
             return None
         if handle in self._handles.replaced:
@@ -379,10 +393,3 @@ def _attempts(part: PoppedQueue) -> NDArray[np.int64]:
     """Returns the number of this delivery of each message, from 1 on."""
     counts = part.counts or part.block.header["reconsume_times"]
     return np.maximum(np.asarray(counts, np.int64), 0) + 1
-
-
-def _as_invalid(handle: str, error: BrokerError | None) -> BrokerError | None:
-    """Returns the error for a client: a message that is gone makes its handle invalid."""
-    if isinstance(error, (MessageGoneError, ReceiptIllegalError)):
-        return HandleInvalidError(handle, f"has no effect: {error.remark}")
-    return error

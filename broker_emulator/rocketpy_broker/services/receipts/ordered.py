@@ -147,4 +147,5 @@ class OrderedPops:
         changed = replace(delivery, visible_ms={**delivery.visible_ms, offset: visible_ms})
         self._table.update(group, queue, changed)
         self._held.notify_queue(queue)
-        return replace(receipt, invisible_ms=visible_ms - receipt.pop_ms)
+        # A receipt has no negative numbers; the wall clock may have gone back since the pop.
+        return replace(receipt, invisible_ms=max(visible_ms - receipt.pop_ms, 0))

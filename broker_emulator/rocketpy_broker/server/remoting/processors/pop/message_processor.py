@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import Clock
@@ -29,6 +31,7 @@ from rocketpy_broker.store.values import GetMessageStatus
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import properties_strings, rewritten, with_property
+from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.pop import (
     INIT_MIN,
@@ -156,9 +159,24 @@ def _place(part: PoppedQueue) -> tuple[str, str]:
 
 
 def _records(part: PoppedQueue, receipts: list[Receipt], topic: str) -> bytes:
-    """Returns the records of one queue as clients read them."""
+    """Returns the records of one queue as clients read them.
+
+    A record without space for its receipt stays as stored; clients then make the receipt from the
+    retry topic and the answer's header.
+    """
     if kind_of(part.queue.topic) is TopicKind.NORMAL or part.queue.topic == topic:
         return bytes(part.block.data)
     texts = pa.array([str(each) for each in receipts], pa.string())
     strings = with_property(properties_strings(part.block), POP_CK, texts)
-    return bytes(rewritten(part.block, topic, strings).data)
+    fits = pc.less_equal(pc.binary_length(strings), PROPERTIES_BYTES_MAX).to_numpy(
+        zero_copy_only=False
+    )
+    if fits.all():
+        return bytes(rewritten(part.block, topic, strings).data)
+    # In the order of the header's offsets; it is rare, and up to 32 records.
+    rows = (part.block.filter(np.arange(len(fits)) == row) for row in range(len(fits)))
+    records = zip(rows, fits.tolist(), range(len(fits)), strict=True)
+    return b"".join(
+        bytes((rewritten(each, topic, strings.slice(row, 1)) if is_fit else each).data)
+        for each, is_fit, row in records
+    )
