@@ -58,7 +58,7 @@ RetryQueues = Annotated[
 ]
 RetryMaxTimes = Annotated[
     int | None,
-    typer.Option(max=INT_MAX, help="retryMaxTimes: redeliveries before a message is a dead letter."),
+    typer.Option(max=INT_MAX, help="retryMaxTimes: redeliveries before it is a dead letter."),
 ]
 BrokerId = Annotated[
     int | None, typer.Option(max=LONG_MAX, help="brokerId: the broker to pull from; 0: the master.")
