@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
+from rocketpy_broker.services.transactions.messages import FIRST_HALF
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
@@ -185,11 +186,24 @@ async def test_a_check_follows_each_round_until_an_answer(apache: ApacheClient) 
     await create(apache, "t", read=1, write=1)
     async with apache.telemetry(producing("t")) as call:
         entry = await prepared(apache)
-        ids = [(await checked(apache, call)).transaction_id for _ in range(3)]
+        commands = [await checked(apache, call) for _ in range(3)]
+        ids = [each.transaction_id for each in commands]
         assert len(set(ids)) == 3
+        assert [dict(each.message.user_properties) for each in commands] == [{}] * 3
         answer = await end(apache, entry, v2.ROLLBACK, transaction_id=ids[0])
         assert answer.code == v2.OK
     assert await bodies(apache.running) == []
+
+
+async def test_a_message_keeps_nothing_of_ours_from_its_checks(apache: ApacheClient) -> None:
+    await create(apache, "t", read=1, write=1)
+    async with apache.telemetry(producing("t")) as call:
+        entry = await prepared(apache)
+        newest = [await checked(apache, call) for _ in range(2)][-1].transaction_id
+        assert (await end(apache, entry, v2.COMMIT, transaction_id=newest)).code == v2.OK
+    [stored] = await records(apache.running, "t")
+    assert stored.properties["TRANSACTION_CHECK_TIMES"] == "2"
+    assert FIRST_HALF not in stored.properties
 
 
 async def test_any_producer_of_the_topic_may_be_asked(apache: ApacheClient) -> None:

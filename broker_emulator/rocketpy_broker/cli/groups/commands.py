@@ -48,7 +48,7 @@ Broadcast = Annotated[
 ]
 Orderly = Annotated[
     bool | None,
-    typer.Option("--orderly/--no-orderly", help="consumeMessageOrderly; kept for RocketMQ."),
+    typer.Option("--orderly/--no-orderly", help="consumeMessageOrderly: SDKs consume in order."),
 ]
 RetryQueues = Annotated[
     int | None,
@@ -58,7 +58,7 @@ RetryQueues = Annotated[
 ]
 RetryMaxTimes = Annotated[
     int | None,
-    typer.Option(max=INT_MAX, help="retryMaxTimes: deliveries before a message is a dead letter."),
+    typer.Option(max=INT_MAX, help="retryMaxTimes: redeliveries before it is a dead letter."),
 ]
 BrokerId = Annotated[
     int | None, typer.Option(max=LONG_MAX, help="brokerId: the broker to pull from; 0: the master.")
