@@ -41,7 +41,6 @@ The text of an error names the wrong value and the remedy.
 
 from __future__ import annotations
 
-import copyreg
 from pathlib import Path
 
 from rocketpy_proto.model.codes import ResponseCode
@@ -63,7 +62,8 @@ class BrokerError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # A copy is made without __init__, since each subclass has its own parameters.
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
+        kind = type(self)
+        return kind.__new__, (kind, *self.args), self.__dict__
 
 
 class StoreError(BrokerError):
