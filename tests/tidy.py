@@ -52,7 +52,7 @@ STARTED_FROM_OUTSIDE = {
     "rocketpy_broker.__main__": "`python -m rocketpy_broker`",
     "rocketpy_broker.cli.main": "the console script `rocketpy`",
     "rocketpy_broker.cli.reference": "people, to renew docs/reference/commands.md",
-    "rocketpy_broker.embedded.fork_helper": "forked processes that call a LocalBroker",
+    "rocketpy_broker.client.calls.fork_helper": "forked processes that call a LocalBroker",
     "rocketpy_broker.pytest_plugin": "pytest, through the entry point pytest11",
 }
 

@@ -1,51 +1,50 @@
-"""An embeddable broker with RocketMQ's files; `LocalBroker` is its entry point.
+"""An embeddable broker with RocketMQ's files: `LocalBroker`, and `connect` for a running one.
 
 `message_store` describes what a crash does to a broker's directory.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rocketpy_broker.client.broker_client import BrokerClient, connect
     from rocketpy_broker.client.messages.model import Message
     from rocketpy_broker.embedded.local_broker import BrokerUser, LocalBroker
     from rocketpy_broker.embedded.process import LocalBrokerError, LocalTls
 
-__all__ = ["BrokerUser", "LocalBroker", "LocalBrokerError", "LocalTls", "Message"]
+__all__ = [
+    "BrokerClient",
+    "BrokerUser",
+    "LocalBroker",
+    "LocalBrokerError",
+    "LocalTls",
+    "Message",
+    "connect",
+]
+
+
+_MODULES = {
+    "BrokerClient": "rocketpy_broker.client.broker_client",
+    "BrokerUser": "rocketpy_broker.embedded.local_broker",
+    "LocalBroker": "rocketpy_broker.embedded.local_broker",
+    "LocalBrokerError": "rocketpy_broker.embedded.process",
+    "LocalTls": "rocketpy_broker.embedded.process",
+    "Message": "rocketpy_broker.client.messages.model",
+    "connect": "rocketpy_broker.client.broker_client",
+}
 
 
 def __getattr__(name: str) -> object:
     """Imports a public name at its first use, so that the pytest plugin loads fast."""
     try:
-        return _imported(name)
+        return getattr(importlib.import_module(_MODULES[name]), name)
+    except KeyError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
             f"the module {error.name!r} is missing; "
             "install the broker with: pip install 'pyspark-rocketpy[broker]'",
             name=error.name,
         ) from None
-
-
-def _imported(name: str) -> object:
-    if name == "LocalBroker":
-        from rocketpy_broker.embedded.local_broker import LocalBroker
-
-        return LocalBroker
-    if name == "BrokerUser":
-        from rocketpy_broker.embedded.local_broker import BrokerUser
-
-        return BrokerUser
-    if name == "LocalBrokerError":
-        from rocketpy_broker.embedded.process import LocalBrokerError
-
-        return LocalBrokerError
-    if name == "LocalTls":
-        from rocketpy_broker.embedded.process import LocalTls
-
-        return LocalTls
-    if name == "Message":
-        from rocketpy_broker.client.messages.model import Message
-
-        return Message
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -46,16 +46,8 @@ from pathlib import Path
 from rocketpy_proto.model.codes import ResponseCode
 
 REMARK_CHARACTERS_MAX = 1_000
-# A remark starts with the fault and ends with the remedy.
-_REMARK_END_CHARACTERS = 400
-
-
-def shortened(remark: str) -> str:
-    """Returns a remark without its middle if it is longer than REMARK_CHARACTERS_MAX."""
-    if len(remark) <= REMARK_CHARACTERS_MAX:
-        return remark
-    end = remark[-_REMARK_END_CHARACTERS:]
-    return f"{remark[: REMARK_CHARACTERS_MAX - len(end) - 5]} ... {end}"
+# A long remark loses its middle: it starts with the fault and ends with the remedy.
+_BEGIN, _END = 595, 400
 
 
 class BrokerError(Exception):
@@ -64,8 +56,14 @@ class BrokerError(Exception):
     code: ResponseCode = ResponseCode.SYSTEM_ERROR
 
     def __init__(self, remark: str) -> None:
-        self.remark = shortened(remark)
+        is_long = len(remark) > REMARK_CHARACTERS_MAX
+        self.remark = f"{remark[:_BEGIN]} ... {remark[-_END:]}" if is_long else remark
         super().__init__(self.remark)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A copy is made without __init__, since each subclass has its own parameters.
+        kind = type(self)
+        return kind.__new__, (kind, *self.args), self.__dict__
 
 
 class StoreError(BrokerError):

@@ -71,12 +71,15 @@ class BrokerConnection:
         *,
         tls: TlsConfig | None = None,
         names: TlsNames = _TLS_NAMES,
+        seconds_max: float = REQUEST_SECONDS_MAX,
     ) -> None:
         """Takes a user and its secret key, for a broker with users, and TLS's names in errors.
 
+        A request without a limit of its own may take `seconds_max`.
         Raises TlsFileError.
         """
         self.endpoint = endpoint
+        self.seconds_max = seconds_max
         self._tls, self._names = tls, names
         options = [*_CHANNEL_OPTIONS, *proxies.channel_options(endpoint)]
         channel = channel_to(endpoint, options, tls)
@@ -119,11 +122,11 @@ class BrokerConnection:
         self,
         method: Callable[..., Any],
         request: Message,
-        seconds_max: float = REQUEST_SECONDS_MAX,
+        seconds_max: float | None = None,
     ) -> Any:
         """Returns the broker's answer to a request. Raises UnreachableError, RefusedError."""
         with self.faults():
-            answer = method(request, timeout=seconds_max)
+            answer = method(request, timeout=seconds_max or self.seconds_max)
         check(answer.status)
         return answer
 
@@ -133,7 +136,7 @@ class BrokerConnection:
         request: Any,
         next_place: Callable[[Any], object],
         place: str = "after",
-        seconds_max: float = REQUEST_SECONDS_MAX,
+        seconds_max: float | None = None,
     ) -> Iterator[Any]:
         """Yields the pages of a list; `place` is the request's field for the start of a page.
 
@@ -160,7 +163,7 @@ class BrokerConnection:
         request: Any,
         entries: str,
         name: str,
-        seconds_max: float = REQUEST_SECONDS_MAX,
+        seconds_max: float | None = None,
     ) -> Iterator[Any]:
         """Yields the entries of a list by name; each page starts after the last name before it.
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rocketpy_broker.client.connection import (
-    REQUEST_SECONDS_MAX,
     BrokerConnection,
     check,
     last_name,
@@ -137,7 +136,7 @@ def topic_groups(connection: BrokerConnection, topic: str) -> Iterator[str]:
 def _query(
     connection: BrokerConnection, request: broker_pb2.QueryOffsetsRequest
 ) -> broker_pb2.QueryOffsetsResponse:
-    seconds_max = REQUEST_SECONDS_MAX + request.wait_ms_max / 1000
+    seconds_max = connection.seconds_max + request.wait_ms_max / 1000
     response: broker_pb2.QueryOffsetsResponse = connection.ask(
         connection.broker.QueryOffsets, request, seconds_max
     )

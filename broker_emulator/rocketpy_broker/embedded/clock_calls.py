@@ -8,7 +8,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from rocketpy_broker.client import test_calls
-from rocketpy_broker.embedded.calls import BrokerCalls, call
+from rocketpy_broker.client.calls.base import BrokerCalls, call
+from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.embedded.process import LocalBrokerError
 from rocketpy_broker.runtime.time_format import EPOCH
 
@@ -17,6 +18,10 @@ class ClockCalls(BrokerCalls):
     """Calls that read and move the broker's clock."""
 
     _clock_ahead_ms = 0
+
+    def _born_ms(self, connection: BrokerConnection) -> int:
+        """Returns the broker's time, from which it counts a transaction's age."""
+        return test_calls.advance_clock(connection, 0).now_ms
 
     def now(self) -> datetime:
         """Returns the broker's time in UTC: the machine's, plus all calls of `advance_clock`."""

@@ -9,24 +9,22 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+from rocketpy_broker.client import contents
+from rocketpy_broker.client.calls.base import call
+from rocketpy_broker.client.calls.group_calls import GroupCalls
+from rocketpy_broker.client.calls.message_calls import MessageCalls
+from rocketpy_broker.client.calls.query_calls import QueryCalls
+from rocketpy_broker.client.calls.topic_calls import TopicCalls
+from rocketpy_broker.client.calls.transaction_calls import TransactionCalls
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.messages import retries
-from rocketpy_broker.client.messages.group_reader import GroupReader
-from rocketpy_broker.client.messages.model import Message, OutgoingMessage, SentMessage
-from rocketpy_broker.client.messages.sender import MessageSender
-from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.embedded.calls import call
 from rocketpy_broker.embedded.clock_calls import ClockCalls
-from rocketpy_broker.embedded.group_calls import GroupCalls
-from rocketpy_broker.embedded.messages import BYTES, Body, check_delay, outgoing
 from rocketpy_broker.embedded.process import (
     START_SECONDS_MAX,
     BrokerProcess,
@@ -36,10 +34,7 @@ from rocketpy_broker.embedded.process import (
     StartTimes,
     broker_command,
 )
-from rocketpy_broker.embedded.query_calls import QueryCalls
 from rocketpy_broker.embedded.temporary_store import TemporaryStore
-from rocketpy_broker.embedded.topic_calls import TopicCalls
-from rocketpy_broker.embedded.transaction_calls import TransactionCalls
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.security.users import UserTable
 from rocketpy_broker.store.config import FlushDiskType
@@ -70,7 +65,7 @@ class BrokerUser:
     groups: Mapping[str, str] = field(default_factory=dict)
 
 
-class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCalls):
+class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionCalls, QueryCalls):
     """A broker in its own process, on a free port of 127.0.0.1.
 
         with LocalBroker() as broker:
@@ -141,7 +136,6 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         # Another process may have a copy by a fork or by pickling. A copy never ends the broker.
         self._owner_pid = os.getpid()
         self._is_handle = False
-        self._turn = 0
 
     @property
     def data(self) -> Path:
@@ -215,7 +209,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
     @property
     def pid(self) -> int:
         """The process id of the broker."""
-        self._check_running()
+        self._check_usable()
         return self._pid
 
     def log_text(self) -> str:
@@ -225,7 +219,7 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
         except FileNotFoundError as error:
             raise LocalBrokerError(f"the broker has logged nothing; {_START_FIRST}") from error
 
-    def _check_running(self) -> None:
+    def _check_usable(self) -> None:
         """Raises LocalBrokerError if the broker does not run; a copy cannot check that."""
         process = self._process
         if self._has_served and not self._is_owner:
@@ -388,97 +382,53 @@ class LocalBroker(TopicCalls, GroupCalls, TransactionCalls, QueryCalls, ClockCal
             self._reserved_ports.pop().close()
         atexit.unregister(self._end)
 
-    # --- Messages ---
-
-    def send(
-        self,
-        topic: str,
-        body: Body | Iterable[Body],
-        *,
-        tags: str | None = None,
-        keys: str | Sequence[str] = (),
-        properties: Mapping[str, str] | None = None,
-        queue_id: int | None = None,
-        delay_level: int = 0,
-        deliver_at: datetime | None = None,
-    ) -> list[SentMessage]:
-        """Sends a message for each body and returns their ids and places, in order.
-
-        Texts are encoded in UTF-8. Without `queue_id` the messages are spread over the queues,
-        starting at queue 0. `delay_level` (1 is 1 s, 18 is 2 h) delays the messages, and so does
-        `deliver_at`, a time with a time zone. Properties that delay a message are refused. All
-        bodies are checked before the first is sent.
-        """
-        check_delay(delay_level, deliver_at)
-        # Iteration over a mapping would send its keys.
-        is_single = isinstance(body, str | BYTES | Mapping) or not isinstance(body, Iterable)
-        bodies = [body] if is_single else body
-        messages = [
-            replace(message, delay_level=delay_level, deliver_at=deliver_at)
-            for message in outgoing(bodies, tags, keys, properties or {}, queue_id)
-        ]
-        return self._send(topic, messages)
+    # --- Calls ---
 
     @call
-    def _send(self, topic: str, messages: Sequence[OutgoingMessage]) -> list[SentMessage]:
-        with self._connection() as connection:
-            sender = MessageSender(connection, topic, self._turn)
-            sender.checker.check(messages)
-            sent = list(sender.send(messages))
-            self._turn = sender.turn
-            return sent
+    def reset(self) -> None:
+        """Removes all contents of the broker, which keeps running.
 
-    @call
-    def send_back(self, message: Message | str, group: str, *, delay_level: int = 0) -> str:
-        """Sends a message back to `group`; returns `retry`, `deadLetter` or `dropped`.
+        The contents are:
+        - all topics with their messages, delayed ones included;
+        - all consumer groups with settings, progress, retries and dead letters;
+        - open transactions and transactions that were given up;
+        - the state of exactly-once writers.
 
-        `message` is a message that was read, or its `offset_msg_id`. Level 0 takes the delay from
-        the number of failures; 1 is 1 s, 18 is 2 h. A level below 0 makes the message a dead
-        letter, in `%DLQ%` + group.
-        """
-        offset_msg_id = message if isinstance(message, str) else message.offset_msg_id
-        with self._connection() as connection:
-            return retries.send_back(connection, group, offset_msg_id, delay_level)
-
-    @call
-    def messages(self, topic: str, *, since: datetime | None = None) -> list[Message]:
-        """Returns all messages of `topic`, in the order in which they were stored.
-
-        `since` is a time with a time zone; it leaves out messages stored before it.
-        """
-        if since is not None and since.tzinfo is None:
-            raise LocalBrokerError(f"the time {since.isoformat()} has no time zone; give one")
-        with self._connection() as connection:
-            return list(TopicReader(connection, topic).first(since=since))
-
-    @call
-    def pull(
-        self, topic: str, group: str, count: int | None = None, *, commit: bool = True
-    ) -> list[Message]:
-        """Returns messages of `topic` that `group` has not consumed, queue by queue.
-
-        `count` limits them. The group's progress is committed, and the next call continues there.
-        With `commit` False the progress stays.
+        The clock stays.
         """
         with self._connection() as connection:
-            reader = GroupReader(connection, topic, group, is_committing=commit)
-            return list(reader.messages(count))
+            contents.clear(connection, contents.Contents())
+
+    @call
+    def _contents(self) -> contents.Contents:
+        with self._connection() as connection:
+            return contents.contents(connection)
+
+    @call
+    def _clear(self, kept: contents.Contents) -> None:
+        """Removes all contents but `kept`."""
+        with self._connection() as connection:
+            contents.clear(connection, kept)
 
     @contextmanager
     def _connection(self) -> Iterator[BrokerConnection]:
-        """Connects to the running broker. Raises LocalBrokerError, also for client errors."""
-        self._check_running()
+        """Connects to the running broker. Raises LocalBrokerError if it does not run."""
+        self._check_usable()
         admins = (each for each in self._users if each.role == ADMIN)
         keys = next(((each.access_key, each.secret_key) for each in admins), (None, None))
         with BrokerConnection(self.endpoint, *keys) as connection:
-            try:
-                yield connection
-            except LocalBrokerError:
-                raise
-            except BrokerError as error:
-                raise LocalBrokerError(error.remark) from error
-            except (TypeError, ValueError) as error:
-                raise LocalBrokerError(f"a value cannot be sent to the broker: {error}") from error
+            yield connection
+
+    @contextmanager
+    def _declared_errors(self) -> Iterator[None]:
+        """Turns errors of its block into LocalBrokerError."""
+        try:
+            with super()._declared_errors():
+                yield
+        except LocalBrokerError:
+            raise
+        except BrokerError as error:
+            raise LocalBrokerError(error.remark) from error
 
 
 _NO_TLS = "the broker has no TLS; give LocalBroker tls=True"

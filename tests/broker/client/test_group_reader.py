@@ -88,7 +88,7 @@ def test_c09_an_offset_outside_the_queue_is_none(
     bodies = fill(rocketpy_broker, rocketpy_topic, 3)
     with BrokerConnection(rocketpy_broker.endpoint) as connection:
         reader = GroupReader(connection, rocketpy_topic, group)
-        reader._commit(0, 99)
+        reader._commit({0: 99})
         assert [message.text for message in reader.messages()] == bodies
     assert committed(rocketpy_broker, rocketpy_topic, group)[0] == 3
 

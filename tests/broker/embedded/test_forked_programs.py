@@ -15,7 +15,9 @@ import pytest
 
 HEAD = """
 import multiprocessing, os, pickle, signal, sys
+import rocketpy_broker
 from rocketpy_broker import LocalBroker, LocalBrokerError
+from rocketpy_broker.client.errors import RefusedError
 
 def send(broker, body):
     broker.send("T", body)
@@ -73,6 +75,36 @@ broker.stop()
     assert second == "2 parent"
     assert third.startswith("topic 'nowhere' does not exist")
     assert fourth == "['parent', 'child'] 1"
+
+
+def test_a_client_of_a_forked_process_works_and_leaves_the_parents_alone(tmp_path: Path) -> None:
+    program = """
+client = rocketpy_broker.connect(broker.endpoint)
+client.topics()
+child = os.fork()
+if child == 0:
+    try:
+        print(send(client, "child"), flush=True)
+        with rocketpy_broker.connect(broker.endpoint) as own:
+            print(send(own, "again"), flush=True)
+        try:
+            client.messages("nowhere")
+        except RefusedError as error:
+            print(error.is_missing_topic, flush=True)
+        client.close()
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+print(len(client.messages("T")))
+client.close()
+broker.stop()
+"""
+    assert said_by(tmp_path, program).splitlines() == [
+        "['parent', 'child']",
+        "['parent', 'child', 'again']",
+        "True",
+        "3",
+    ]
 
 
 def test_a_channel_that_is_open_while_its_process_forks_harms_no_call(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rocketpy_broker.client.connection import BrokerConnection, check
 from rocketpy_broker.client.errors import UnreadableError
@@ -32,18 +32,26 @@ class GroupReader:
     """A reader of one topic for one group. With `is_committing` False it commits nothing."""
 
     def __init__(
-        self, connection: BrokerConnection, topic: str, group: str, *, is_committing: bool = True
+        self,
+        connection: BrokerConnection,
+        topic: str,
+        group: str,
+        *,
+        is_committing: bool = True,
+        is_from_latest: bool = False,
     ) -> None:
+        """Starts queues without progress at their ends, which it commits, if `is_from_latest`."""
         self._connection = connection
         self.topic = topic
         self.group = group
         self._is_committing = is_committing
+        self._is_from_latest = is_from_latest
 
     def messages(self, count: int | None = None) -> Iterator[Message]:
         """Yields up to `count` stored messages that the group has not consumed.
 
-        A message is acknowledged when the next one is requested. A queue without the group's
-        progress, or with an offset outside its bounds, is read from its first message.
+        A message is acknowledged when the next one is requested. A queue with an offset outside
+        its bounds is read from its first message, and so is one without the group's progress.
         Raises ClientError.
         """
         left = count
@@ -75,13 +83,17 @@ class GroupReader:
                 f"the broker answers for {len(response.offsets)} of {len(queues)} queues"
             )
         offsets: list[int] = []
+        skipped: list[broker_pb2.QueueOffsets] = []
         for queue, found in zip(queues, response.offsets, strict=True):
             if found.status.code == ResponseCode.QUERY_NOT_FOUND:
-                offsets.append(queue.min_offset)
+                offsets.append(queue.max_offset if self._is_from_latest else queue.min_offset)
+                skipped.append(queue)
             else:
                 check(found.status)
                 is_there = queue.min_offset <= found.offset <= queue.max_offset
                 offsets.append(found.offset if is_there else queue.min_offset)
+        if self._is_from_latest and skipped:
+            self._commit({queue.queue_id: queue.max_offset for queue in skipped})
         return offsets
 
     def _read_queue(
@@ -111,14 +123,18 @@ class GroupReader:
             if offset == before:
                 break
         if self._is_committing and committed < offset:
-            self._commit(queue.queue_id, offset)
+            self._commit({queue.queue_id: offset})
 
     def _pull(self, request: broker_pb2.PullRequest) -> list[PullResponseParts]:
         """Returns the answers of one call."""
         with self._connection.faults():
             return list(self._connection.pull(request, PULL_SECONDS_MAX))
 
-    def _commit(self, queue_id: int, offset: int) -> None:
-        entry = broker_pb2.CommittedOffset(topic=self.topic, queue_id=queue_id, offset=offset)
-        request = broker_pb2.CommitOffsetsRequest(consumer_group=self.group, offsets=[entry])
+    def _commit(self, offsets: Mapping[int, int]) -> None:
+        """Commits offsets by queue id."""
+        entries = [
+            broker_pb2.CommittedOffset(topic=self.topic, queue_id=queue_id, offset=offset)
+            for queue_id, offset in offsets.items()
+        ]
+        request = broker_pb2.CommitOffsetsRequest(consumer_group=self.group, offsets=entries)
         self._connection.ask(self._connection.broker.CommitOffsets, request)

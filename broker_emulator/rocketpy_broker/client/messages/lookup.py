@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import UnreadableError
 from rocketpy_broker.client.messages.model import Message, decode_messages
 from rocketpy_broker.client.messages.pull_answers import pulled_messages
@@ -41,7 +41,7 @@ def message_at(
         topic=topic, queue_id=queue_id, offset=offset, offset_end=offset + 1
     )
     with connection.faults():
-        answers = list(connection.pull(request, REQUEST_SECONDS_MAX))
+        answers = list(connection.pull(request, connection.seconds_max))
     for answer in answers:
         for message in pulled_messages(request, offset, answer)[0]:
             return message

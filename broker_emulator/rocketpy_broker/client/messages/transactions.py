@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, check, only
+from rocketpy_broker.client.connection import BrokerConnection, check, only
 from rocketpy_broker.client.errors import MessageIllegalError, UnreadableError
 from rocketpy_broker.client.messages.model import OutgoingMessage
 from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageChecker, block_columns
@@ -71,7 +71,7 @@ def prepare(
         records=block.data.to_pybytes(),
     )
     with connection.faults():
-        call = connection.broker.Append(iter([request]), timeout=REQUEST_SECONDS_MAX)
+        call = connection.broker.Append(iter([request]), timeout=connection.seconds_max)
         answer: broker_pb2.AppendResponse = only(list(call), topic)
     check(answer.status)
     if answer.record_count != 1:

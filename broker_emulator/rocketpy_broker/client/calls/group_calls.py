@@ -1,4 +1,4 @@
-"""LocalBroker's calls about consumer groups."""
+"""Calls about consumer groups."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from rocketpy_broker.client import group_admin
+from rocketpy_broker.client.calls.arguments import check_time
+from rocketpy_broker.client.calls.base import BrokerCalls, call
+from rocketpy_broker.client.errors import ClientError
 from rocketpy_broker.client.group_admin import FIELDS, NAMED_TARGETS, GroupDetails, ResetQueue
-from rocketpy_broker.embedded.calls import BrokerCalls, call
-from rocketpy_broker.embedded.process import LocalBrokerError
 
 
 class GroupCalls(BrokerCalls):
@@ -16,7 +17,7 @@ class GroupCalls(BrokerCalls):
 
     @call
     def create_group(self, group: str, **settings: bool | int) -> GroupDetails:
-        """Creates a consumer group. Raises LocalBrokerError if it exists.
+        """Creates a consumer group. Raises ClientError if it exists.
 
         The broker also creates a group at its first use. `settings` are the fields of RocketMQ's
         SubscriptionGroupConfig in snake case, such as `retry_max_times=2` or
@@ -68,18 +69,18 @@ class GroupCalls(BrokerCalls):
 def _checked(settings: Mapping[str, bool | int]) -> Mapping[str, bool | int]:
     for name, value in settings.items():
         if name not in FIELDS:
-            raise LocalBrokerError(
+            raise ClientError(
                 f"the group's setting is unknown: {name}. Accepted are {', '.join(FIELDS)}"
             )
         if not isinstance(value, int):
-            raise LocalBrokerError(f"{name} is {value!r}, accepted is a bool or an int")
+            raise ClientError(f"{name} is {value!r}, accepted is a bool or an int")
     return settings
 
 
 def _check_target(to: str | datetime | int) -> None:
-    if isinstance(to, datetime) and to.tzinfo is None:
-        raise LocalBrokerError(f"the time {to.isoformat()} has no time zone; give one")
+    if isinstance(to, datetime):
+        check_time(to)
     if isinstance(to, str) and to not in NAMED_TARGETS:
-        raise LocalBrokerError(
+        raise ClientError(
             f"to is {to!r}, accepted is 'earliest', 'latest', an offset or a datetime"
         )

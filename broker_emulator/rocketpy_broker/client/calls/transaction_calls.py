@@ -1,15 +1,14 @@
-"""LocalBroker's calls about transactions."""
+"""Calls about transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocketpy_broker.client import test_calls
+from rocketpy_broker.client.calls.arguments import Body, outgoing
+from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.messages import transactions
 from rocketpy_broker.client.messages.model import OutgoingMessage
 from rocketpy_broker.client.messages.transactions import OpenTransaction, Transaction
-from rocketpy_broker.embedded.calls import BrokerCalls, call
-from rocketpy_broker.embedded.messages import Body, outgoing
 
 
 class TransactionCalls(BrokerCalls):
@@ -30,14 +29,14 @@ class TransactionCalls(BrokerCalls):
 
         No consumer sees it before `commit`. `rollback` discards it.
         """
-        [message] = outgoing([body], tags, keys, properties or {}, queue_id)
+        with self._declared_errors():
+            [message] = outgoing([body], tags, keys, properties or {}, queue_id)
         return self._send_transaction(topic, group, message)
 
     @call
     def _send_transaction(self, topic: str, group: str, message: OutgoingMessage) -> Transaction:
         with self._connection() as connection:
-            # The broker's clock may be ahead, and it counts a transaction's age from this time.
-            born_ms = test_calls.advance_clock(connection, 0).now_ms
+            born_ms = self._born_ms(connection)
             return transactions.prepare(connection, topic, group, message, born_ms)
 
     @call

@@ -1,6 +1,6 @@
 """Helper program that makes the calls of a forked process.
 
-It reads a pickled LocalBroker and then calls from its input. It writes one answer for each call to
+It reads a pickled client and then calls from its input. It writes one answer for each call to
 its output. `fork_calls` starts it.
 """
 
@@ -11,7 +11,7 @@ import pickle
 import sys
 from typing import BinaryIO
 
-from rocketpy_broker.embedded.process import LocalBrokerError
+from rocketpy_broker.errors import BrokerError
 
 
 def main() -> None:
@@ -31,7 +31,7 @@ def serve(calls: BinaryIO, answers: BinaryIO) -> None:
             answer: tuple[object, Exception | None]
             try:
                 answer = getattr(broker, name)(*args, **options), None
-            except (LocalBrokerError, TypeError, ValueError) as error:
+            except (BrokerError, TypeError, ValueError) as error:
                 answer = None, error
             pickle.dump(answer, answers)
             answers.flush()

@@ -1,12 +1,12 @@
-"""LocalBroker's calls about topics."""
+"""Calls about topics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocketpy_broker.client import contents, topics
+from rocketpy_broker.client import topics
+from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.topics import Topic
-from rocketpy_broker.embedded.calls import BrokerCalls, call
 
 
 class TopicCalls(BrokerCalls):
@@ -23,7 +23,7 @@ class TopicCalls(BrokerCalls):
     ) -> None:
         """Creates `topic` with `queues` queues to read and to write, 8 by default.
 
-        Raises LocalBrokerError if it exists; with `exist_ok` the existing topic stays as it is.
+        Raises ClientError if it exists; with `exist_ok` the existing topic stays as it is.
         `attributes` are RocketMQ's, such as `{"message.type": "FIFO"}`.
         """
         with self._connection() as connection:
@@ -74,29 +74,3 @@ class TopicCalls(BrokerCalls):
         """Returns the names of all topics but the broker's own and the groups' retry topics."""
         with self._connection() as connection:
             return [found.topic for found in topics.list_topics(connection)]
-
-    @call
-    def reset(self) -> None:
-        """Removes all contents of the broker, which keeps running.
-
-        The contents are:
-        - all topics with their messages, delayed ones included;
-        - all consumer groups with settings, progress, retries and dead letters;
-        - open transactions and transactions that were given up;
-        - the state of exactly-once writers.
-
-        The clock stays.
-        """
-        with self._connection() as connection:
-            contents.clear(connection, contents.Contents())
-
-    @call
-    def _contents(self) -> contents.Contents:
-        with self._connection() as connection:
-            return contents.contents(connection)
-
-    @call
-    def _clear(self, kept: contents.Contents) -> None:
-        """Removes all contents but `kept`."""
-        with self._connection() as connection:
-            contents.clear(connection, kept)

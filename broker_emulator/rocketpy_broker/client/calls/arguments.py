@@ -1,4 +1,4 @@
-"""Checks of the messages that a program gives to LocalBroker."""
+"""Checks of the values that a program gives to a call."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TypeAlias
 
+from rocketpy_broker.client.errors import ClientError
 from rocketpy_broker.client.messages.model import OutgoingMessage, WaitArguments, fault_of_wait
-from rocketpy_broker.embedded.process import LocalBrokerError
 from rocketpy_broker.runtime.clock import SystemClock
 
 BYTES = bytes | bytearray | memoryview
+EARLIEST, LATEST = STARTS = ("earliest", "latest")
 Body: TypeAlias = str | bytes | bytearray | memoryview
 
 
@@ -19,7 +20,7 @@ def outgoing(
 ) -> list[OutgoingMessage]:
     """Returns a message for each body.
 
-    Raises LocalBrokerError for a value of a wrong type and for properties that delay a message.
+    Raises ClientError for a value of a wrong type and for properties that delay a message.
     """
     key_list = [keys] if isinstance(keys, str) else keys
     if not isinstance(key_list, Sequence) or not all(isinstance(key, str) for key in key_list):
@@ -35,7 +36,7 @@ def outgoing(
     instead = WaitArguments("delay_level", "deliver_at", "send_transaction")
     fault = fault_of_wait(properties, now_ms, instead)
     if fault is not None:
-        raise LocalBrokerError(fault)
+        raise ClientError(fault)
     if not (queue_id is None or isinstance(queue_id, int)):
         raise _wrong("queue_id", queue_id, "an int or None")
     return [
@@ -44,11 +45,25 @@ def outgoing(
 
 
 def check_delay(delay_level: object, deliver_at: object) -> None:
-    """Raises LocalBrokerError for a value of a wrong type."""
+    """Raises ClientError for a value of a wrong type."""
     if not isinstance(delay_level, int):
         raise _wrong("delay_level", delay_level, "an int")
     if not (deliver_at is None or isinstance(deliver_at, datetime)):
         raise _wrong("deliver_at", deliver_at, "a datetime with a time zone, or None")
+
+
+def check_time(since: datetime | None) -> None:
+    """Raises ClientError for a time without a time zone."""
+    if since is not None and since.tzinfo is None:
+        raise ClientError(f"the time {since.isoformat()} has no time zone; give one")
+
+
+def check_start(start: str, *, is_committing: bool) -> None:
+    """Raises ClientError for an unknown start, or one that nothing would remember."""
+    if start not in STARTS:
+        raise _wrong("start", start, " or ".join(map(repr, STARTS)))
+    if start == LATEST and not is_committing:
+        raise ClientError("start='latest' needs commit=True: the group's place is committed")
 
 
 def _body(body: object) -> bytes:
@@ -56,11 +71,11 @@ def _body(body: object) -> bytes:
         try:
             return body.encode()
         except UnicodeEncodeError as error:
-            raise LocalBrokerError("a body is not valid Unicode; send it as bytes") from error
+            raise ClientError("a body is not valid Unicode; send it as bytes") from error
     if isinstance(body, BYTES):
         return bytes(body)
     raise _wrong("body", body, "str or bytes, or an iterable of them")
 
 
-def _wrong(name: str, value: object, accepted: str) -> LocalBrokerError:
-    return LocalBrokerError(f"{name} is {value!r}, accepted is {accepted}")
+def _wrong(name: str, value: object, accepted: str) -> ClientError:
+    return ClientError(f"{name} is {value!r}, accepted is {accepted}")

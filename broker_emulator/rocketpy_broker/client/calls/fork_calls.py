@@ -16,9 +16,9 @@ import threading
 from typing import IO, Any
 from weakref import WeakSet
 
-from rocketpy_broker.embedded.process import LocalBrokerError
+from rocketpy_broker.client.errors import ClientError
 
-COMMAND = (sys.executable, "-m", "rocketpy_broker.embedded.fork_helper")
+COMMAND = (sys.executable, "-m", "rocketpy_broker.client.calls.fork_helper")
 _helpers: WeakSet[Helper] = WeakSet()
 _is_forked = False
 
@@ -29,10 +29,10 @@ def is_forked() -> bool:
 
 
 class Helper:
-    """A process that makes one LocalBroker's calls for the process that started it."""
+    """A process that makes one Calls for the process that started it."""
 
     def __init__(self, broker: object) -> None:
-        """Starts the helper process. Raises LocalBrokerError."""
+        """Starts the helper process. Raises ClientError."""
         self._pid = os.getpid()
         self._lock = threading.Lock()
         try:
@@ -40,7 +40,7 @@ class Helper:
                 COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
             )
         except OSError as error:
-            raise LocalBrokerError(
+            raise ClientError(
                 f"the helper process of a forked process cannot be started: {error}"
             ) from error
         _helpers.add(self)
@@ -54,7 +54,7 @@ class Helper:
     def call(self, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> object:
         """Returns the result of a method of the broker.
 
-        Raises LocalBrokerError, TypeError, ValueError.
+        Raises ClientError, TypeError, ValueError.
         """
         with self._lock:
             try:
@@ -64,7 +64,7 @@ class Helper:
                 answer, error = pickle.load(self._process.stdout)  # noqa: S301
             except (OSError, EOFError) as fault:
                 self.close()
-                raise LocalBrokerError(
+                raise ClientError(
                     f"the helper process of a forked process has ended in a call of {name}; "
                     "its standard error says why"
                 ) from fault
@@ -80,7 +80,7 @@ class Helper:
         try:
             data = pickle.dumps(value)
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise LocalBrokerError(
+            raise ClientError(
                 f"a forked process cannot pass this on to its helper process: {error}; "
                 "give plain values"
             ) from error

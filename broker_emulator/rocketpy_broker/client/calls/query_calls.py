@@ -1,12 +1,12 @@
-"""LocalBroker's calls that look up messages, lag and statistics."""
+"""Calls that look up messages, lag and statistics."""
 
 from __future__ import annotations
 
+from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.messages.lookup import query_messages, view_message
 from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.offsets import GroupLag, query_lag
 from rocketpy_broker.client.statistics import Statistic, list_statistics
-from rocketpy_broker.embedded.calls import BrokerCalls, call
 
 
 class QueryCalls(BrokerCalls):

@@ -1,0 +1,1 @@
+"""The calls of programs: methods that `BrokerClient` and `LocalBroker` share."""
