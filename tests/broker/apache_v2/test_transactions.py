@@ -192,6 +192,24 @@ async def test_a_check_follows_each_round_until_an_answer(apache: ApacheClient) 
     assert await bodies(apache.running) == []
 
 
+async def test_a_message_checked_twice_has_the_properties_of_its_sender(
+    apache: ApacheClient,
+) -> None:
+    await create(apache, "t", read=1, write=1)
+    each = message("t", message_type=v2.TRANSACTION)
+    each.user_properties["colour"] = "blue"
+    async with apache.telemetry(producing("t")) as call:
+        (entry,) = (await apache.send(each)).entries
+        for _ in range(2):
+            command = await checked(apache, call)
+            assert dict(command.message.user_properties) == {"colour": "blue"}
+    assert (await end(apache, entry, v2.COMMIT)).code == v2.OK
+    (record,) = await records(apache.running, "t")
+    assert record.properties["colour"] == "blue"
+    # Clients of every protocol read these.
+    assert not [name for name in record.properties if name.startswith("ROCKETPY_")]
+
+
 async def test_any_producer_of_the_topic_may_be_asked(apache: ApacheClient) -> None:
     await create(apache, "t", read=1, write=1)
     await create(apache, "u", read=1, write=1)

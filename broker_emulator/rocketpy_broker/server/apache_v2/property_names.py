@@ -6,7 +6,7 @@ Source: MessageConst, docs/design/grpc_v2_semantics.md section 7.1.
 
 from __future__ import annotations
 
-from rocketpy_broker.services.transactions.messages import IMMUNITY_SECONDS
+from rocketpy_broker.services.transactions.messages import FIRST_HALF, IMMUNITY_SECONDS
 from rocketpy_proto.record.properties import (
     KEYS,
     NOT_COPIED_NAMES,
@@ -21,6 +21,7 @@ PRIORITY = "_SYS_MSG_PRIORITY_"
 DEAD_LETTER_TOPIC, DEAD_LETTER_MESSAGE_ID = "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID"
 RESERVED_NAMES = NOT_COPIED_NAMES | {
     *(KEYS, TAGS, UNIQ_KEY, SHARDING_KEY, TRACE_CONTEXT, PRIORITY, IMMUNITY_SECONDS),
+    FIRST_HALF,
     *("BUYER_ID", "INSTANCE_ID", "DUP_INFO", "EXTEND_UNIQ_INFO", "MSG_TYPE"),
     *("TRANSFER_FLAG", "CORRECTION_FLAG", "MQ2_FLAG"),
     # Of requests with replies.

@@ -41,6 +41,7 @@ from rocketpy_proto.record import (
     properties_strings,
     rewritten,
     with_property,
+    without_properties,
 )
 from rocketpy_proto.record.properties import (
     PRODUCER_GROUP,
@@ -205,7 +206,8 @@ class TransactionMessages:
             "sys_flag": record.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT,
             "prepared_transaction_offset": record.physical_offset,
         }
-        final = rewritten(half.block, queue.topic, properties_strings(half.block), fields)
+        strings = without_properties(properties_strings(half.block), [FIRST_HALF])
+        final = rewritten(half.block, queue.topic, strings, fields)
         return self._store.append(*self._schedule.placed(queue, final, is_accepted=True))
 
     def append_copy(self, half: HalfMessage, *, is_counted: bool = True) -> AppendResult:
