@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
-from rocketpy_broker.services.transactions.messages import FIRST_HALF
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
@@ -195,15 +194,22 @@ async def test_a_check_follows_each_round_until_an_answer(apache: ApacheClient) 
     assert await bodies(apache.running) == []
 
 
-async def test_a_message_keeps_nothing_of_ours_from_its_checks(apache: ApacheClient) -> None:
+async def test_a_message_checked_twice_has_the_properties_of_its_sender(
+    apache: ApacheClient,
+) -> None:
     await create(apache, "t", read=1, write=1)
+    each = message("t", message_type=v2.TRANSACTION)
+    each.user_properties["colour"] = "blue"
     async with apache.telemetry(producing("t")) as call:
-        entry = await prepared(apache)
-        newest = [await checked(apache, call) for _ in range(2)][-1].transaction_id
-        assert (await end(apache, entry, v2.COMMIT, transaction_id=newest)).code == v2.OK
-    [stored] = await records(apache.running, "t")
-    assert stored.properties["TRANSACTION_CHECK_TIMES"] == "2"
-    assert FIRST_HALF not in stored.properties
+        (entry,) = (await apache.send(each)).entries
+        for _ in range(2):
+            command = await checked(apache, call)
+            assert dict(command.message.user_properties) == {"colour": "blue"}
+    assert (await end(apache, entry, v2.COMMIT)).code == v2.OK
+    (record,) = await records(apache.running, "t")
+    assert record.properties["colour"] == "blue"
+    # Clients of every protocol read these.
+    assert not [name for name in record.properties if name.startswith("ROCKETPY_")]
 
 
 async def test_any_producer_of_the_topic_may_be_asked(apache: ApacheClient) -> None:
