@@ -81,17 +81,17 @@ class CallMemory:
 class Charge:
     """The bytes that one call keeps."""
 
-    __slots__ = ("_connection", "_memory", "size")
+    __slots__ = ("_memory", "connection", "size")
 
     def __init__(self, memory: CallMemory, connection: str) -> None:
         self._memory = memory
-        self._connection = connection
+        self.connection = connection
         self.size = 0
 
     def set(self, size: int) -> None:
         """Replaces the charged bytes by `size`. Raises KeptBytesError."""
         if size != self.size:
-            self._memory.change(self._connection, size - self.size)
+            self._memory.change(self.connection, size - self.size)
             self.size = size
 
     @contextmanager

@@ -50,7 +50,7 @@ async def test_n14_requests_that_need_no_wait_are_served_beyond_the_limit_of_cal
         for opaque in range(3):
             holder.tell(held_pull(opaque))
         await until(lambda: guard.running == 3)
-        guard._calls_max = 3
+        guard._calls_max, guard._calls.connection_max = 3, 0
         header = GetMaxOffsetRequest("T", 0)
         assert (await remoting.client.ask(Code.GET_MAX_OFFSET, header)).code == 0
         remoting.client.tell(held_pull(9))

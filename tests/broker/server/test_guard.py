@@ -12,12 +12,13 @@ import grpc
 import pytest
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.server.calls import failure_log, guard
 from rocketpy_broker.server.calls.failure_log import FailureLog
-from rocketpy_broker.server.calls.guard import TooManyCallsError
+from rocketpy_broker.server.calls.stream_limits import TooManyCallsError
 from rocketpy_broker.server.grpc import server
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
@@ -169,6 +170,47 @@ async def test_n14_beyond_the_bound_streams_of_requests_are_answered_system_busy
         answers[0][0].cancel()
         await until(lambda: running.broker.server.guard.running == 2)
         assert (await stream(another))[1].code == 0
+
+
+async def test_n14_calls_of_others_leave_each_connection_its_share(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "CALLS_MAX", 20)
+    monkeypatch.setattr(guard, "CALLS_SHARE", 2)
+    async with start_broker() as running, another_connection(running) as another:
+        await running.create_topic("T")
+        held = [asyncio.ensure_future(hold(running)) for _ in range(20)]
+        await running.held(20)
+        await health(another)
+        held += [asyncio.ensure_future(hold(another)) for _ in range(2)]
+        await running.held(22)
+        for each in (another, running):
+            [busy] = await each.pull(topic="T", wait_ms_max=1_000)
+            assert busy.status.code == BUSY
+        for call in held:
+            call.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+        await until(lambda: running.broker.server.guard.running == 0)
+
+
+async def test_n14_streams_of_reflection_take_no_place_of_other_streams(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "STREAMS_MAX", 2)
+    monkeypatch.setattr(guard, "OPEN_STREAMS_OF_CONNECTION", 2)
+    path = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+    async with start_broker() as running, another_connection(running) as another:
+        await running.create_topic("T")
+        method: Any = another.channel.stream_stream(path)
+        calls = [method() for _ in range(3)]
+        for call in calls[:2]:
+            await call.write(
+                reflection_pb2.ServerReflectionRequest(list_services="").SerializeToString()
+            )
+            assert await call.read()
+        assert (await stream(running))[1].code == 0
+        await calls[2].write(b"")
+        assert await calls[2].code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_n14_connections_beyond_the_bound_are_closed(

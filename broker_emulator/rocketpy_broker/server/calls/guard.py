@@ -2,8 +2,8 @@
 
 An unexpected error of a handler is logged and answered with SYSTEM_ERROR. A request that is no
 message of its method is answered with INVALID_PARAMETER. Beyond `calls_max` running calls, or the
-limits of streams, a new call is answered with SYSTEM_BUSY. Health and reflection have no field for
-a code; their calls end with a corresponding gRPC status.
+limits of streams, a new call is answered with SYSTEM_BUSY. A stream counts once its user is known.
+Health and reflection have no field for a code; their calls end with a corresponding gRPC status.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -21,16 +21,20 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.calls.failure_log import FailureLog
 from rocketpy_broker.server.calls.incomplete_requests import IncompleteRequests
+from rocketpy_broker.server.calls.stream_limits import StreamLimits, TooManyCallsError
 from rocketpy_broker.services.call_memory import CallMemory, Charge, KeptBytesError, decoded_bytes
 from rocketpy_proto.model.codes import ResponseCode
 
-# Running calls of all connections; more are answered with SYSTEM_BUSY. A held call takes 13 KiB.
-CALLS_MAX = 20_000
+# Running calls of all connections, and the ones that each connection may have beyond that number;
+# more are answered with SYSTEM_BUSY. A held call takes 13 KiB.
+CALLS_MAX, CALLS_SHARE = 20_000, 16
 # Streams of requests of all connections, and of one; more are answered with SYSTEM_BUSY. Each may
 # hold an incomplete request.
 STREAMS_MAX, STREAMS_OF_CONNECTION = 256, 128
 # The same for idle streams, which clients keep open while they run.
 IDLE_STREAMS_MAX, IDLE_STREAMS_OF_CONNECTION = 1_000, 128
+# The same for reflection, which is open to clients without a user.
+OPEN_STREAMS_MAX, OPEN_STREAMS_OF_CONNECTION = 64, 8
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any]"
 # Returns the response, of any method of a protocol, that reports an error.
 Failure = Callable[[BrokerError], bytes]
@@ -75,36 +79,12 @@ class MalformedRequestError(BrokerError):
         super().__init__(f"the request is malformed: it is no message of {method}")
 
 
-class TooManyCallsError(BrokerError):
-    """A new call while the maximum of calls is running."""
+class RunningCall(NamedTuple):
+    """A call that counts: its connection, its memory, and what ends with it."""
 
-    code = ResponseCode.SYSTEM_BUSY
-
-    def __init__(self, calls_max: int, kind: str = "calls") -> None:
-        super().__init__(f"too many {kind} are running, limit {calls_max}. Call again later")
-
-
-class StreamLimits:
-    """Limits for the streams of requests: each may hold an incomplete request of any size."""
-
-    def __init__(self, total_max: int, connection_max: int) -> None:
-        self._total_max = total_max
-        self._shares = Shares(connection_max)
-
-    @contextlib.contextmanager
-    def stream(self, connection: str) -> Iterator[None]:
-        """Counts a stream for the time of the block. Raises TooManyCallsError."""
-        if self._shares.total >= self._total_max:
-            raise TooManyCallsError(self._total_max, "streams of requests")
-        if not self._shares.has_space(connection):
-            raise TooManyCallsError(
-                self._shares.connection_max, "streams of requests of one connection"
-            )
-        self._shares.change(connection, 1)
-        try:
-            yield
-        finally:
-            self._shares.change(connection, -1)
+    peer: str
+    charge: Charge
+    stack: contextlib.ExitStack
 
 
 class TimedCalls:
@@ -138,28 +118,27 @@ class CallGuard:
     ) -> None:
         self.streams = streams
         self.idle_streams = StreamLimits(IDLE_STREAMS_MAX, IDLE_STREAMS_OF_CONNECTION)
+        self.open_streams = StreamLimits(OPEN_STREAMS_MAX, OPEN_STREAMS_OF_CONNECTION)
         self.unfinished = unfinished
         self.timed = timed
         self._log = log
         self._calls_max = calls_max
-        self.running = 0
+        self._calls = Shares(CALLS_SHARE)
         self.memory = CallMemory()
 
-    @contextlib.contextmanager
-    def enter(
-        self, peer: Callable[[], str], method: str, limits: StreamLimits | None = None
-    ) -> Iterator[Charge]:
-        """Yields the memory charge of one call. Raises BrokerError, and grpc.aio's own errors.
+    @property
+    def running(self) -> int:
+        """The number of running calls."""
+        return self._calls.total
 
-        A stream of requests has `limits`.
-        """
-        if self.running >= self._calls_max:
-            raise TooManyCallsError(self._calls_max)
-        self.running += 1
+    @contextlib.contextmanager
+    def enter(self, peer: str, method: str) -> Iterator[RunningCall]:
+        """Yields one running call. Raises BrokerError, and grpc.aio's own errors."""
+        self._calls.change(peer, 1)
         try:
-            streams = limits.stream(peer()) if limits is not None else contextlib.nullcontext()
-            with streams, self.memory.call(peer()) as charge:
-                yield charge
+            self.check_count(peer)
+            with contextlib.ExitStack() as stack, self.memory.call(peer) as charge:
+                yield RunningCall(peer, charge, stack)
         # A call that was ended on purpose, or a client that has gone.
         except grpc.aio.BaseError:
             raise
@@ -168,25 +147,28 @@ class CallGuard:
         except (KeptBytesError, TooManyCallsError, AccessDeniedError):
             raise
         except Exception as error:
-            raise self.unexpected(peer(), method, error) from error
+            raise self.unexpected(peer, method, error) from error
         finally:
-            self.running -= 1
+            self._calls.change(peer, -1)
 
     def begin(self, peer: str, size: int) -> Charge:
         """Counts a call that keeps `size` bytes, until `end`. Raises KeptBytesError."""
         charge = Charge(self.memory, peer)
         charge.set(size)
-        self.running += 1
+        self._calls.change(peer, 1)
         return charge
 
-    def check_count(self) -> None:
-        """Raises TooManyCallsError if more calls run than may, the ones of `begin` included."""
-        if self.running > self._calls_max:
+    def check_count(self, peer: str) -> None:
+        """Raises TooManyCallsError if more calls run than may, the ones of `begin` included.
+
+        Each connection has CALLS_SHARE calls that others cannot take.
+        """
+        if self.running > self._calls_max and not self._calls.has_space(peer, 0):
             raise TooManyCallsError(self._calls_max)
 
     def end(self, charge: Charge) -> None:
         """Ends a call that `begin` has counted."""
-        self.running -= 1
+        self._calls.change(charge.connection, -1)
         charge.set(0)
 
     def unexpected(self, peer: str, method: str, error: Exception) -> UnexpectedError:
@@ -265,7 +247,9 @@ class GuardedMethod:
         self._timed = guard.timed
         self._is_idle = is_idle
         self._asks_in_stream = handler.request_streaming
-        self._limits = guard.idle_streams if is_idle else guard.streams
+        self._limits = guard.open_streams if failure is None else guard.streams
+        if is_idle:
+            self._limits = guard.idle_streams
         self._answers_in_stream = handler.response_streaming
         self._decode: Any = handler.request_deserializer
         self._encode: Any = handler.response_serializer
@@ -283,9 +267,9 @@ class GuardedMethod:
 
     async def _answer(self, _requests: Any, context: Any) -> bytes:
         try:
-            with self._enter(context) as charge:
+            with self._guard.enter(context.peer(), self._name) as call:
                 # No name here holds the request, so a held method can free it.
-                work = self._work(await self._asked(context, charge), context)
+                work = self._work(await self._asked(context, call), context)
                 begin_ms = self._begin_ms()
                 message = await work
                 self._answered(begin_ms, message)
@@ -297,9 +281,9 @@ class GuardedMethod:
     async def _stream(self, _requests: Any, context: Any) -> None:
         """Writes the answers itself: a generator would be one more layer."""
         try:
-            with self._enter(context) as charge:
+            with self._guard.enter(context.peer(), self._name) as call:
                 # No name here holds the request, so a held method can free it.
-                work = self._work(await self._asked(context, charge), context)
+                work = self._work(await self._asked(context, call), context)
                 begin_ms = self._begin_ms()
                 async with contextlib.aclosing(work) as answers:
                     async for answer in answers:
@@ -312,14 +296,10 @@ class GuardedMethod:
     async def _write(self, _requests: Any, context: Any) -> None:
         """Runs a method that writes its responses itself."""
         try:
-            with self._enter(context) as charge:
-                await self._work(await self._asked(context, charge), context)
+            with self._guard.enter(context.peer(), self._name) as call:
+                await self._work(await self._asked(context, call), context)
         except BrokerError as error:
             await context.write(await self._failed(context, error))
-
-    def _enter(self, context: Any) -> contextlib.AbstractContextManager[Charge]:
-        limits = self._limits if self._asks_in_stream else None
-        return self._guard.enter(context.peer, self._name, limits)
 
     def _begin_ms(self) -> float:
         """Returns the start time of the work; 0 without a timer."""
@@ -329,18 +309,20 @@ class GuardedMethod:
         if self._timed is not None and begin_ms:
             self._timed.answered(self._name, begin_ms, answer)
 
-    async def _asked(self, context: Any, charge: Charge) -> Any:
+    async def _asked(self, context: Any, call: RunningCall) -> Any:
         """Returns a request, or an iterator of requests.
 
-        Raises KeptBytesError, AccessDeniedError.
+        Raises KeptBytesError, TooManyCallsError, AccessDeniedError.
         """
+        data, charge = None, call.charge
         if self._is_idle:
             # Some clients wait for the headers.
             await context.send_initial_metadata(())
-            return self._read_idle(context, charge, await self._admission(context))
-        data = await self._unfinished.first(context)
+        else:
+            data = await self._unfinished.first(context)
         check = await self._admission(context)
         if self._asks_in_stream:
+            call.stack.enter_context(self._limits.stream(call.peer))
             return self._read_all(data, context, charge, check)
         if data is grpc.aio.EOF:
             raise DecodeError
@@ -354,16 +336,15 @@ class GuardedMethod:
         metadata = context.invocation_metadata() or ()
         return await self._access.admitted(self._name, metadata, context.peer())
 
-    async def _read_idle(
-        self, context: Any, charge: Charge, check: Check | None
-    ) -> AsyncIterator[Any]:
-        async for request in self._read_all(await context.read(), context, charge, check):
-            yield request
-
     async def _read_all(
         self, data: Any, context: Any, charge: Charge, check: Check | None
     ) -> AsyncIterator[Any]:
-        """Yields requests as they come; gRPC's own iterator would be one more generator."""
+        """Yields requests as they come; gRPC's own iterator would be one more generator.
+
+        `data` is the first one; None if it is still to be read.
+        """
+        if data is None:
+            data = await context.read()
         while data is not grpc.aio.EOF:
             yield self._charged(data, charge, check)
             charge.set(0)

@@ -321,7 +321,7 @@ class RemotingServer:
         if not isinstance(step, Coroutine):
             return step
         try:
-            self._guard.check_count()
+            self._guard.check_count(connection.peer)
         except BrokerError as error:
             step.close()
             return self._failed(connection, command, error)
