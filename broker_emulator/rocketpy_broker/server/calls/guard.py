@@ -314,7 +314,8 @@ class GuardedMethod:
 
         Raises KeptBytesError, TooManyCallsError, AccessDeniedError.
         """
-        data, charge = None, call.charge
+        data: Any = None
+        charge = call.charge
         if self._is_idle:
             # Some clients wait for the headers.
             await context.send_initial_metadata(())
