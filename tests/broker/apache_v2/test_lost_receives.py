@@ -7,6 +7,8 @@ import contextlib
 
 import pytest
 
+from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.services.deliveries import left_work
 from rocketpy_broker.services.deliveries.service import RELEASED_MS
 from rocketpy_broker.services.filters.service import TAG, FilterText
 from rocketpy_broker.services.pull import response_buffer
@@ -92,6 +94,28 @@ async def test_a_receive_cancelled_at_any_step_releases_its_messages(
             assert found, bodies
             bodies += found
         assert sorted(bodies) == [b"%d" % number for number in range(6)]
+
+
+async def test_lost_messages_beyond_a_limit_do_not_come_again_soon(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(left_work, "MESSAGES_MAX", 3)
+    monkeypatch.setattr(left_work, "MESSAGES_OF_CONNECTION", 2)
+    async with with_messages(start_broker, b"a", b"b", b"c", b"d", b"e") as running:
+        deliveries = running.broker.services.deliveries
+        request = PopRequest(GROUP, TOPIC, invisible_ms=60_000)
+        popped = await deliveries.receive(request, "c", is_renewed=False)
+        for connection, row in (("one", 0), ("one", 1), ("one", 2), ("two", 3), ("two", 4)):
+            scheduler.connection.set(connection)
+            deliveries.release(GROUP, TOPIC, [popped[row].handle])
+        assert len(deliveries.left_work) == 3
+        await until(lambda: len(deliveries.left_work) == 0)
+        consumer = Consumer(running)
+        await pass_time(running, RELEASED_MS + REVIVE_MS)
+        soon: list[bytes] = []
+        while len(soon) < 3:
+            soon += (await consumer.receive_soon(invisible_duration=duration(3_600_000))).bodies
+        assert sorted(soon) == [b"a", b"b", b"d"]
 
 
 async def test_a_full_response_buffer_refuses_and_releases_messages(

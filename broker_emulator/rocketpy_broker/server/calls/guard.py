@@ -161,7 +161,7 @@ class CallGuard:
     def check_count(self, peer: str) -> None:
         """Raises TooManyCallsError if more calls run than may, the ones of `begin` included.
 
-        Each connection has CALLS_SHARE calls that others cannot take.
+        Each connection has CALLS_SHARE calls that no other connection can take.
         """
         if self.running > self._calls_max and not self._calls.has_space(peer, 0):
             raise TooManyCallsError(self._calls_max)

@@ -33,6 +33,7 @@ from rocketpy_broker.services.deliveries.handles import (
     Handles,
     as_invalid,
 )
+from rocketpy_broker.services.deliveries.left_work import LeftWork
 from rocketpy_broker.services.deliveries.renewals import RenewalService, Renewed
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.ack_service import Acknowledged, AckService
@@ -100,7 +101,7 @@ class DeliveryService:
         self.renewals = renewals
         self._clock = clock
         self._call_clock = call_clock
-        self._tasks = tasks
+        self.left_work = LeftWork(tasks, clock)
         self._handles = Handles(store)
         # Forwards to the dead letters that run, by handle.
         self._burials: dict[str, asyncio.Future[None]] = {}
@@ -141,7 +142,8 @@ class DeliveryService:
     async def _deliveries(self, request: PopRequest, popped: Popped) -> list[Delivery]:
         """Returns the messages for the client, after the end of all unwanted ones.
 
-        A cancelled caller does not stop that end.
+        A cancelled caller does not stop that end. Beyond the limits of `left_work` there is none,
+        and the unwanted ones come again.
         """
         found: list[Delivery] = []
         running: list[asyncio.Task[None]] = []
@@ -150,8 +152,12 @@ class DeliveryService:
             is_dead = is_wanted & (attempts > self._attempts_max(request.group))
             receipts = popped.receipts(part)
             if (is_dead | ~is_wanted).any():
-                end = self._end(request.group, part, receipts, is_dead, ~is_wanted)
-                running.append(self._tasks.begin(end))
+                rows = np.flatnonzero(is_dead | ~is_wanted).tolist()
+                places = part.block.header["physical_offset"][is_dead].tolist()
+                offsets = [part.offsets[row] for row in rows]
+                end = self._end(request.group, part.queue, offsets, receipts[rows[0]], places)
+                task = self.left_work.begin(len(rows), end)
+                running += [] if task is None else [task]
             for row in np.flatnonzero(is_wanted & ~is_dead).tolist():
                 handle = self._handles.text(request.group, request.topic, receipts[row])
                 place = request.group, request.topic, part.queue, part.block, row
@@ -167,22 +173,18 @@ class DeliveryService:
     async def _end(
         self,
         group: str,
-        part: PoppedQueue,
-        receipts: Sequence[Receipt],
-        is_dead: NDArray[np.bool_],
-        is_unwanted: NDArray[np.bool_],
+        queue: QueueKey,
+        offsets: Sequence[int],
+        receipt: Receipt,
+        dead_places: Sequence[int],
     ) -> None:
-        """Acknowledges unwanted messages, and the dead ones as dead letters.
+        """Acknowledges unwanted messages, and the dead ones, at these places, as dead letters.
 
         After an error they come again at the end of their invisible time.
         """
         try:
-            await self._to_dead_letters(
-                group, part.block.header["physical_offset"][is_dead].tolist()
-            )
-            rows = np.flatnonzero(is_dead | is_unwanted).tolist()
-            offsets = [part.offsets[row] for row in rows]
-            await self._acks.ack(group, part.queue, offsets, receipts[rows[0]])
+            await self._to_dead_letters(group, dead_places)
+            await self._acks.ack(group, queue, offsets, receipt)
         except BrokerError as error:
             if self._log_throttle.may_say():
                 logger.warning("messages could not become dead letters: %s", error)
@@ -272,7 +274,8 @@ class DeliveryService:
         try:
             queue, receipt = self._handles.receipt(group, topic, handle)
         except ForeignHandleError as error:
-            logger.info("a forward to the dead letters has no effect: %s", error)
+            if self._log_throttle.may_say():
+                logger.info("a forward to the dead letters has no effect: %s", error)
             return
         await self._buried(handle)
         if handle in self._handles.acknowledged or handle in self._handles.replaced:
@@ -310,7 +313,7 @@ class DeliveryService:
 
     def release(self, group: str, topic: str, handles: Sequence[str]) -> None:
         """Makes deliveries that a client did not get visible soon, in a task of their own."""
-        self._tasks.begin(self._release(group, topic, handles))
+        self.left_work.begin(len(handles), self._release(group, topic, handles))
 
     def release_popped(self, request: PopRequest, popped: Popped) -> None:
         """Makes the messages of a pop without an answer visible soon."""
@@ -324,7 +327,8 @@ class DeliveryService:
             try:
                 await self.change(group, topic, handle, RELEASED_MS)
             except BrokerError as error:
-                logger.info("a delivery is visible at the end of its time only: %s", error)
+                if self._log_throttle.may_say():
+                    logger.info("a delivery is visible at the end of its time only: %s", error)
 
     def _place(self, queue: QueueKey, offset: int) -> int | None:
         """Returns the log offset of a message; None if it is gone."""

@@ -1,0 +1,51 @@
+"""Work that receives leave to tasks: releases of messages, and ends of unwanted ones.
+
+The task goes on when the receive has ended, so it counts for the connection by its messages. Beyond
+the limits work is refused; its messages come again at the end of their invisible time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+
+from rocketpy_broker.runtime import scheduler
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.log_throttle import LogThrottle
+from rocketpy_broker.runtime.shares import Shares
+from rocketpy_broker.runtime.tasks import TaskScope
+
+logger = logging.getLogger(__name__)
+# Messages of such tasks, in all and of one connection. Each takes about 300 bytes.
+MESSAGES_MAX, MESSAGES_OF_CONNECTION = 16_384, 2_048
+
+
+class LeftWork:
+    """The running tasks, by their numbers of messages."""
+
+    def __init__(self, tasks: TaskScope, clock: Clock) -> None:
+        self._tasks = tasks
+        self._shares = Shares(MESSAGES_OF_CONNECTION)
+        self._log_throttle = LogThrottle(clock)
+
+    def __len__(self) -> int:
+        return self._shares.total
+
+    def begin(self, count: int, work: Coroutine[object, object, None]) -> asyncio.Task[None] | None:
+        """Runs work for `count` messages in a task; returns None beyond the limits."""
+        connection = scheduler.connection.get()
+        is_full = len(self) + count > MESSAGES_MAX
+        if is_full or not self._shares.has_space(connection, count):
+            work.close()
+            if self._log_throttle.may_say():
+                logger.warning(
+                    "%d messages of broken receives come again at the end of their invisible time "
+                    "only: too many were left before them",
+                    count,
+                )
+            return None
+        self._shares.change(connection, count)
+        task = self._tasks.begin(work)
+        task.add_done_callback(lambda _: self._shares.change(connection, -count))
+        return task
