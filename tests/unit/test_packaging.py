@@ -113,7 +113,7 @@ def test_rows_are_sent_back_with_what_the_readme_installs(
 ) -> None:
     """Needs pandas for PySpark's mapInArrow, which PySpark alone does not install."""
     program = tmp_path / "send_back.py"
-    [shown] = [block for block in runnable("python") if "send_back(" in block.text]
+    [shown] = [block for block in runnable("python") if "pyspark_rocketpy.send_back(" in block.text]
     program.write_text(shown.text, encoding="utf-8")
     said = run(environment("broker", "spark") / "python", str(program))
     assert "1 come again, 0 were given up" in said.splitlines()
