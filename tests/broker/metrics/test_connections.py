@@ -10,7 +10,7 @@ import pytest
 
 from rocketpy_broker.server.http.connections import (
     AHEAD_BYTES_MAX,
-    CONNECTIONS_MAX,
+    CONNECTIONS_OF_HOST,
     IDLE_SECONDS,
     MAKING_SECONDS,
     REPLY_SECONDS,
@@ -175,13 +175,13 @@ async def test_requests_whose_clients_have_gone_are_as_few_as_connections(
 
     monkeypatch.setattr(MetricsService, "text", text)
     async with start_broker(http_port=0) as running:
-        for number in range(CONNECTIONS_MAX + 10):
+        for number in range(CONNECTIONS_OF_HOST + 10):
             reader, writer = await asking(running)
-            while asked < min(number + 1, CONNECTIONS_MAX):  # noqa: ASYNC110 (as `until`)
+            while asked < min(number + 1, CONNECTIONS_OF_HOST):  # noqa: ASYNC110 (as `until`)
                 await asyncio.sleep(0.001)
             writer.transport.abort()
             await is_cut(reader)
-        assert asked == CONNECTIONS_MAX
+        assert asked == CONNECTIONS_OF_HOST
         may_end.set()
         await until(lambda: door(running).connection_count == 0)
         assert (await get(running, "/healthz"))[0] == 200

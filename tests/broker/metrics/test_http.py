@@ -16,11 +16,14 @@ import pytest
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.grpc.server import GrpcServer
-from rocketpy_broker.server.http.connections import CONNECTIONS_MAX, REQUEST_SECONDS
+from rocketpy_broker.server.http.connections import CONNECTIONS_OF_HOST, REQUEST_SECONDS
 from rocketpy_broker.services.observability.metrics.service import MetricsService
 from tests.broker.metrics.scrape import get, parsed, scrape
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.time_limits import WAIT_SECONDS_MAX
+
+# All of 127/8 are addresses of this machine.
+OTHER_HOST = ("127.0.0.2", 0)
 
 
 def url(running: RunningBroker, path: str) -> str:
@@ -122,12 +125,19 @@ async def test_a_request_that_is_none_is_refused(
 async def test_connections_that_do_nothing_are_few_and_end(start_broker: StartBroker) -> None:
     async with start_broker(http_port=0) as running:
         port = running.ready.http_port
-        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_MAX)]
+        idle = [
+            await asyncio.open_connection("127.0.0.1", port) for _ in range(CONNECTIONS_OF_HOST)
+        ]
         http = running.broker.http
         assert http is not None
-        await until(lambda: http.connection_count == CONNECTIONS_MAX)
+        await until(lambda: http.connection_count == CONNECTIONS_OF_HOST)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         assert await reader.read() == b""
+        writer.close()
+        # Clients at other addresses are served meanwhile.
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=OTHER_HOST)
+        writer.write(b"GET /healthz HTTP/1.0\r\n\r\n")
+        assert (await reader.readline()).split()[1] == b"200"
         writer.close()
         for _ in range(REQUEST_SECONDS + 1):
             running.clock.advance(1_000)

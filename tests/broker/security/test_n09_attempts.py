@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
 
@@ -16,6 +17,7 @@ from rocketpy_broker.server.security.attempts import (
     USER,
     WAIT_MS_MAX,
     Attempts,
+    host_of,
 )
 from rocketpy_broker.server.security.errors import TooManyAttemptsError
 from rocketpy_proto.bearer_token import bearer_token
@@ -102,6 +104,53 @@ def test_n09_an_attacked_user_does_not_wait_where_it_has_signed_in(
     with pytest.raises(TooManyAttemptsError):
         found.wait_ms("alice", "own0")
     assert found.wait_ms("alice", "own3") == 0
+
+
+def test_n09_a_user_at_a_new_address_does_not_wait_for_guesses_elsewhere() -> None:
+    found = Attempts(ManualClock())
+    for number in range(USER.free + 1):
+        found.failed("alice", f"h{number}")
+    # Addresses that have failed before take all turns of the next half minute.
+    for number in range(int(WAIT_MS_MAX / USER.delay_ms_max)):
+        assert found.wait_ms("alice", f"h{number % USER.free}") > 0
+    with pytest.raises(TooManyAttemptsError):
+        found.wait_ms("alice", "h0")
+    assert 0 < found.wait_ms("alice", "new") <= USER.delay_ms_max
+    # The failure of a new address counts, and its next attempt waits after all attempts before it.
+    found.failed("alice", "new")
+    with pytest.raises(TooManyAttemptsError):
+        found.wait_ms("alice", "new")
+
+
+def test_n09_one_address_takes_a_share_of_the_attempts_that_wait() -> None:
+    found = Attempts(ManualClock())
+    for host in ("h", "other"):
+        fail(found, PAIR.free, host=host)
+    with ExitStack() as waiting:
+        for _ in range(attempts.WAITING_OF_HOST):
+            waiting.enter_context(found.waits("h"))
+        with pytest.raises(TooManyAttemptsError):
+            found.wait_ms("alice", "h")
+        assert found.wait_ms("alice", "other") > 0
+    assert found.waiting == 0
+    assert found.wait_ms("alice", "h") > 0
+
+
+@pytest.mark.parametrize(
+    ("peer", "host"),
+    [
+        ("ipv4:10.0.0.7:50212", "ipv4:10.0.0.7"),
+        ("ipv6:%5B2001:db8:1:2:a::7%5D:50212", "ipv6:2001:db8:1:2::/64"),
+        ("ipv6:[2001:db8:1:2:b::8]:50212", "ipv6:2001:db8:1:2::/64"),
+        ("ipv6:%5Bfe80::1%25eth0%5D:1", "ipv6:fe80::/64"),
+        ("ipv6:%5B::ffff:10.0.0.7%5D:1", "ipv6:10.0.0.7"),
+        ("http:2001:db8:1:2:c::9:", "http:2001:db8:1:2::/64"),
+        ("http:10.0.0.7:", "http:10.0.0.7"),
+        ("in-process", "in-process"),
+    ],
+)
+def test_n09_addresses_that_one_host_may_have_are_one(peer: str, host: str) -> None:
+    assert host_of(peer) == host
 
 
 def test_n09_failures_are_forgotten() -> None:

@@ -1,7 +1,7 @@
 """Connections of the HTTP server, and their limits.
 
-At most CONNECTIONS_MAX are open at a time; more are closed at once. A connection is closed, whether
-its client reads or not:
+At most CONNECTIONS_MAX are open at a time, and CONNECTIONS_OF_HOST of one address; more are closed
+at once. A connection is closed, whether its client reads or not:
 
 - REQUEST_SECONDS after it was opened, without a whole request;
 - MAKING_SECONDS after a request, without a reply;
@@ -22,10 +22,12 @@ from typing import cast
 from aiohttp import web
 
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.calls.failure_log import ConnectionLog
+from rocketpy_broker.server.security.attempts import host_of
 from rocketpy_broker.server.security.tls import HANDSHAKE, TlsPort
 
-CONNECTIONS_MAX = 64
+CONNECTIONS_MAX, CONNECTIONS_OF_HOST = 64, 32
 REQUEST_SECONDS = 10
 # A snapshot may read many bytes from a slow disk.
 MAKING_SECONDS = 120
@@ -47,6 +49,7 @@ class HttpConnections:
         self._make = make
         self._clock = clock
         self._of: dict[web.RequestHandler, HttpConnection] = {}
+        self._shares = Shares(CONNECTIONS_OF_HOST)
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -107,18 +110,21 @@ class HttpConnections:
     # --- Events of connections ---
 
     def enter(self, connection: HttpConnection) -> web.RequestHandler | None:
-        """Returns a new connection's protocol; None beyond CONNECTIONS_MAX or after `abort_all`."""
-        if self._is_closed or len(self._of) >= CONNECTIONS_MAX:
+        """Returns a new connection's protocol; None beyond a limit or after `abort_all`."""
+        is_full = len(self._of) >= CONNECTIONS_MAX or not self._shares.has_space(connection.host)
+        if self._is_closed or is_full:
             return None
         protocol = self._make()
+        self._shares.change(connection.host, 1)
         self._of[protocol] = connection
         self._allow(connection, REQUEST_SECONDS)
         return protocol
 
     def leave_if_over(self, connection: HttpConnection) -> None:
         """Removes a lost connection without a running request."""
-        if connection.protocol is not None and connection.is_lost and not connection.is_busy:
-            self._of.pop(connection.protocol, None)
+        protocol, is_over = connection.protocol, connection.is_lost and not connection.is_busy
+        if protocol is not None and is_over and self._of.pop(protocol, None) is not None:
+            self._shares.change(connection.host, -1)
 
     def _allow(self, connection: HttpConnection, seconds: float) -> None:
         connection.end_ms = self._clock.monotonic_ms() + seconds * 1_000
@@ -133,7 +139,7 @@ class HttpConnection(asyncio.Protocol):
         self.protocol: web.RequestHandler | None = None
         # False until the first byte has come, at a port with TLS.
         self._is_decided = False
-        self.peer = ""
+        self.peer = self.host = ""
         self.end_ms = 0.0
         # Received since the last reply.
         self.ahead_bytes = 0
@@ -155,6 +161,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         host, port = transport.get_extra_info("peername")[:2]
         self.peer = f"{host}:{port}"
+        self.host = host_of(f"http:{self.peer}")
         self.protocol = self._connections.enter(self)
         if self.protocol is None:
             self.abort()

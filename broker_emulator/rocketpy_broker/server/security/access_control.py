@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocketpy_broker.runtime.clock import Clock, sleep
-from rocketpy_broker.server.security.attempts import Attempts
+from rocketpy_broker.server.security.attempts import Attempts, host_of
 from rocketpy_broker.server.security.credentials import Credentials
 from rocketpy_broker.server.security.errors import MissingSignatureError, UnauthenticatedError
 from rocketpy_broker.server.security.permissions import (
@@ -88,7 +88,7 @@ class AccessControl:
             return 0.0
         if (credentials.access_key, peer) in self._proven:
             return 0.0
-        return self.attempts.wait_ms(credentials.access_key, _host(peer))
+        return self.attempts.wait_ms(credentials.access_key, host_of(peer))
 
     def principal(self, credentials: Credentials | None, peer: str) -> Principal:
         """Returns the user of a signature. Raises UnauthenticatedError."""
@@ -99,9 +99,9 @@ class AccessControl:
             secret_key = self._unknown if user is None else user.secret_key
             if not credentials.is_signed_by(secret_key) or user is None:
                 self._proven.pop((credentials.access_key, peer), None)
-                self.attempts.failed(credentials.access_key, _host(peer))
+                self.attempts.failed(credentials.access_key, host_of(peer))
                 raise UnauthenticatedError
-            self.attempts.succeeded(credentials.access_key, _host(peer))
+            self.attempts.succeeded(credentials.access_key, host_of(peer))
             _keep(self._proven, (credentials.access_key, peer), None)
         assert user is not None
         self._check_time(credentials)
@@ -114,17 +114,14 @@ class AccessControl:
 
         Raises UnauthenticatedError.
         """
-        await self.wait(self.wait_ms(credentials, peer))
+        await self.wait(self.wait_ms(credentials, peer), peer)
         return self.principal(credentials, peer)
 
-    async def wait(self, wait_ms: float) -> None:
+    async def wait(self, wait_ms: float, peer: str) -> None:
         """Waits before an attempt."""
         if wait_ms > 0:
-            self.attempts.waiting += 1
-            try:
+            with self.attempts.waits(host_of(peer)):
                 await sleep(self._clock, wait_ms)
-            finally:
-                self.attempts.waiting -= 1
 
     def present(self, principal: Principal) -> Principal:
         """Returns the user as it is now. Raises UnauthenticatedError if it is removed."""
@@ -231,7 +228,3 @@ def _keep(table: OrderedDict[Any, Any], key: object, value: object) -> None:
     table[key] = value
     if len(table) > TOKENS_MAX:
         table.popitem(last=False)
-
-
-def _host(peer: str) -> str:
-    return peer.rpartition(":")[0] or peer

@@ -3,17 +3,26 @@
 Failures count for a user at an address, for the user, and for the address. Above the free number
 each further attempt waits, longer with each failure. Attempts wait one after the other, so more
 connections are no faster. The wait that all users of an address or all addresses of a user share
-is short, but grows with their attempts. So it is not for a user at an address where it has signed
-in: guesses from elsewhere do not keep the user out. State: the failures and these addresses, in
-memory; the oldest give way.
+is short, but grows with their attempts. Guesses from elsewhere do not keep a user out:
+
+- A user at an address where it has signed in does not share that wait.
+- A user at an address without failures of its own waits after other such addresses only.
+
+An address of IPv6 is a network of 2^64 addresses, which one host may have. State: the failures and
+the addresses of users, in memory; the oldest give way.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network
+from urllib.parse import unquote
 
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.security.errors import TooManyAttemptsError
 
 ENTRIES_MAX = 10_000
@@ -22,8 +31,10 @@ FORGET_MS = 600_000
 FIRST_DELAY_MS = 100
 # An attempt that would wait longer is refused at once.
 WAIT_MS_MAX = 30_000
-# Attempts that wait at a time.
-WAITING_MAX = 256
+# Attempts that wait at a time, in all and of one address.
+WAITING_MAX, WAITING_OF_HOST = 1_024, 64
+# In a count's key, in place of an address: all addresses, and addresses without failures.
+_ALL, _NEW = "", "(new)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +65,12 @@ class Attempts:
         self._counts: OrderedDict[tuple[str, str], _Count] = OrderedDict()
         # Users with an address where they have signed in, the last one last.
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self.waiting = 0
+        self._waiting = Shares(WAITING_OF_HOST)
+
+    @property
+    def waiting(self) -> int:
+        """The number of attempts that wait."""
+        return self._waiting.total
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -68,32 +84,57 @@ class Attempts:
             return 0.0
         now_ms = self._clock.monotonic_ms()
         turns: list[tuple[_Count, float]] = []
-        keys = _keys(access_key, host)
-        for key, rule in keys[:1] if keys[0][0] in self._known else keys:
-            count = self._counts.get(key)
-            if count is None:
-                continue
-            if now_ms - count.last_ms > FORGET_MS:
-                del self._counts[key]
-            elif count.failures >= rule.free:
+        for key, rule in self._rules(access_key, host, now_ms):
+            count = self._current(key, now_ms)
+            if count is not None and count.failures >= rule.free:
                 delay_ms = FIRST_DELAY_MS * 2.0 ** min(count.failures - rule.free, 20)
                 begin_ms = max(now_ms, count.next_ms)
                 turns.append((count, begin_ms + min(delay_ms, rule.delay_ms_max)))
         if not turns:
             return 0.0
         wait_ms = max(turn_ms for _, turn_ms in turns) - now_ms
-        if wait_ms > WAIT_MS_MAX or self.waiting >= WAITING_MAX:
+        is_full = self.waiting >= WAITING_MAX or not self._waiting.has_space(host)
+        if wait_ms > WAIT_MS_MAX or is_full:
             raise TooManyAttemptsError(min(wait_ms, WAIT_MS_MAX))
         for count, turn_ms in turns:
             count.next_ms = turn_ms
         return wait_ms
 
+    @contextmanager
+    def waits(self, host: str) -> Iterator[None]:
+        """Counts an attempt that waits for the time of the block."""
+        self._waiting.change(host, 1)
+        try:
+            yield
+        finally:
+            self._waiting.change(host, -1)
+
+    def _rules(
+        self, access_key: str, host: str, now_ms: float
+    ) -> Iterator[tuple[tuple[str, str], _Rule]]:
+        """Yields the keys and rules of the counts for which an attempt waits."""
+        pair = access_key, host
+        yield pair, PAIR
+        if pair not in self._known:
+            has_failed = self._current(pair, now_ms) is not None
+            yield (access_key, _ALL if has_failed else _NEW), USER
+            yield (_ALL, host), HOST
+
+    def _current(self, key: tuple[str, str], now_ms: float) -> _Count | None:
+        """Returns a count that has not ended."""
+        count = self._counts.get(key)
+        if count is not None and now_ms - count.last_ms > FORGET_MS:
+            del self._counts[key]
+            return None
+        return count
+
     def failed(self, access_key: str, host: str) -> None:
         """Counts a failure."""
         now_ms = self._clock.monotonic_ms()
-        for key, _ in _keys(access_key, host):
-            count = self._counts.get(key)
-            if count is None or now_ms - count.last_ms > FORGET_MS:
+        of_user = ((access_key, each) for each in (host, _ALL, _NEW))
+        for key in (*of_user, (_ALL, host)):
+            count = self._current(key, now_ms)
+            if count is None:
                 self._counts[key] = _Count(1, now_ms)
             else:
                 count.failures += 1
@@ -112,6 +153,14 @@ class Attempts:
             self._known.popitem(last=False)
 
 
-def _keys(access_key: str, host: str) -> tuple[tuple[tuple[str, str], _Rule], ...]:
-    """Returns the keys of an attempt's counts; the pair is the first."""
-    return (((access_key, host), PAIR), ((access_key, ""), USER), (("", host), HOST))
+def host_of(peer: str) -> str:
+    """Returns the address of a peer in gRPC's notation; of IPv6 its network of 2^64 addresses."""
+    host = peer.rpartition(":")[0] or peer
+    kind, _, text = host.partition(":")
+    try:
+        address = IPv6Address(unquote(text).strip("[]"))
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return f"{kind}:{address.ipv4_mapped}"
+    return f"{kind}:{IPv6Network((int(address), 64), strict=False)}"

@@ -312,7 +312,7 @@ class RemotingAccess:
         peer: str,
         processor: Callable[[Any], Any],
     ) -> Any:
-        await self._control.wait(wait_ms)
+        await self._control.wait(wait_ms, peer)
         self._check(credentials, request, peer)
         step = processor(request)
         # A coroutine of the processor must run in this context, which has the user.
