@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from rocketpy_broker.runtime.process_tuning import raise_descriptor_limit
-from rocketpy_broker.server.http.connections import REQUEST_SECONDS
+from rocketpy_broker.server.http.connections import CONNECTIONS_OF_HOST, REQUEST_SECONDS
 from rocketpy_broker.server.remoting.server import CONNECTIONS_MAX, IDLE_MS_MAX
 from rocketpy_proto.remoting import RemotingCommand, encode_frame
 from tests.broker.security.callers import (
@@ -75,7 +75,7 @@ async def test_n14_handshakes_at_http_end_as_requests_that_do_not_come(
     async with AsyncExitStack() as stack, start_broker(tls=tls_files.tls(), http_port=0) as running:
         port, http = running.ready.http_port, running.broker.http
         assert http is not None
-        clients = await stuck(stack, port, STUCK - 1)
+        clients = await stuck(stack, port, CONNECTIONS_OF_HOST - 1)
         assert await is_served(ask_http, port, tls_files.authority.client())
         running.clock.advance(REQUEST_SECONDS * 1_000)
         for client in clients:
