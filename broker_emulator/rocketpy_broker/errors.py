@@ -47,7 +47,8 @@ from rocketpy_proto.model.codes import ResponseCode
 
 REMARK_CHARACTERS_MAX = 1_000
 # A long remark loses its middle: it starts with the fault and ends with the remedy.
-_BEGIN, _END = 595, 400
+_END = 400
+_BEGIN = REMARK_CHARACTERS_MAX - len(" ... ") - _END
 
 
 class BrokerError(Exception):

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from math import inf
 
 from rocketpy_broker.runtime.clock import resolve
 
@@ -13,11 +14,12 @@ from rocketpy_broker.runtime.clock import resolve
 class Shares:
     """The sizes that connections take, by connection and in total.
 
-    The broker's own work has no connection and no limit.
+    The broker's own work has no connection, so no limit but the total's.
     """
 
-    def __init__(self, connection_max: int) -> None:
+    def __init__(self, connection_max: int, total_max: float = inf) -> None:
         self.connection_max = connection_max
+        self._total_max = total_max
         self.total = 0
         self._by_connection: Counter[str] = Counter()
 
@@ -27,6 +29,8 @@ class Shares:
 
     def has_space(self, connection: str, size: int = 1) -> bool:
         """True if the connection may take `size` more."""
+        if self.total + size > self._total_max:
+            return False
         return not connection or self.of(connection) + size <= self.connection_max
 
     def change(self, connection: str, size: int) -> None:

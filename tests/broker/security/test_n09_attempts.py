@@ -166,11 +166,11 @@ def test_n09_failures_are_forgotten() -> None:
 def test_n09_failures_of_many_users_and_addresses_are_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(attempts, "WAITING_MAX", 0)
     found = Attempts(ManualClock())
     for number in range(ENTRIES_MAX):
         found.failed(f"user-{number}", f"host-{number}")
     assert len(found) == ENTRIES_MAX
-    monkeypatch.setattr(attempts, "WAITING_MAX", 0)
     fail(found, 10)
     with pytest.raises(TooManyAttemptsError):
         found.wait_ms("alice", "h")

@@ -7,11 +7,11 @@ from datetime import datetime
 from typing import TypeAlias
 
 from rocketpy_broker.client.errors import ClientError
+from rocketpy_broker.client.group_admin import NAMED_TARGETS
 from rocketpy_broker.client.messages.model import OutgoingMessage, WaitArguments, fault_of_wait
 from rocketpy_broker.runtime.clock import SystemClock
 
 BYTES = bytes | bytearray | memoryview
-EARLIEST, LATEST = STARTS = ("earliest", "latest")
 Body: TypeAlias = str | bytes | bytearray | memoryview
 
 
@@ -60,9 +60,9 @@ def check_time(since: datetime | None) -> None:
 
 def check_start(start: str, *, is_committing: bool) -> None:
     """Raises ClientError for an unknown start, or one that nothing would remember."""
-    if start not in STARTS:
-        raise _wrong("start", start, " or ".join(map(repr, STARTS)))
-    if start == LATEST and not is_committing:
+    if start not in NAMED_TARGETS:
+        raise _wrong("start", start, " or ".join(map(repr, NAMED_TARGETS)))
+    if start == "latest" and not is_committing:
         raise ClientError("start='latest' needs commit=True: the group's place is committed")
 
 

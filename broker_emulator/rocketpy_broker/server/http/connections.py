@@ -49,7 +49,7 @@ class HttpConnections:
         self._make = make
         self._clock = clock
         self._of: dict[web.RequestHandler, HttpConnection] = {}
-        self._shares = Shares(CONNECTIONS_OF_HOST)
+        self._shares = Shares(CONNECTIONS_OF_HOST, CONNECTIONS_MAX)
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -111,8 +111,7 @@ class HttpConnections:
 
     def enter(self, connection: HttpConnection) -> web.RequestHandler | None:
         """Returns a new connection's protocol; None beyond a limit or after `abort_all`."""
-        is_full = len(self._of) >= CONNECTIONS_MAX or not self._shares.has_space(connection.host)
-        if self._is_closed or is_full:
+        if self._is_closed or not self._shares.has_space(connection.host):
             return None
         protocol = self._make()
         self._shares.change(connection.host, 1)

@@ -78,12 +78,16 @@ class Request:
 
         Raises ParameterIllegalError, RemotingFormatError.
         """
+        if len(self.bounded_bytes(bytes_max)) > SMALL_BODY_BYTES:
+            await take_slot("body")
+        return self.body(LENIENT_BODY_BYTES)
+
+    def bounded_bytes(self, bytes_max: int) -> bytes | memoryview:
+        """Returns the body's bytes. Raises ParameterIllegalError for more than `bytes_max`."""
         size = len(self.command.body)
         if size > bytes_max:
             raise ParameterIllegalError("bytes of the body", size, f"{bytes_max} or fewer")
-        if size > SMALL_BODY_BYTES:
-            await take_slot("body")
-        return self.body(LENIENT_BODY_BYTES)
+        return self.command.body
 
     def body(self, lenient_bytes_max: int | None = None) -> Any:
         """Returns the body as a value. Raises RemotingFormatError."""

@@ -65,7 +65,7 @@ class Attempts:
         self._counts: OrderedDict[tuple[str, str], _Count] = OrderedDict()
         # Users with an address where they have signed in, the last one last.
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._waiting = Shares(WAITING_OF_HOST)
+        self._waiting = Shares(WAITING_OF_HOST, WAITING_MAX)
 
     @property
     def waiting(self) -> int:
@@ -93,8 +93,7 @@ class Attempts:
         if not turns:
             return 0.0
         wait_ms = max(turn_ms for _, turn_ms in turns) - now_ms
-        is_full = self.waiting >= WAITING_MAX or not self._waiting.has_space(host)
-        if wait_ms > WAIT_MS_MAX or is_full:
+        if wait_ms > WAIT_MS_MAX or not self._waiting.has_space(host):
             raise TooManyAttemptsError(min(wait_ms, WAIT_MS_MAX))
         for count, turn_ms in turns:
             count.next_ms = turn_ms

@@ -26,7 +26,7 @@ class LeftWork:
 
     def __init__(self, tasks: TaskScope, clock: Clock) -> None:
         self._tasks = tasks
-        self._shares = Shares(MESSAGES_OF_CONNECTION)
+        self._shares = Shares(MESSAGES_OF_CONNECTION, MESSAGES_MAX)
         self._log_throttle = LogThrottle(clock)
 
     def __len__(self) -> int:
@@ -35,8 +35,7 @@ class LeftWork:
     def begin(self, count: int, work: Coroutine[object, object, None]) -> asyncio.Task[None] | None:
         """Runs work for `count` messages in a task; returns None beyond the limits."""
         connection = scheduler.connection.get()
-        is_full = len(self) + count > MESSAGES_MAX
-        if is_full or not self._shares.has_space(connection, count):
+        if not self._shares.has_space(connection, count):
             work.close()
             if self._log_throttle.may_say():
                 logger.warning(

@@ -151,8 +151,8 @@ class DeliveryService:
             is_wanted, attempts = request.filter_text.has_tag(part.block), _attempts(part)
             is_dead = is_wanted & (attempts > self._attempts_max(request.group))
             receipts = popped.receipts(part)
-            if (is_dead | ~is_wanted).any():
-                rows = np.flatnonzero(is_dead | ~is_wanted).tolist()
+            rows = np.flatnonzero(is_dead | ~is_wanted).tolist()
+            if rows:
                 places = part.block.header["physical_offset"][is_dead].tolist()
                 offsets = [part.offsets[row] for row in rows]
                 end = self._end(request.group, part.queue, offsets, receipts[rows[0]], places)

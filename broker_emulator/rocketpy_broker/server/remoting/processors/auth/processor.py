@@ -119,12 +119,8 @@ class AuthProcessor:
 
     async def _update_acl(self, request: Request) -> bytes:
         """Sets the permissions of the resources in the ACL; other resources keep theirs."""
-        data = request.command.body
-        if len(data) > BODY_BYTES_MAX:
-            raise ParameterIllegalError(
-                "bytes of the body", len(data), f"{BODY_BYTES_MAX} or fewer"
-            )
-        acl = await asyncio.to_thread(decode_acl, bytes(data))
+        data = bytes(request.bounded_bytes(BODY_BYTES_MAX))
+        acl = await asyncio.to_thread(decode_acl, data)
         await self._users.update(grant_of(request.header.subject, acl), create=False)
         return b""
 
