@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rocketpy_broker.client.broker_client import BrokerClient, connect
-    from rocketpy_broker.client.messages.model import Message
     from rocketpy_broker.embedded.local_broker import BrokerUser, LocalBroker
     from rocketpy_broker.embedded.process import LocalBrokerError, LocalTls
+    from rocketpy_broker.messages.stored import Message
 
 __all__ = [
     "BrokerClient",
@@ -31,7 +31,7 @@ _MODULES = {
     "LocalBroker": "rocketpy_broker.embedded.local_broker",
     "LocalBrokerError": "rocketpy_broker.embedded.process",
     "LocalTls": "rocketpy_broker.embedded.process",
-    "Message": "rocketpy_broker.client.messages.model",
+    "Message": "rocketpy_broker.messages.stored",
     "connect": "rocketpy_broker.client.broker_client",
 }
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.contract_json import camel
 from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
@@ -158,9 +159,3 @@ def list_clients(connection: BrokerConnection) -> Iterator[groups_pb2.Registered
     """Returns all clients of all groups, by client id. Raises UnreachableError, RefusedError."""
     request = groups_pb2.ListClientsRequest()
     return connection.entries(connection.groups.ListClients, request, "clients", "client_id")
-
-
-def camel(name: str) -> str:
-    """Returns a field's name in camel case, as RocketMQ writes it."""
-    first, *rest = name.split("_")
-    return first + "".join(map(str.title, rest))

@@ -1,11 +1,13 @@
-"""Readable times and durations for errors and terminals."""
+"""Readable times and durations, and the parsing of times."""
 
 from __future__ import annotations
 
+import re
 from datetime import datetime, timedelta, timezone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
+_UTC = re.compile(r"[zZ]$")
 
 
 def time_text(time: datetime) -> str:
@@ -33,3 +35,15 @@ def duration_of_ms(duration_ms: int) -> str:
         if count and not rest_ms:
             return f"{count} {name}{'' if count == 1 else 's'}"
     return f"{duration_ms} ms"
+
+
+def parsed_time(text: str) -> datetime:
+    """Returns a time in ISO 8601 with a time zone. Raises ValueError with the fault."""
+    try:
+        # Python 3.10 does not parse the letter Z.
+        time = datetime.fromisoformat(_UTC.sub("+00:00", text))
+    except ValueError as error:
+        raise ValueError(f"{text!r} is no time; write it like 2026-05-01T08:00:00Z") from error
+    if time.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone; end it with Z, or with +02:00")
+    return time

@@ -12,8 +12,8 @@ import typer
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.cli.output import Column
-from rocketpy_broker.client.group_admin import camel
 from rocketpy_broker.client.statistics import list_statistics, store_statistics
+from rocketpy_broker.contract_json import camel
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 _COUNTERS = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rocketpy_broker.client.group_admin import camel
 from rocketpy_broker.client.statistics import Statistic
+from rocketpy_broker.contract_json import camel
 from rocketpy_broker.runtime.time_format import time_of_ms
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 

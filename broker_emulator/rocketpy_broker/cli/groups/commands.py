@@ -13,10 +13,10 @@ from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.cli.confirm import Yes, confirm
 from rocketpy_broker.cli.groups.views import GROUPS, offset_or_none, show_group, show_settings
 from rocketpy_broker.cli.output import Column
-from rocketpy_broker.cli.times import parsed_time
 from rocketpy_broker.client import group_admin
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.groups import list_connections
+from rocketpy_broker.runtime.time_format import parsed_time
 
 # The protocol's maxima; the broker's own limits may be lower.
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1

@@ -19,7 +19,6 @@ from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
 from rocketpy_broker.cli.messages.commands import Queues
 from rocketpy_broker.cli.messages.views import (
-    json_of,
     json_of_resent,
     line_of,
     line_of_resent,
@@ -29,6 +28,7 @@ from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.resend import resend_dead_letters
 from rocketpy_broker.client.messages.retries import dead_letter_counts, dead_letters, origin_topic
+from rocketpy_broker.messages.json_form import json_of
 
 dlq_app = typer.Typer(
     help="Show dead letters of groups, and send them again.",

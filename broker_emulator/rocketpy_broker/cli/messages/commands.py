@@ -30,15 +30,17 @@ from rocketpy_broker.cli.messages.lines import (
     open_lines,
     standard_input,
 )
-from rocketpy_broker.cli.messages.views import json_of, json_of_sent, line_of, place_of_sent
+from rocketpy_broker.cli.messages.views import line_of, place_of_sent
 from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.client.errors import MessageIllegalError
 from rocketpy_broker.client.messages import retries
 from rocketpy_broker.client.messages.group_reader import GroupReader
-from rocketpy_broker.client.messages.model import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.client.topics import RETRY_PREFIX
+from rocketpy_broker.messages.json_form import json_of, json_of_sent
+from rocketpy_broker.messages.outgoing import OutgoingMessage, SentMessage
+from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.record.properties import DELAY, TRAN_MSG, WAITING_NAMES
 
 TAIL_COUNT_DEFAULT = 10

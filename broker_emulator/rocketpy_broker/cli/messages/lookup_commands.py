@@ -16,15 +16,16 @@ from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.cli.messages.commands import COUNT_MAX, delivery_time
 from rocketpy_broker.cli.messages.views import (
     fields_of,
-    json_of,
     json_of_resent,
     line_of_resent,
 )
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.lookup import message_at, query_messages, view_message
-from rocketpy_broker.client.messages.model import Message, delivery_ms
 from rocketpy_broker.client.messages.recall import recall_handle, recall_message
 from rocketpy_broker.client.messages.resend import resend_messages
+from rocketpy_broker.messages.json_form import json_of
+from rocketpy_broker.messages.outgoing import delivery_ms
+from rocketpy_broker.messages.stored import Message
 
 OFFSET_MAX = (1 << 63) - 1
 

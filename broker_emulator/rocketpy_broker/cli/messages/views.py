@@ -1,4 +1,4 @@
-"""Messages and sent messages as JSON objects, lines and tables."""
+"""Messages and sent messages as lines and tables."""
 
 from __future__ import annotations
 
@@ -11,41 +11,15 @@ from rocketpy_broker.cli.output import (
     printable,
     shortened,
 )
-from rocketpy_broker.client.messages.model import Message, SentMessage
 from rocketpy_broker.client.messages.resend import ResentMessage
+from rocketpy_broker.messages.json_form import json_of_sent, text_of
+from rocketpy_broker.messages.outgoing import SentMessage
+from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.runtime.time_format import time_text
 
 BASE64_MARK = "base64:"
 # The limit of each text in a line for a message.
 TAIL_CHARACTERS_MAX = 200
-# Characters of a text that are not printable.
-_SPACES = str.maketrans("", "", "\n\r\t")
-
-
-def json_of(message: Message) -> dict[str, object]:
-    """Returns a message as JSON, with the field names of `message send --file`."""
-    content = message.body
-    text = _text(content)
-    body = {"body": text}
-    if text is None:
-        body = {"bodyBase64": base64.b64encode(content).decode()}
-    error = message.body_error
-    if error is not None:
-        body["bodyError"] = error
-    return {
-        "topic": message.topic,
-        "queueId": message.queue_id,
-        "queueOffset": message.queue_offset,
-        "msgId": message.msg_id,
-        "offsetMsgId": message.offset_msg_id,
-        "bornTimestamp": time_text(message.born_timestamp),
-        "storeTimestamp": time_text(message.store_timestamp),
-        "reconsumeTimes": message.reconsume_times,
-        "tags": message.tags,
-        "keys": list(message.keys),
-        "properties": dict(message.properties),
-        **body,
-    }
 
 
 def line_of(message: Message, *, is_whole: bool = False) -> list[Cell]:
@@ -103,24 +77,6 @@ def place_of_sent(sent: SentMessage) -> str:
     return f"queue {sent.queue_id}, {offset_text}, id {sent.msg_id}"
 
 
-def json_of_sent(sent: SentMessage) -> dict[str, object]:
-    """Returns the place of a sent message as JSON."""
-    return {
-        "queueId": sent.queue_id,
-        "queueOffset": sent.queue_offset,
-        "msgId": sent.msg_id,
-    }
-
-
-def _text(body: bytes) -> str | None:
-    """Returns the body as text; None if it is not printable text."""
-    try:
-        text = body.decode()
-    except UnicodeDecodeError:
-        return None
-    return text if text.translate(_SPACES).isprintable() else None
-
-
 def _shown_body(message: Message, characters_max: int | None) -> str:
     """Returns a body on one line.
 
@@ -132,7 +88,7 @@ def _shown_body(message: Message, characters_max: int | None) -> str:
 
 
 def _on_one_line(body: bytes, characters_max: int | None) -> str:
-    text = _text(body)
+    text = text_of(body)
     if text is not None:
         shown = printable(text)
     elif characters_max is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.messages.lookup import query_messages, view_message
-from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.offsets import GroupLag, query_lag
 from rocketpy_broker.client.statistics import Statistic, list_statistics
+from rocketpy_broker.messages.stored import Message
 
 
 class QueryCalls(BrokerCalls):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from rocketpy_broker.client.calls.arguments import Body, outgoing
 from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.messages import transactions
-from rocketpy_broker.client.messages.model import OutgoingMessage
 from rocketpy_broker.client.messages.transactions import OpenTransaction, Transaction
+from rocketpy_broker.messages.outgoing import OutgoingMessage
 
 
 class TransactionCalls(BrokerCalls):

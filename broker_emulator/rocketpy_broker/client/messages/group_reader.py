@@ -15,10 +15,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rocketpy_broker.client.connection import BrokerConnection, check
 from rocketpy_broker.client.errors import UnreadableError
-from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.messages.pull_answers import pulled_messages
 from rocketpy_broker.client.messages.topic_reader import PULL_SECONDS_MAX
 from rocketpy_broker.client.offsets import query_bounds
+from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2

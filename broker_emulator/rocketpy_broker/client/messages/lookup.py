@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import UnreadableError
-from rocketpy_broker.client.messages.model import Message, decode_messages
+from rocketpy_broker.client.messages.model import decode_messages
 from rocketpy_broker.client.messages.pull_answers import pulled_messages
+from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from rocketpy_broker.client.connection import check
 from rocketpy_broker.client.errors import UnreadableError
-from rocketpy_broker.client.messages.model import Message, messages_of
+from rocketpy_broker.client.messages.model import messages_of
+from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.record import (

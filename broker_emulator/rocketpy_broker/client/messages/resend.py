@@ -12,10 +12,11 @@ from itertools import count
 
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages import transactions
-from rocketpy_broker.client.messages.model import Message, OutgoingMessage, SentMessage
 from rocketpy_broker.client.messages.retries import origin_topic
 from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
 from rocketpy_broker.client.topics import RETRY_PREFIX
+from rocketpy_broker.messages.outgoing import OutgoingMessage, SentMessage
+from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import PRODUCER_GROUP, SHARDING_KEY, UNIQ_KEY
 

@@ -7,9 +7,9 @@ from datetime import datetime
 
 from rocketpy_broker.client.connection import BrokerConnection, check, only
 from rocketpy_broker.client.errors import RefusedError, UnreadableError
-from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.record import decode_offset_message_id
 from rocketpy_proto.record.properties import RETRY_TOPIC
 from rocketpy_proto.rocketpy.v1 import broker_pb2, retry_pb2

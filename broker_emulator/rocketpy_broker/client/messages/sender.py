@@ -12,8 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from rocketpy_broker.client.connection import BrokerConnection, check
 from rocketpy_broker.client.errors import (
@@ -23,34 +21,22 @@ from rocketpy_broker.client.errors import (
     UnreachableError,
     UnreadableError,
 )
-from rocketpy_broker.client.messages.model import OutgoingMessage, SentMessage, joined_keys
 from rocketpy_broker.client.topics import get_topic
+from rocketpy_broker.messages.outgoing import (
+    MessageRules,
+    OutgoingMessage,
+    SentMessage,
+    block_columns,
+    room_bytes,
+    size_about,
+)
 from rocketpy_broker.runtime.clock import SystemClock
-from rocketpy_proto.model.unique_keys import born_host, unique_keys
-from rocketpy_proto.record import (
-    BLANK_BYTES,
-    BlockColumns,
-    EncodedBlock,
-    UnencodableRecordError,
-    encode_block,
-)
-from rocketpy_proto.record.properties import (
-    DELAY,
-    KEY_SEPARATOR,
-    KEYS,
-    NOT_COPIED_NAMES,
-    TAGS,
-    TIMER_DELIVER_MS,
-    UNIQ_KEY,
-    encode_properties,
-)
-from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, common_pb2
+from rocketpy_proto.record import EncodedBlock, encode_block
+from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
 BATCH_MESSAGES_MAX = 5_000
 BATCH_BYTES_MAX = 4 << 20
 BATCH_SECONDS_MAX = 30.0
-# An estimate of a record's header, topic and unique id.
-RECORD_OVERHEAD_BYTES = 512
 ANY_QUEUE = -1
 
 
@@ -73,7 +59,7 @@ class MessageChecker:
         self.topic = topic
         self.write_queue_nums = config.write_queue_nums
         self.message_type = config.message_type
-        self._limits = connection.limits
+        self._rules = MessageRules(topic, config.write_queue_nums, connection.limits)
 
     def check(self, messages: Sequence[OutgoingMessage], first: int = 0) -> None:
         """Raises MessageIllegalError for an illegal message; `first` is the first one's number."""
@@ -84,49 +70,7 @@ class MessageChecker:
 
     def fault(self, message: OutgoingMessage) -> str | None:
         """Returns the fault of a message as a sentence; None without a fault."""
-        limit = self._limits.body_bytes_max
-        if len(message.body) > limit:
-            return f"the body has {len(message.body)} bytes, limit {limit}"
-        nums = self.write_queue_nums
-        if message.queue_id is not None and not 0 <= message.queue_id < nums:
-            return (
-                f"queue id {message.queue_id} of topic {self.topic!r} is not in 0..{nums - 1}; "
-                "name an existing queue, or none"
-            )
-        if message.properties.get(UNIQ_KEY) == "":
-            return f"property {UNIQ_KEY} is empty; leave it out, and the client sets one"
-        parted = next((key for key in message.keys if KEY_SEPARATOR in key), None)
-        if parted is not None:
-            return f"key {parted!r} has a blank, which separates keys; send several keys"
-        # A value may be empty, a name may not.
-        named = {
-            name: value or "-"
-            for name, value in message.properties.items()
-            if name not in NOT_COPIED_NAMES
-        }
-        apart = {TAGS: message.tags or "", KEYS: joined_keys(message.keys), UNIQ_KEY: "0" * 32}
-        try:
-            encode_properties(named | {name: apart[name] or named.get(name, "") for name in apart})
-        except UnencodableRecordError as error:
-            return str(error)
-        return _fault_of_waiting(message) or self._fault_of_size(message)
-
-    def _fault_of_size(self, message: OutgoingMessage) -> str | None:
-        """Returns the fault of a record that fits in no segment.
-
-        The broker checks the bytes that a delay adds.
-        """
-        limit = _room_bytes(self._limits)
-        if limit is None or _size_about(message) <= limit:
-            return None
-        columns, _ = block_columns(self.topic, [message], SystemClock().now_ms())
-        size = int(encode_block(columns).sizes[0])
-        if size <= limit:
-            return None
-        return (
-            f"its record has {size} bytes, limit {limit} (a segment of the log). Send less in a "
-            "message"
-        )
+        return self._rules.fault(message)
 
 
 class MessageSender:
@@ -140,8 +84,8 @@ class MessageSender:
         self._connection = connection
         self._clock = SystemClock()
         limits = connection.limits
-        room_bytes = _room_bytes(limits) or BATCH_BYTES_MAX
-        self._batch_bytes_max = min(BATCH_BYTES_MAX, limits.request_bytes_max // 2, room_bytes)
+        log_bytes = room_bytes(limits) or BATCH_BYTES_MAX
+        self._batch_bytes_max = min(BATCH_BYTES_MAX, limits.request_bytes_max // 2, log_bytes)
         self.checker = MessageChecker(connection, topic)
         self.turn = turn
         self.sent_count = 0
@@ -163,7 +107,7 @@ class MessageSender:
         batch: list[OutgoingMessage] = []
         size = 0
         for message in messages:
-            message_bytes = _size_about(message)
+            message_bytes = size_about(message)
             is_full = len(batch) == BATCH_MESSAGES_MAX
             if batch and (is_full or size + message_bytes > self._batch_bytes_max):
                 yield batch
@@ -251,51 +195,6 @@ class MessageSender:
         )
 
 
-def block_columns(
-    topic: str, messages: Sequence[OutgoingMessage], now_ms: int, queue_id: int = 0
-) -> tuple[BlockColumns, list[str]]:
-    """Returns the columns of a block, and the messages' unique ids."""
-    # A unique id of the caller is kept.
-    given = pa.array([message.properties.get(UNIQ_KEY) for message in messages], pa.string())
-    msg_ids = pc.coalesce(given, unique_keys().take(len(messages), now_ms))
-    properties = [list(message.properties.items()) for message in messages]
-    columns = BlockColumns(
-        body=pa.array([message.body for message in messages], pa.binary()),
-        topic=topic,
-        queue_id=queue_id,
-        tags=pa.array([message.tags for message in messages], pa.string()),
-        keys=pa.array([joined_keys(message.keys) for message in messages], pa.string()),
-        properties=pa.array(properties, pa.map_(pa.string(), pa.string())),
-        extra={UNIQ_KEY: msg_ids, **_waiting_properties(messages)},
-        left_out=NOT_COPIED_NAMES,
-        born_timestamp_ms=now_ms,
-        born_host=born_host(),
-    )
-    return columns, msg_ids.to_pylist()
-
-
-def _fault_of_waiting(message: OutgoingMessage) -> str | None:
-    if message.delay_level < 0:
-        return f"delay level {message.delay_level} is negative; 1 is the first, 0 means no delay"
-    if message.deliver_at is None:
-        return None
-    if message.delay_level:
-        return "it has a delay level and a delivery time; give one of them"
-    if message.deliver_at.tzinfo is None:
-        return f"delivery time {message.deliver_at.isoformat()} has no time zone; give one"
-    return None
-
-
-def _waiting_properties(messages: Sequence[OutgoingMessage]) -> dict[str, pa.StringArray]:
-    """Returns the properties by which the broker delays messages."""
-    levels = [str(message.delay_level or "") for message in messages]
-    times = [message.deliver_ms for message in messages]
-    return {
-        DELAY: pa.array(levels),
-        TIMER_DELIVER_MS: pa.array(times, pa.int64()).cast(pa.string()),
-    }
-
-
 def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int, SentMessage]:
     offsets: Iterable[int | None] = itertools.count(response.queue_offset)
     if response.is_delayed:
@@ -305,15 +204,3 @@ def _places(block: _QueueBlock, response: broker_pb2.AppendResponse) -> dict[int
         number: SentMessage(msg_id, response.queue_id, offset)
         for number, msg_id, offset in numbered
     }
-
-
-def _room_bytes(limits: admin_pb2.GetBrokerInfoResponse) -> int | None:
-    """Returns the bytes of records that fit in a log segment; None if unknown."""
-    segment_bytes = limits.commit_log_segment_bytes
-    return segment_bytes - BLANK_BYTES if segment_bytes else None
-
-
-def _size_about(message: OutgoingMessage) -> int:
-    """Returns an upper estimate of a record's bytes, also of a delayed message."""
-    texts = [message.tags or "", *message.keys, *message.properties, *message.properties.values()]
-    return len(message.body) + 4 * sum(map(len, texts)) + RECORD_OVERHEAD_BYTES

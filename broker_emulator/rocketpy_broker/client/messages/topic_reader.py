@@ -16,10 +16,10 @@ from itertools import islice
 import grpc
 
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.client.messages.pull_answers import pulled_messages
 from rocketpy_broker.client.offsets import offsets_at, query_bounds
 from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 

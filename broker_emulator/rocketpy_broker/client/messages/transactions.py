@@ -14,8 +14,8 @@ import numpy as np
 
 from rocketpy_broker.client.connection import BrokerConnection, check, only
 from rocketpy_broker.client.errors import MessageIllegalError, UnreadableError
-from rocketpy_broker.client.messages.model import OutgoingMessage
-from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageChecker, block_columns
+from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageChecker
+from rocketpy_broker.messages.outgoing import OutgoingMessage, block_columns
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.time_format import EPOCH
 from rocketpy_proto.record import encode_block

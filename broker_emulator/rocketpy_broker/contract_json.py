@@ -1,0 +1,141 @@
+"""JSON of the contract's messages, for the commands' `--json` and the HTTP API.
+
+A key is the field's name in camel case; `KEYS` has the exceptions. A time is a text in UTC under
+its name without the unit. All fields are present: an unset field, an unknown time and the enums'
+UNSPECIFIED are null. Statuses and records are left out, since their readers have other forms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+KEYS: Mapping[str, str] = {
+    "GroupSummary.member_count": "members",
+    "GroupTopic.queue_count": "queues",
+    "GroupTopic.committed_queue_count": "committedQueues",
+    "GetGroupResponse.member_count": "members",
+    "GetGroupResponse.retry_message_count": "retryMessages",
+    "GetGroupResponse.dead_letter_count": "deadLetters",
+    "Connection.last_update_ms": "lastUpdateTimestamp",
+    "Registration.last_update_ms": "lastUpdateTimestamp",
+    "WaitingSegments.segment_count": "segments",
+    "WaitingSegments.until_timestamp_ms": "until",
+    "CleanExpiredFilesResponse.removed_file_count": "removedSegments",
+    "CleanUnusedTopicsResponse.topics": "removedTopics",
+    "DeleteGroupResponse.topics": "deletedTopics",
+}
+# Times whose name does not end with `timestamp_ms`.
+_TIMES = frozenset({"Connection.last_update_ms", "Registration.last_update_ms"})
+# Numbers that are unknown below 0.
+_UNKNOWN_BELOW_0 = frozenset(
+    {"LatencyBucket.at_most_ms", "ResetOffset.old_offset", "QueueOffsets.committed_offset"}
+)
+_LEFT_OUT = frozenset({"status", "record_sizes", "records"})
+_TIME_END = "timestamp_ms"
+
+
+@dataclass(frozen=True, slots=True)
+class JsonField:
+    """A field in JSON: its key, and the function that returns its value of a message."""
+
+    key: str
+    descriptor: FieldDescriptor
+    value: Callable[[Any], object]
+
+
+def json_of(message: Message) -> dict[str, object]:
+    """Returns a message as JSON."""
+    found = {field.key: field.value(message) for field in fields_of(type(message))}
+    if isinstance(message, admin_pb2.TopicQueueStatus):
+        found[MESSAGES_OF_QUEUE] = message.max_offset - message.min_offset
+    return found
+
+
+# The key of a count that TopicQueueStatus has in JSON only.
+MESSAGES_OF_QUEUE = "messages"
+
+
+@cache
+def fields_of(kind: type[Message]) -> tuple[JsonField, ...]:
+    """Returns the fields that messages of a type have in JSON."""
+    return tuple(
+        JsonField(key_of(field), field, _value_of(field))
+        for field in kind.DESCRIPTOR.fields
+        if field.name not in _LEFT_OUT
+    )
+
+
+def key_of(field: FieldDescriptor) -> str:
+    """Returns the key of a field."""
+    found = KEYS.get(_name(field))
+    return found or camel(field.name.removesuffix("_ms") if is_time(field) else field.name)
+
+
+def camel(name: str) -> str:
+    """Returns a field's name in camel case, as RocketMQ writes it."""
+    first, *rest = name.split("_")
+    return first + "".join(map(str.title, rest))
+
+
+def is_time(field: FieldDescriptor) -> bool:
+    """True if a field is a time in ms since 1970."""
+    return field.name.endswith(_TIME_END) or _name(field) in _TIMES
+
+
+def is_map(field: FieldDescriptor) -> bool:
+    """True if a field is a map of texts."""
+    return field.message_type is not None and field.message_type.GetOptions().map_entry
+
+
+def may_be_null(field: FieldDescriptor) -> bool:
+    """True if a field is null in the JSON of some messages."""
+    if field.is_repeated:
+        return False
+    is_unset = field.has_presence or field.enum_type is not None or is_time(field)
+    return is_unset or _name(field) in _UNKNOWN_BELOW_0
+
+
+def _name(field: FieldDescriptor) -> str:
+    kind: Descriptor = field.containing_type
+    return f"{kind.name}.{field.name}"
+
+
+def _value_of(field: FieldDescriptor) -> Callable[[Any], object]:
+    """Returns the function that returns a field's value in JSON."""
+    name, value = field.name, _single(field)
+    if is_map(field):
+        return lambda message: dict(sorted(getattr(message, name).items()))
+    if field.is_repeated:
+        return lambda message: [value(each) for each in getattr(message, name)]
+    if field.has_presence:
+        return lambda message: value(getattr(message, name)) if message.HasField(name) else None
+    return lambda message: value(getattr(message, name))
+
+
+def _single(field: FieldDescriptor) -> Callable[[Any], object]:
+    """Returns the function that converts one value of a field."""
+    if field.message_type is not None:
+        return json_of
+    if field.enum_type is not None:
+        names = {number: each.name for number, each in field.enum_type.values_by_number.items()}
+        return lambda value: names.get(value, str(value)) if value else None
+    if is_time(field):
+        return lambda value: time_of_ms(value) if value > 0 else None
+    if _name(field) in _UNKNOWN_BELOW_0:
+        return lambda value: value if value >= 0 else None
+    return lambda value: value
+
+
+def message_class(field: FieldDescriptor) -> type[Message]:
+    """Returns the class of a field's messages."""
+    return GetMessageClass(field.message_type)
