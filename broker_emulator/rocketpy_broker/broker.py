@@ -21,12 +21,15 @@ from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
 from rocketpy_broker.runtime.guarded_clock import GuardedClock
 from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.server.bind_address import check_host, check_ports
+from rocketpy_broker.server.bind_address import check_host, check_ports, is_loopback
 from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.calls.guard import call_guard
 from rocketpy_broker.server.grpc.server import GrpcServer
+from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services
 from rocketpy_broker.server.security.certificates import ServerCertificates
+from rocketpy_broker.server.security.credentials import basic_credentials
 from rocketpy_broker.server.security.http_access import HttpAccess
+from rocketpy_broker.server.security.rocketpy_v1_access import RocketpyV1Access
 from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.config_files.saver import save_all
 from rocketpy_broker.services.context import BrokerContext
@@ -145,9 +148,10 @@ class Broker:
             self._call_clock,
             None if services.metrics is None else services.statistics.counter.called,
         )
+        rocketpy_v1 = services.rocketpy_v1(self._config)
         server = self.server = GrpcServer(
             self._config,
-            services.protocols(self._config),
+            [rocketpy_v1, services.apache_v2(self._config)],
             self._call_clock,
             guard,
             self._certificates,
@@ -168,7 +172,7 @@ class Broker:
                 self.store.store_host = self._advertised_host(port, ports)
                 self.services.admin.status.serves(recovery, server.connection_count)
                 self.services.admin.settings.listens(ports.remoting)
-                http_port = await self._start_http(scope)
+                http_port = await self._start_http(scope, rocketpy_v1)
                 ready.set_result(
                     Ready(
                         self._config.host,
@@ -207,23 +211,27 @@ class Broker:
             return _store_host(self._config, port)
         return _store_host(self._config, self._config.advertise_port or ports.remoting)
 
-    async def _start_http(self, scope: TaskScope) -> int | None:
+    async def _start_http(self, scope: TaskScope, rocketpy_v1: RocketpyV1Services) -> int | None:
         """Listens for HTTP if it is configured; returns the port. Raises PortInUseError."""
         metrics, port = self.services.metrics, self._config.http_port
         if metrics is None or port is None:
             return None
+        from rocketpy_broker.server.http.api.calls import InnerCalls
+        from rocketpy_broker.server.http.api.endpoint import JsonApi
         from rocketpy_broker.server.http.server import HttpServer
 
         running = self.server.guard
         metrics.watch("rocketpy_running_calls", lambda: running.running)
-        admin = self.services.admin.admin
+        admin, access = self.services.admin.admin, self.services.access
+        calls = InnerCalls(rocketpy_v1, running, RocketpyV1Access(access, basic_credentials))
         self.http = HttpServer(
             self._config.host,
             port,
             metrics.text,
             lambda: admin.refusal,
             self._call_clock,
-            HttpAccess(self.services.access),
+            JsonApi(calls, self._clock, is_local=is_loopback(self._config.host)),
+            HttpAccess(access),
             TlsPort.of(self._certificates, ConnectionLog(self._call_clock).closed),
         )
         return await self.http.start(scope)

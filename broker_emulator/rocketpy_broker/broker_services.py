@@ -20,7 +20,6 @@ from rocketpy_broker.server.apache_v2.servicers.telemetry_servicer import Teleme
 from rocketpy_broker.server.apache_v2.servicers.transaction_servicer import TransactionServicer
 from rocketpy_broker.server.apache_v2.services import ApacheV2Services
 from rocketpy_broker.server.apache_v2.services import Servicer as ApacheServicer
-from rocketpy_broker.server.grpc.server import ProtocolServices
 from rocketpy_broker.server.remoting.clients import RemotingClients
 from rocketpy_broker.server.remoting.processors.auth.processor import AuthProcessor
 from rocketpy_broker.server.remoting.processors.client_processor import ClientProcessor
@@ -208,8 +207,8 @@ class BrokerServices:
             self.statistics.counter,
         )
 
-    def protocols(self, config: BrokerConfig) -> list[ProtocolServices]:
-        """Returns the protocol services of the gRPC server."""
+    def rocketpy_v1(self, config: BrokerConfig) -> RocketpyV1Services:
+        """Returns the services of our own protocol."""
         store, group_commit = self._store, self.flush.group_commit
         administration = self.admin
         servicers: dict[str, list[Servicer]] = {
@@ -261,10 +260,11 @@ class BrokerServices:
                 )
             ]
         bytes_max = config.limits.clients.request_bytes_max
-        return [
-            RocketpyV1Services(servicers, bytes_max, RocketpyV1Access(self.access)),
-            ApacheV2Services(self._apache_servicers(config), ApacheV2Access(self.access)),
-        ]
+        return RocketpyV1Services(servicers, bytes_max, RocketpyV1Access(self.access))
+
+    def apache_v2(self, config: BrokerConfig) -> ApacheV2Services:
+        """Returns the services of RocketMQ's gRPC protocol."""
+        return ApacheV2Services(self._apache_servicers(config), ApacheV2Access(self.access))
 
     def _apache_servicers(self, config: BrokerConfig) -> list[ApacheServicer]:
         """Returns the servicers for RocketMQ's SDKs."""

@@ -282,6 +282,8 @@ class OffsetNotFoundError(BrokerError):
 class MessageNotExistError(BrokerError):
     """The store has no message with this id, or no longer has it."""
 
+    code = ResponseCode.QUERY_NOT_FOUND
+
     def __init__(self, message_id: str, reason: str) -> None:
         super().__init__(f"no message here has the id {message_id!r:.200}: {reason}")
         self.message_id = message_id

@@ -16,14 +16,19 @@ _STEP = 100_000
 
 def json_of(message: Message) -> dict[str, object]:
     """Returns a message as JSON, with the field names of `message send --file`."""
-    content = message.body
-    text = text_of(content)
-    body = {"body": text}
-    if text is None:
-        body = {"bodyBase64": base64.b64encode(content).decode()}
     error = message.body_error
-    if error is not None:
-        body["bodyError"] = error
+    fault = {} if error is None else {"bodyError": error}
+    return {**head_of(message), **body_of(message.body), **fault}
+
+
+def body_of(content: bytes) -> dict[str, object]:
+    """Returns a body as text, or else in base64."""
+    text = text_of(content)
+    return {"bodyBase64": base64.b64encode(content).decode()} if text is None else {"body": text}
+
+
+def head_of(message: Message) -> dict[str, object]:
+    """Returns a message as JSON without its body."""
     return {
         "topic": message.topic,
         "queueId": message.queue_id,
@@ -36,7 +41,6 @@ def json_of(message: Message) -> dict[str, object]:
         "tags": message.tags,
         "keys": list(message.keys),
         "properties": dict(message.properties),
-        **body,
     }
 
 

@@ -73,7 +73,7 @@ def check_host(
 
     `is_encrypted` means that every connection is in TLS.
     """
-    if _is_loopback(host) or (has_users and is_encrypted):
+    if is_loopback(host) or (has_users and is_encrypted):
         return
     if has_users:
         logger.warning(
@@ -128,7 +128,7 @@ def system_text(error: OSError) -> str:
     return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     """True if the address is a loopback one or `localhost`; no other name is resolved."""
     try:
         return ipaddress.ip_address(host.removeprefix("[").removesuffix("]")).is_loopback

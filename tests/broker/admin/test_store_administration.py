@@ -136,10 +136,10 @@ async def test_s05_a_message_is_found_by_its_offset_message_id(running: RunningB
     [
         ("no id", ResponseCode.INVALID_PARAMETER, "accepted is 32 or 56 hexadecimal digits"),
         ("7F00", ResponseCode.INVALID_PARAMETER, "accepted is 32 or 56 hexadecimal digits"),
-        (OTHER_ID.format(1), ResponseCode.SYSTEM_ERROR, "it names the broker at 127.0.0.1:1;"),
-        (OTHER_ID.format(1 << 40), ResponseCode.SYSTEM_ERROR, "the broker at 127.0.0.1:1;"),
+        (OTHER_ID.format(1), ResponseCode.QUERY_NOT_FOUND, "it names the broker at 127.0.0.1:1;"),
+        (OTHER_ID.format(1 << 40), ResponseCode.QUERY_NOT_FOUND, "the broker at 127.0.0.1:1;"),
         # A msgId's address is followed by the sender's process, and not by a port.
-        ("7F0000010E4B18B4AAC20E2A3C0D0000", ResponseCode.SYSTEM_ERROR, "it may be a msgId"),
+        ("7F0000010E4B18B4AAC20E2A3C0D0000", ResponseCode.QUERY_NOT_FOUND, "it may be a msgId"),
     ],
 )
 async def test_s05_an_id_of_no_message_is_refused(
@@ -162,7 +162,7 @@ async def test_s05_the_id_of_another_brokers_message_is_refused_by_its_address(
     message_id = encode_offset_message_id(other, record.physical_offset)
     request = admin_pb2.ViewMessageRequest(offset_msg_id=message_id)
     response = await running.admin.ViewMessage(request)
-    assert response.status.code == ResponseCode.SYSTEM_ERROR
+    assert response.status.code == ResponseCode.QUERY_NOT_FOUND
     assert f"is of the broker at {other}" in response.status.remark
     assert f"was stored at {record.store_host}" in response.status.remark
     assert response.records == b""

@@ -17,6 +17,7 @@ from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.grpc.server import GrpcServer
 from rocketpy_broker.server.http.connections import CONNECTIONS_OF_HOST, REQUEST_SECONDS
+from rocketpy_broker.server.http.server import PATHS
 from rocketpy_broker.services.observability.metrics.service import MetricsService
 from tests.broker.metrics.scrape import get, parsed, scrape
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
@@ -97,7 +98,7 @@ async def test_what_it_does_not_know_is_answered_and_changes_nothing(
         async with session.request(method, url(running, path)) as response:
             assert response.status == status
             text = await response.text()
-        assert (status != 404) or text == "this broker answers GET /metrics and GET /healthz\n"
+        assert (status != 404) or text == PATHS
 
 
 @pytest.mark.parametrize(

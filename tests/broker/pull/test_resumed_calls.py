@@ -27,7 +27,6 @@ from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy
 from rocketpy_broker.broker import Broker
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.queues.readers import lookup as queue_lookup
@@ -72,8 +71,8 @@ class CalledBroker:
         for topic in TOPICS:
             asyncio.run(topics.update(TopicConfig(topic, 4, 4, 6), create_only=True))
         topics.saver.close()
-        protocol, _ = self._broker.services.protocols(config)
-        self._handlers = cast("RocketpyV1Services", protocol).methods["rocketpy.v1.Broker"]
+        protocol = self._broker.services.rocketpy_v1(config)
+        self._handlers = protocol.methods["rocketpy.v1.Broker"]
         self.broker = SimpleNamespace(**{name: partial(self._call, name) for name in METHODS})
         self.call_count = 0
 

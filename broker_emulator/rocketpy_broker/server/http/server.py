@@ -1,13 +1,12 @@
-"""The HTTP server: `/metrics` for Prometheus, `/healthz` for a process supervisor.
+"""The HTTP server: `/metrics` for Prometheus, `/healthz` for a supervisor, and the JSON API.
 
-It only reports and takes no commands. `connections` has the limits of a client. With users,
-`/metrics` needs a monitor or an admin; `/healthz` stays open.
+`connections` has the limits of a client. With users, `/metrics` needs a monitor or an admin, and
+`/api/v1` a user with the permission; `/healthz` stays open.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,11 +15,18 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from rocketpy_broker.runtime.clock import Clock, sleep
-from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.calls.failure_log import TEXT_MAX, FailureLog, PeerLines
+from rocketpy_broker.server.http.api.endpoint import (
+    BODY_BYTES_MAX,
+    CHALLENGE,
+    JsonApi,
+    http_error_response,
+    is_api,
+)
 from rocketpy_broker.server.http.connections import HttpConnections
+from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.errors import NoPermissionError, UnauthenticatedError
 from rocketpy_broker.server.security.http_access import HttpAccess
 from rocketpy_broker.server.security.tls import TlsPort
@@ -35,13 +41,10 @@ logger = logging.getLogger(__name__)
 
 # The limit of a request's line, and of each header field.
 LINE_BYTES_MAX = 8_190
-# The size of one write: unread bytes of a reply are not copied.
-CHUNK_BYTES = 65_536
 # The grace time for running requests, and again for their ends.
 STOP_SECONDS = 0.5
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-CHALLENGE = {"WWW-Authenticate": 'Basic realm="rocketpy"'}
-PATHS = "this broker answers GET /metrics and GET /healthz\n"
+PATHS = "this broker answers GET /metrics, GET /healthz and GET /api/v1/openapi.json\n"
 
 
 class HttpServer:
@@ -58,6 +61,7 @@ class HttpServer:
         metrics: Callable[[], Awaitable[Sequence[bytes]]],
         refusal: Callable[[], str],
         clock: Clock,
+        api: JsonApi,
         access: HttpAccess | None = None,
         tls: TlsPort | None = None,
     ) -> None:
@@ -70,9 +74,12 @@ class HttpServer:
         self._failures = FailureLog(clock)
         self._is_stopping = False
         self.connections = HttpConnections(self._new_protocol, clock, tls)
-        app = web.Application(middlewares=[self._guard])
+        app = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_health)
+        app.router.add_routes(
+            api.routes(lambda request: self.connections.replies(request.protocol))
+        )
         self._runner = web.AppRunner(
             app,
             handle_signals=False,
@@ -135,9 +142,11 @@ class HttpServer:
         self.connections.begins(request.protocol)
         try:
             return await handler(request)
-        except web.HTTPNotFound:
-            return web.Response(status=404, text=PATHS)
-        except web.HTTPException:
+        except web.HTTPException as error:
+            if is_api(request.path):
+                return http_error_response(error)
+            if error.status == 404:
+                return web.Response(status=404, text=PATHS)
             raise
         except UnauthenticatedError as error:
             return web.Response(status=401, text=f"{error.remark}\n", headers=CHALLENGE)
@@ -145,6 +154,8 @@ class HttpServer:
             return web.Response(status=403, text=f"{error.remark}\n")
         except Exception as error:
             self._failures.tell(request.remote or "", request.path, error)
+            if is_api(request.path):
+                return http_error_response(web.HTTPInternalServerError())
             raise web.HTTPInternalServerError(
                 text="the broker failed with an unknown error and logged it\n"
             ) from error
@@ -157,16 +168,7 @@ class HttpServer:
             await self._access.check_monitor(authorization, request.remote or "")
         page = await self._metrics()
         self.connections.replies(request.protocol)
-        response = web.StreamResponse(headers={"Content-Type": METRICS_TYPE})
-        response.content_length = sum(map(len, page))
-        # A client that has gone is no error.
-        with contextlib.suppress(ConnectionError):
-            await response.prepare(request)
-            for piece in page if request.method == "GET" else ():
-                for begin in range(0, len(piece), CHUNK_BYTES):
-                    await take_slot("http")
-                    await response.write(memoryview(piece)[begin : begin + CHUNK_BYTES])
-        return response
+        return await write_pieces(request, {"Content-Type": METRICS_TYPE}, page)
 
     async def _get_health(self, _request: web.Request) -> web.Response:
         refusal = self._refusal()

@@ -16,7 +16,7 @@ from rocketpy_broker.server.security.access_control import (
     Requirements,
     on_broker,
 )
-from rocketpy_broker.server.security.credentials import bearer_credentials
+from rocketpy_broker.server.security.credentials import Credentials, bearer_credentials
 from rocketpy_broker.server.security.permissions import Action, Resource, group, topic, user
 from rocketpy_proto.bearer_token import AUTHORIZATION
 
@@ -144,8 +144,14 @@ _PREFIX = "/rocketpy.v1."
 class RocketpyV1Access:
     """The checks of rocketpy.v1, which the call guard makes."""
 
-    def __init__(self, control: AccessControl) -> None:
+    def __init__(
+        self,
+        control: AccessControl,
+        credentials_of: Callable[[str], Credentials | None] = bearer_credentials,
+    ) -> None:
+        """Takes in `credentials_of` the reader of the metadata `authorization`."""
         self._control = control
+        self._credentials_of = credentials_of
 
     async def admitted(
         self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str
@@ -158,6 +164,6 @@ class RocketpyV1Access:
         if not control.is_on:
             return control.check_off
         text = next((value for name, value in metadata if name == AUTHORIZATION), "")
-        credentials = bearer_credentials(text) if isinstance(text, str) else None
+        credentials = self._credentials_of(text) if isinstance(text, str) else None
         requirements = REQUIREMENTS.get(method.removeprefix(_PREFIX), _ADMIN)
         return await control.admitted(credentials, requirements, method, peer)

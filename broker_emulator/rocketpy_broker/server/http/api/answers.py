@@ -1,0 +1,130 @@
+"""Answers of the contract's methods as JSON, made in steps of about a millisecond.
+
+The bodies of an answer's messages take at most BODIES_BYTES_MAX. A body beyond is cut, and
+`bodyIsCut` marks it; a request for the message alone shows more of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import Message
+
+from rocketpy_broker.contract_json import JsonField, fields_of, json_of
+from rocketpy_broker.messages.json_form import body_of, head_of
+from rocketpy_broker.messages.stored import Message as StoredMessage
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_proto.record import decode_record
+
+KIND = "http"
+# Entries of a list, and records, per scheduler slot.
+ENTRIES_A_SLOT, RECORDS_A_SLOT = 50, 20
+# A message with a longer record is encoded on a thread.
+SMALL_BYTES_MAX = 32 << 10
+BODIES_BYTES_MAX = 4 << 20
+# Characters that are encoded at once; more would hold Python's lock for milliseconds.
+_STEP = 100_000
+MESSAGES = "messages"
+
+
+def has_messages(kind: type[Message]) -> bool:
+    """True if answers of a type have records, which are messages in JSON."""
+    return "records" in kind.DESCRIPTOR.fields_by_name
+
+
+async def answer_json(answer: Any, entry: str = "") -> bytes:
+    """Returns an answer as JSON; with `entry` the first entry of this list."""
+    messages = [each async for each in _messages(answer)] if has_messages(type(answer)) else None
+    if messages is not None and entry:
+        return messages[0]
+    if entry:
+        return _encoded(json_of(getattr(answer, entry)[0]))
+    pieces: list[bytes] = []
+    for field in fields_of(type(answer)):
+        pieces += [b", " if pieces else b"{", _encoded(field.key), b": "]
+        pieces += [each async for each in _values(answer, field)]
+    if messages is not None:
+        pieces += [b", " if pieces else b"{", _encoded(MESSAGES), b": ["]
+        pieces += [*_separated(messages), b"]"]
+    return b"".join([*pieces, b"}"]) if pieces else b"{}"
+
+
+async def _values(answer: Any, field: JsonField) -> AsyncIterator[bytes]:
+    """Yields the value of a field; a list of messages in slices."""
+    descriptor = field.descriptor
+    if not descriptor.is_repeated or descriptor.message_type is None:
+        yield _encoded(field.value(answer))
+        return
+    entries = getattr(answer, descriptor.name)
+    yield b"["
+    for begin in range(0, len(entries), ENTRIES_A_SLOT):
+        if begin:
+            await take_slot(KIND)
+            yield b", "
+        part = entries[begin : begin + ENTRIES_A_SLOT]
+        yield _encoded([json_of(each) for each in part])[1:-1]
+    yield b"]"
+
+
+async def _messages(answer: Any) -> AsyncIterator[bytes]:
+    """Yields the messages of an answer, each as JSON."""
+    sizes = np.frombuffer(answer.record_sizes, ">i4").tolist()
+    records, position, left = memoryview(answer.records), 0, BODIES_BYTES_MAX
+    for number, size in enumerate(sizes, 1):
+        message = StoredMessage.of(decode_record(records, position).record)
+        position += size
+        if size > SMALL_BYTES_MAX or message.sys_flag:
+            encoded, taken = await asyncio.to_thread(message_json, message, left)
+        else:
+            encoded, taken = message_json(message, left)
+        left -= taken
+        yield encoded
+        if number % RECORDS_A_SLOT == 0:
+            await take_slot(KIND)
+
+
+def message_json(message: StoredMessage, body_bytes_max: int) -> tuple[bytes, int]:
+    """Returns a message as JSON, with at most `body_bytes_max` of its body, and the body's bytes.
+
+    Any thread may call it.
+    """
+    head = head_of(message)
+    content = message.body if body_bytes_max else b""
+    shown = _cut(content, body_bytes_max)
+    error = message.body_error if body_bytes_max else None
+    if error is not None:
+        head["bodyError"] = error
+    if len(shown) < len(content) or (not body_bytes_max and message.stored_body):
+        head["bodyIsCut"] = True
+    ((key, text),) = body_of(shown).items()
+    pieces = [_encoded(head)[:-1], b', "', key.encode(), b'": "', *_text_pieces(str(text)), b'"}']
+    return b"".join(pieces), len(shown)
+
+
+def _cut(content: bytes, bytes_max: int) -> bytes:
+    """Returns the start of a body, without a part of a character in UTF-8 at its end."""
+    end = bytes_max
+    if end < len(content):
+        while end > max(bytes_max - 3, 0) and content[end] & 0xC0 == 0x80:
+            end -= 1
+    return content[:end]
+
+
+def _text_pieces(text: str) -> Iterator[bytes]:
+    for begin in range(0, len(text), _STEP):
+        yield _encoded(text[begin : begin + _STEP])[1:-1]
+
+
+def _separated(parts: Iterable[bytes]) -> Iterator[bytes]:
+    for number, part in enumerate(parts):
+        if number:
+            yield b", "
+        yield part
+
+
+def _encoded(value: object) -> bytes:
+    return json.dumps(value).encode()

@@ -1,0 +1,120 @@
+"""Calls of the contract's methods in this process, with the guard of gRPC's calls.
+
+A method gets the bytes of its request and returns those of its answer, as over gRPC. So its limits,
+its permissions, its errors and its metrics are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.server.calls.guard import CallAccess, CallGuard, GuardedHandlers
+from rocketpy_broker.server.http.api.routes import method_of
+from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services
+from rocketpy_proto.bearer_token import AUTHORIZATION
+from rocketpy_proto.model.codes import ResponseCode
+
+# Success, and the codes of pulls without messages.
+_WITHOUT_FAULT = frozenset(
+    {
+        ResponseCode.SUCCESS,
+        ResponseCode.PULL_NOT_FOUND,
+        ResponseCode.PULL_RETRY_IMMEDIATELY,
+        ResponseCode.PULL_OFFSET_MOVED,
+    }
+)
+
+
+class RefusedCallError(BrokerError):
+    """The error that a method has answered."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.number = code
+
+
+class FirstAnswerError(grpc.aio.BaseError):
+    """The end of a call whose first answer is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The client of a call: its address and the value of its header `Authorization`."""
+
+    peer: str
+    authorization: str
+
+
+class InnerContext:
+    """The context of one call, in place of gRPC's. It has one request and keeps one answer."""
+
+    def __init__(self, caller: Caller, request: bytes, *, is_cut: bool) -> None:
+        """With `is_cut` the call ends at its first answer."""
+        self._caller = caller
+        self._request: bytes | None = request
+        self._is_cut = is_cut
+        self.answer: bytes | None = None
+
+    def peer(self) -> str:
+        """Returns the client's address."""
+        return self._caller.peer
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        """Returns the metadata by which the user is known."""
+        return ((AUTHORIZATION, self._caller.authorization),)
+
+    async def read(self) -> Any:
+        """Returns the request, and then EOF."""
+        request, self._request = self._request, None
+        return grpc.aio.EOF if request is None else request
+
+    async def write(self, answer: bytes) -> None:
+        """Keeps the first answer. Raises FirstAnswerError where it is enough."""
+        if self.answer is None:
+            self.answer = answer
+        if self._is_cut:
+            raise FirstAnswerError
+
+
+@dataclass(frozen=True, slots=True)
+class _Details:
+    """The name of a method, as gRPC's handlers get it."""
+
+    method: str
+
+
+class InnerCalls:
+    """The methods of rocketpy.v1, for callers in this process."""
+
+    def __init__(
+        self, services: RocketpyV1Services, guard: CallGuard, access: CallAccess | None
+    ) -> None:
+        self._handlers = [
+            GuardedHandlers(each, guard, services.failure, access) for each in services.handlers()
+        ]
+
+    async def call(self, caller: Caller, rpc: str, request: Message) -> Any:
+        """Returns the answer of a method, of a stream its first one. Raises RefusedCallError."""
+        described = method_of(rpc)
+        details: Any = _Details(f"/rocketpy.v1.{rpc}")
+        handler = next(found for each in self._handlers if (found := each.service(details)))
+        is_cut = described.server_streaming and not described.client_streaming
+        context = InnerContext(caller, request.SerializeToString(), is_cut=is_cut)
+        if handler.response_streaming:
+            with contextlib.suppress(FirstAnswerError):
+                await handler.stream_stream(None, context)
+            data = context.answer
+        else:
+            data = await handler.stream_unary(None, context)
+        assert data is not None
+        answer: Any = GetMessageClass(described.output_type).FromString(data)
+        if answer.status.code not in _WITHOUT_FAULT:
+            raise RefusedCallError(answer.status.code, answer.status.remark)
+        return answer

@@ -1,0 +1,170 @@
+"""The JSON API over HTTP: checks of a request, its call, and the answer or the error as JSON.
+
+An error is `{"code": …, "message": …}`, with the response code and the remark of the contract.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from typing import Any
+
+from aiohttp import web
+from google.protobuf.message import Message
+
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.shares import InFlightLimiter
+from rocketpy_broker.server.http.api.answers import answer_json, has_messages
+from rocketpy_broker.server.http.api.calls import Caller, InnerCalls, RefusedCallError
+from rocketpy_broker.server.http.api.cross_site import (
+    JSON_TYPE,
+    ContentTypeError,
+    check_content_type,
+    check_site,
+)
+from rocketpy_broker.server.http.api.requests import filled
+from rocketpy_broker.server.http.api.routes import PREFIX, ROUTES, SEND, Route
+from rocketpy_broker.server.http.api.sends import send
+from rocketpy_broker.server.http.replies import write_pieces
+from rocketpy_proto.model.codes import ResponseCode
+
+# Bytes of a request's body.
+BODY_BYTES_MAX = 16 << 10
+# Answers with messages that are made and read at a time, in all and of one connection; more wait.
+MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_CONNECTION = 4, 1
+STATUS_OF: dict[int, HTTPStatus] = {
+    ResponseCode.INVALID_PARAMETER: HTTPStatus.BAD_REQUEST,
+    ResponseCode.MESSAGE_ILLEGAL: HTTPStatus.BAD_REQUEST,
+    ResponseCode.UNAUTHENTICATED: HTTPStatus.UNAUTHORIZED,
+    ResponseCode.NO_PERMISSION: HTTPStatus.FORBIDDEN,
+    ResponseCode.TOPIC_NOT_EXIST: HTTPStatus.NOT_FOUND,
+    ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST: HTTPStatus.NOT_FOUND,
+    ResponseCode.QUERY_NOT_FOUND: HTTPStatus.NOT_FOUND,
+    ResponseCode.REQUEST_CODE_NOT_SUPPORTED: HTTPStatus.NOT_FOUND,
+    ResponseCode.TOPIC_EXIST_ALREADY: HTTPStatus.CONFLICT,
+    ResponseCode.ILLEGAL_OPERATION: HTTPStatus.CONFLICT,
+    ResponseCode.SYSTEM_BUSY: HTTPStatus.SERVICE_UNAVAILABLE,
+    ResponseCode.SERVICE_NOT_AVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
+    ResponseCode.FLUSH_DISK_TIMEOUT: HTTPStatus.GATEWAY_TIMEOUT,
+}
+# Codes of aiohttp's own refusals; all others are INVALID_PARAMETER.
+_CODE_OF = {
+    HTTPStatus.NOT_FOUND: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    HTTPStatus.METHOD_NOT_ALLOWED: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+    HTTPStatus.INTERNAL_SERVER_ERROR: ResponseCode.SYSTEM_ERROR,
+}
+HEADERS = {
+    "Content-Type": JSON_TYPE,
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+CHALLENGE = {"WWW-Authenticate": 'Basic realm="rocketpy"'}
+OPENAPI = "/openapi.json"
+
+
+Work = Callable[[web.Request], Awaitable[bytes]]
+
+
+class JsonApi:
+    """The routes below PREFIX."""
+
+    def __init__(self, calls: InnerCalls, clock: Clock, *, is_local: bool) -> None:
+        """Takes the clock of messages. With `is_local` the broker listens on loopback only."""
+        self._calls = calls
+        self._clock = clock
+        self._is_local = is_local
+        self._answers = InFlightLimiter(MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_CONNECTION)
+
+    def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
+        """Returns all routes. `on_reply` is called when an answer is about to be written."""
+        found = [(each.method, each.path, self._work_of(each)) for each in ROUTES]
+        return [
+            web.route(method, PREFIX + path, self._handler(work, on_reply))
+            for method, path, work in [*found, ("GET", OPENAPI, _openapi)]
+        ]
+
+    def _handler(
+        self, work: Work, on_reply: Callable[[web.Request], None]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                check_site(request.headers, is_local=self._is_local)
+                answer = await work(request)
+            except BrokerError as error:
+                return error_response(error)
+            on_reply(request)
+            return await write_pieces(request, HEADERS, [answer])
+
+        return handle
+
+    def _work_of(self, route: Route) -> Work:
+        """Returns the work of a route, which raises BrokerError."""
+
+        async def work(request: web.Request) -> bytes:
+            if route.is_action:
+                check_content_type(request.headers)
+            body = await request.read()
+            caller = Caller(_peer(request), request.headers.get("Authorization", ""))
+            if route.rpc == SEND:
+                topic, now_ms = request.match_info["topic"], self._clock.now_ms()
+                return await send(self._calls, caller, topic, body, now_ms)
+            asked = filled(route, request.match_info, request.query.items(), body)
+            if not has_messages(route.answer):
+                return await self._answer(route, caller, asked)
+            async with self._answers.room(caller.peer, 1):
+                return await self._answer(route, caller, asked)
+
+        return work
+
+    async def _answer(self, route: Route, caller: Caller, asked: Message) -> bytes:
+        answer = await self._calls.call(caller, route.rpc, asked)
+        return await answer_json(answer, route.entry)
+
+
+async def _openapi(_request: web.Request) -> bytes:
+    """Returns the description; its module is loaded at its first request."""
+    from rocketpy_broker.server.http.api.openapi import openapi_text
+
+    return openapi_text()
+
+
+def is_api(path: str) -> bool:
+    """True if errors of a path are answered in JSON."""
+    return path == PREFIX or path.startswith(PREFIX + "/")
+
+
+def error_response(error: BrokerError) -> web.Response:
+    """Returns the answer that reports an error of the broker."""
+    code: int = error.number if isinstance(error, RefusedCallError) else error.code
+    status = STATUS_OF.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
+    if isinstance(error, ContentTypeError):
+        status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    headers = CHALLENGE if status is HTTPStatus.UNAUTHORIZED else {}
+    return _error(status, code, error.remark, headers)
+
+
+def http_error_response(error: web.HTTPException) -> web.Response:
+    """Returns the answer that reports an error of HTTP, such as an unknown path."""
+    status = HTTPStatus(error.status)
+    code = _CODE_OF.get(status, ResponseCode.INVALID_PARAMETER)
+    allowed = error.headers.get("Allow")
+    return _error(
+        status,
+        code,
+        f"{status.phrase}; GET {PREFIX}{OPENAPI} describes all requests",
+        {} if allowed is None else {"Allow": allowed},
+    )
+
+
+def _error(status: HTTPStatus, code: int, message: str, headers: dict[str, str]) -> web.Response:
+    text = json.dumps({"code": int(code), "message": message})
+    return web.Response(status=status, body=text.encode(), headers={**HEADERS, **headers})
+
+
+def _peer(request: web.Request) -> str:
+    """Returns the address of a request's connection."""
+    name: Any = request.transport and request.transport.get_extra_info("peername")
+    host, port = name[:2] if name else (request.remote or "", 0)
+    return f"http:{host}:{port}"
