@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.time_format import ms_of_time
+from rocketpy_proto.call_limits import ANY_QUEUE
 from rocketpy_proto.model.unique_keys import born_host, unique_keys
 from rocketpy_proto.record import (
     BLANK_BYTES,
@@ -23,6 +25,7 @@ from rocketpy_proto.record.properties import (
     KEY_SEPARATOR,
     KEYS,
     NOT_COPIED_NAMES,
+    PRODUCER_GROUP,
     TAGS,
     TIMER_DELIVER_MS,
     TRAN_MSG,
@@ -30,7 +33,7 @@ from rocketpy_proto.record.properties import (
     encode_properties,
     unsent_wait,
 )
-from rocketpy_proto.rocketpy.v1 import admin_pb2
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 # An estimate of a record's header, topic and unique id.
 RECORD_OVERHEAD_BYTES = 512
@@ -181,6 +184,27 @@ def block_columns(
         born_host=born_host(),
     )
     return columns, msg_ids.to_pylist()
+
+
+def append_request(
+    topic: str, message: OutgoingMessage, now_ms: int, producer_group: str = ""
+) -> tuple[broker_pb2.AppendRequest, str]:
+    """Returns the request that sends one message, and the message's unique id.
+
+    With a producer group it sends a half message.
+    """
+    columns, (msg_id,) = block_columns(topic, [message], now_ms)
+    if producer_group:
+        marks: Mapping[str, str] = {TRAN_MSG: "true", PRODUCER_GROUP: producer_group}
+        columns = replace(columns, extra={**columns.extra, **marks})
+    block = encode_block(columns)
+    request = broker_pb2.AppendRequest(
+        topic=topic,
+        queue_id=ANY_QUEUE if message.queue_id is None else message.queue_id,
+        record_sizes=block.sizes.astype(np.dtype(">i4")).tobytes(),
+        records=block.data.to_pybytes(),
+    )
+    return request, msg_id
 
 
 def _fault_of_waiting(message: OutgoingMessage) -> str | None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from rocketpy_broker.server.http.api.routes import ACTIONS
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.record.properties import RETRY_TOPIC, UNIQ_KEY
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.http.api_client import Reply, ask, get
 from tests.broker.http.schemas import faults
+from tests.support.blocks import wire_block
 from tests.support.broker.group_clients import consumer, heartbeat
 from tests.support.broker.running_broker import RunningBroker
 
@@ -49,6 +52,10 @@ async def test_every_action_is_answered_as_its_description_says(
     assert await act(path, "POST", reset, {"latest": True}) == shown
     offsets = await get(running, "/groups/billing/topics/orders")
     assert offsets["queues"][0]["committedOffset"] == 1
+    await store_letter(running)
+    again = f"{group}/dead-letters/{{offset}}/resend"
+    resent = await act(again, "POST", "/groups/billing/dead-letters/0/resend")
+    assert resent == {"topic": "orders", "queueId": 0, "queueOffset": 1, "msgId": "ID"}
     deleted = await act(group, "DELETE", "/groups/billing?keepTopics=false")
     assert (await ask(running, "GET", "/groups/billing")).status == 404
     assert isinstance(deleted["deletedTopics"], list)
@@ -64,6 +71,47 @@ async def test_every_action_is_answered_as_its_description_says(
         responses = description["paths"][path][method.lower()]["responses"]
         schema = responses["200"]["content"]["application/json"]["schema"]
         assert [*faults(description, schema, value, path)] == []
+
+
+async def store_letter(running: RunningBroker) -> None:
+    """Stores a dead letter of the group `billing` that was first sent to `orders`."""
+    topic = "%DLQ%billing"
+    await running.create_topic(topic, queues=1)
+    properties = {RETRY_TOPIC: ["orders"], UNIQ_KEY: ["ID"], "shop": ["3"]}
+    await running.append_block(topic, 0, wire_block(topic, [b"letter"], properties=properties))
+
+
+@pytest.mark.parametrize(
+    ("message_type", "is_delayed"),
+    [("NORMAL", False), ("FIFO", False), ("DELAY", True), ("TRANSACTION", True)],
+)
+async def test_a_dead_letter_is_sent_as_its_topics_message_type_asks(
+    running_http: RunningBroker, message_type: str, is_delayed: bool
+) -> None:
+    settings = {"readQueueNums": 1, "writeQueueNums": 1}
+    attributes = {"attributes": {"+message.type": message_type}}
+    reply = await ask(running_http, "PUT", "/topics/orders", {**settings, **attributes})
+    assert reply.status == 200
+    await store_letter(running_http)
+    resent = await ask(running_http, "POST", "/groups/billing/dead-letters/0/resend")
+    assert (resent.status, resent.json["msgId"]) == (200, "ID")
+    assert (resent.json["queueOffset"] is None) == is_delayed
+    running_http.clock.advance(2_000)
+    while not (found := (await get(running_http, MESSAGES))["messages"]):
+        await asyncio.sleep(0.01)
+    assert (found[0]["body"], found[0]["msgId"], found[0]["properties"]["shop"]) == (
+        "letter",
+        "ID",
+        "3",
+    )
+    [letter] = (await get(running_http, "/groups/billing/dead-letters"))["messages"]
+    assert letter["body"] == "letter"
+
+
+async def test_a_dead_letter_that_is_not_there_is_not_sent(running_http: RunningBroker) -> None:
+    await store_letter(running_http)
+    path = "/groups/billing/dead-letters/7/resend"
+    assert (await ask(running_http, "POST", path)).error == (404, ResponseCode.QUERY_NOT_FOUND)
 
 
 async def test_a_topic_that_exists_is_changed_or_refused(running_http: RunningBroker) -> None:

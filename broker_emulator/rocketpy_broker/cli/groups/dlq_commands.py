@@ -27,7 +27,8 @@ from rocketpy_broker.cli.output import Column
 from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.resend import resend_dead_letters
-from rocketpy_broker.client.messages.retries import dead_letter_counts, dead_letters, origin_topic
+from rocketpy_broker.client.messages.retries import dead_letter_counts, dead_letters
+from rocketpy_broker.messages.copies import origin_topic
 from rocketpy_broker.messages.json_form import json_of
 
 dlq_app = typer.Typer(

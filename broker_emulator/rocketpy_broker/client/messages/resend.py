@@ -6,22 +6,22 @@ checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages import transactions
-from rocketpy_broker.client.messages.retries import origin_topic
 from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
-from rocketpy_broker.client.topics import RETRY_PREFIX
+from rocketpy_broker.messages.copies import (
+    TRANSACTION,
+    TopicRules,
+    producer_group,
+    properties_of_copy,
+    topic_of_copy,
+)
 from rocketpy_broker.messages.outgoing import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
-from rocketpy_proto.record import java_hash
-from rocketpy_proto.record.properties import PRODUCER_GROUP, SHARDING_KEY, UNIQ_KEY
-
-# The producer group of a transaction if the message has none.
-PRODUCER_GROUP_DEFAULT = "rocketpy-resend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ def resend_dead_letters(
     """
     senders = _Senders(connection)
     for letter in letters:
-        to = topic or origin_topic(letter) or RETRY_PREFIX + group
-        yield senders.send(letter, to, _with_unique_key(letter))
+        to = topic or topic_of_copy(letter, group)
+        yield senders.send(letter, to, properties_of_copy(letter))
 
 
 def resend_messages(
@@ -60,13 +60,6 @@ def resend_messages(
         yield senders.send(message, topic or message.topic, dict(message.properties))
 
 
-def _with_unique_key(letter: Message) -> dict[str, str]:
-    kept = dict(letter.properties)
-    if letter.msg_id != letter.offset_msg_id:
-        kept[UNIQ_KEY] = letter.msg_id
-    return kept
-
-
 class _Senders:
     """Senders by topic, each created at the topic's first message."""
 
@@ -74,54 +67,37 @@ class _Senders:
         self._connection = connection
         self._senders: dict[str, _TypedSender] = {}
 
-    def send(self, message: Message, topic: str, properties: dict[str, str]) -> ResentMessage:
+    def send(self, message: Message, topic: str, properties: Mapping[str, str]) -> ResentMessage:
         """Sends a copy with these properties. Raises ClientError."""
         if topic not in self._senders:
             self._senders[topic] = _TypedSender(self._connection, topic)
-        outgoing = OutgoingMessage(message.body, message.tags, message.keys, properties)
-        return ResentMessage(message, topic, self._senders[topic].send(message, outgoing))
+        return ResentMessage(message, topic, self._senders[topic].send(message, properties))
 
 
 class _TypedSender:
-    """A sender of messages of their topic's message type.
-
-    - DELAY: with a delivery time in the past, so that the broker delivers at once.
-    - FIFO: to the queue of the message group; a message without one is its own group.
-    - NORMAL: without the message group.
-    - TRANSACTION: prepared, then committed.
-    """
+    """A sender of copies that have their topic's message type."""
 
     def __init__(self, connection: BrokerConnection, topic: str) -> None:
         """Raises UnreachableError, RefusedError, also for a missing topic."""
         self._connection = connection
         self._topic = topic
         self._sender = MessageSender(connection, topic, turn=ANY_QUEUE)
-        self._type = self._sender.checker.message_type
-        self._queue_nums = self._sender.checker.write_queue_nums
+        checker = self._sender.checker
+        self._rules = TopicRules(checker.message_type, checker.write_queue_nums)
         self._turn = count()
 
-    def send(self, message: Message, outgoing: OutgoingMessage) -> SentMessage:
-        """Sends `outgoing`, a copy of `message`; returns its place. Raises ClientError."""
-        if self._type == "TRANSACTION":
+    def send(self, message: Message, properties: Mapping[str, str]) -> SentMessage:
+        """Sends a copy of `message`; returns its place. Raises ClientError."""
+        outgoing = self._rules.copy(message, properties)
+        if self._rules.message_type == TRANSACTION:
             return self._committed(message, outgoing)
-        if self._type == "DELAY":
-            outgoing = replace(outgoing, deliver_at=message.store_timestamp)
-        elif self._type == "FIFO":
-            group = outgoing.properties.get(SHARDING_KEY) or message.msg_id
-            queue_id = abs(java_hash(group)) % self._queue_nums
-            properties = {**outgoing.properties, SHARDING_KEY: group}
-            outgoing = replace(outgoing, properties=properties, queue_id=queue_id)
-        elif self._type == "NORMAL":
-            properties = {**outgoing.properties}
-            properties.pop(SHARDING_KEY, None)
-            outgoing = replace(outgoing, properties=properties)
         (sent,) = self._sender.send([outgoing])
         return sent
 
     def _committed(self, message: Message, outgoing: OutgoingMessage) -> SentMessage:
-        queue_id = next(self._turn) % self._queue_nums
-        group = message.properties.get(PRODUCER_GROUP) or PRODUCER_GROUP_DEFAULT
+        queue_id = next(self._turn) % self._rules.write_queue_nums
         outgoing = replace(outgoing, queue_id=queue_id)
+        group = producer_group(message)
         opened = transactions.prepare(self._connection, self._topic, group, outgoing)
         transactions.end(self._connection, opened, commit=True)
         return SentMessage(opened.transaction_id, queue_id, None)

@@ -11,7 +11,6 @@ from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.record import decode_offset_message_id
-from rocketpy_proto.record.properties import RETRY_TOPIC
 from rocketpy_proto.rocketpy.v1 import broker_pb2, retry_pb2
 
 DEAD_LETTER_PREFIX = "%DLQ%"
@@ -91,8 +90,3 @@ def dead_letter_counts(connection: BrokerConnection) -> dict[str, int]:
         for answer in response.topics
     }
     return {group: count for group, count in counts.items() if count}
-
-
-def origin_topic(letter: Message) -> str | None:
-    """Returns the topic of a dead letter's first send; None if the letter has none."""
-    return letter.properties.get(RETRY_TOPIC)

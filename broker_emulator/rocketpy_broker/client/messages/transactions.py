@@ -6,20 +6,15 @@ the checks to a producer that has sent a heartbeat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-
-import numpy as np
 
 from rocketpy_broker.client.connection import BrokerConnection, check, only
 from rocketpy_broker.client.errors import MessageIllegalError, UnreadableError
-from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageChecker
-from rocketpy_broker.messages.outgoing import OutgoingMessage, block_columns
+from rocketpy_broker.client.messages.sender import MessageChecker
+from rocketpy_broker.messages.outgoing import OutgoingMessage, append_request
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.time_format import EPOCH
-from rocketpy_proto.record import encode_block
-from rocketpy_proto.record.properties import PRODUCER_GROUP, TRAN_MSG
 from rocketpy_proto.rocketpy.v1 import broker_pb2, transactions_pb2
 
 
@@ -61,22 +56,15 @@ def prepare(
         fault = "a transaction needs a producer group"
     if fault is not None:
         raise MessageIllegalError(0, fault)
-    columns, msg_ids = block_columns(topic, [message], born_ms or SystemClock().now_ms())
-    marks: Mapping[str, str] = {TRAN_MSG: "true", PRODUCER_GROUP: producer_group}
-    block = encode_block(replace(columns, extra={**columns.extra, **marks}))
-    request = broker_pb2.AppendRequest(
-        topic=topic,
-        queue_id=ANY_QUEUE if message.queue_id is None else message.queue_id,
-        record_sizes=block.sizes.astype(np.dtype(">i4")).tobytes(),
-        records=block.data.to_pybytes(),
-    )
+    now_ms = born_ms or SystemClock().now_ms()
+    request, msg_id = append_request(topic, message, now_ms, producer_group)
     with connection.faults():
         call = connection.broker.Append(iter([request]), timeout=connection.seconds_max)
         answer: broker_pb2.AppendResponse = only(list(call), topic)
     check(answer.status)
     if answer.record_count != 1:
         raise UnreadableError(f"the broker acknowledges {answer.record_count} half messages of 1")
-    return Transaction(msg_ids[0], producer_group, answer.physical_offset, answer.queue_offset)
+    return Transaction(msg_id, producer_group, answer.physical_offset, answer.queue_offset)
 
 
 def end(

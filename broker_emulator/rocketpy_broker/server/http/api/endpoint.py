@@ -25,10 +25,11 @@ from rocketpy_broker.server.http.api.cross_site import (
     check_site,
 )
 from rocketpy_broker.server.http.api.requests import filled
-from rocketpy_broker.server.http.api.routes import PREFIX, ROUTES, SEND, Route
-from rocketpy_broker.server.http.api.sends import send
+from rocketpy_broker.server.http.api.routes import PREFIX, ROUTES, Route, Sends
+from rocketpy_broker.server.http.api.sends import Sending
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.rocketpy.v1.broker_pb2 import PullRequest
 
 # Bytes of a request's body.
 BODY_BYTES_MAX = 16 << 10
@@ -107,10 +108,12 @@ class JsonApi:
                 check_content_type(request.headers)
             body = await request.read()
             caller = Caller(_peer(request), request.headers.get("Authorization", ""))
-            if route.rpc == SEND:
-                topic, now_ms = request.match_info["topic"], self._clock.now_ms()
-                return await send(self._calls, caller, topic, body, now_ms)
+            sending = Sending(self._calls, caller, self._clock.now_ms())
+            if route.sends is Sends.BODY:
+                return await sending.message(request.match_info["topic"], body)
             asked = filled(route, request.match_info, request.query.items(), body)
+            if isinstance(asked, PullRequest) and route.sends is Sends.DEAD_LETTER:
+                return await sending.dead_letter(request.match_info["consumer_group"], asked)
             if not has_messages(route.answer):
                 return await self._answer(route, caller, asked)
             async with self._answers.room(caller.peer, 1):

@@ -31,8 +31,8 @@ from rocketpy_broker.server.http.api.routes import (
     PAGE_COUNT_MAX,
     PREFIX,
     ROUTES,
-    SEND,
     Route,
+    Sends,
 )
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -180,7 +180,7 @@ def _given_schema(field: FieldDescriptor) -> Schema:
 
 
 def _body(route: Route) -> Schema | None:
-    if route.rpc == SEND:
+    if route.sends is Sends.BODY:
         return _ref("OutgoingMessage")
     if body_class(route) is None:
         return None
@@ -189,7 +189,7 @@ def _body(route: Route) -> Schema | None:
 
 
 def _answer(route: Route, components: dict[str, Schema]) -> Schema:
-    if route.rpc == SEND:
+    if route.sends is not None:
         return _ref("SentMessage")
     if not route.entry:
         return _component(route.answer, components)

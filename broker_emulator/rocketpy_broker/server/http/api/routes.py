@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from functools import cached_property
 from types import ModuleType
 from typing import Any
@@ -21,7 +22,6 @@ from rocketpy_broker.services.topics.system import dead_letter_topic
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, groups_pb2, transactions_pb2
 
 PREFIX = "/api/v1"
-SEND = "Broker/Append"
 OFFSET_MAX = (1 << 63) - 1
 # Entries of a list, and messages of a range, without a number in the request, and at most.
 PAGE_COUNT, PAGE_COUNT_MAX = 100, 1_000
@@ -45,6 +45,13 @@ def method_of(rpc: str) -> MethodDescriptor:
     return found
 
 
+class Sends(Enum):
+    """Messages that a route sends: one of the body, or a dead letter of the request."""
+
+    BODY = "body"
+    DEAD_LETTER = "dead letter"
+
+
 @dataclass(frozen=True)
 class Route:
     """A route: its HTTP method and path, the method of the contract, and the request's fields.
@@ -54,6 +61,7 @@ class Route:
     - `body`: the field whose message the body has; "" is the request itself, None is no body.
     - `entry`: the answer is the first entry of this list.
     - `finish`: completes a request.
+    - `sends`: the answer is the place of a message that is sent.
     """
 
     method: str
@@ -66,6 +74,7 @@ class Route:
     body: str | None = None
     entry: str = ""
     finish: Callable[[Any], None] | None = None
+    sends: Sends | None = None
 
     @property
     def shown_path(self) -> str:
@@ -112,6 +121,11 @@ def _of_dead_letters(request: broker_pb2.PullRequest) -> None:
     """Puts the topic of a group's dead letters in place of the group."""
     request.topic = dead_letter_topic(request.topic)
     _end_range(request)
+
+
+def _of_one_letter(request: broker_pb2.PullRequest) -> None:
+    request.offset_end = min(request.offset + 1, OFFSET_MAX)
+    _of_dead_letters(request)
 
 
 _PAGE = ("after", "count_max")
@@ -252,9 +266,10 @@ ACTIONS = (
     Route(
         "POST",
         "/topics/{topic}/messages",
-        SEND,
+        "Broker/Append",
         "Send a message",
         body="",
+        sends=Sends.BODY,
     ),
     Route(
         "PUT",
@@ -278,6 +293,15 @@ ACTIONS = (
         "Groups/ResetOffsets",
         "Move a group to another place of a topic; `dryRun` only shows it",
         body="",
+    ),
+    Route(
+        "POST",
+        "/groups/{consumer_group}/dead-letters/{offset}/resend",
+        "Broker/Pull",
+        "Send a dead letter to the topic of its first send; it stays a dead letter",
+        places={"consumer_group": "topic"},
+        finish=_of_one_letter,
+        sends=Sends.DEAD_LETTER,
     ),
     Route(
         "POST",

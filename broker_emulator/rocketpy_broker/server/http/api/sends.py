@@ -1,55 +1,102 @@
-"""Sends of messages whose JSON is as in a line of `rocketpy message send --file`."""
+"""Sends of messages, and of dead letters once more.
+
+A message's JSON is as in a line of `rocketpy message send --file`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import dataclass
 
-import numpy as np
-
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.errors import MessageNotExistError, ParameterIllegalError
+from rocketpy_broker.messages.copies import (
+    TRANSACTION,
+    TopicRules,
+    producer_group,
+    properties_of_copy,
+    topic_of_copy,
+)
 from rocketpy_broker.messages.json_form import json_of_sent
 from rocketpy_broker.messages.json_input import json_message
-from rocketpy_broker.messages.outgoing import (
-    MessageRules,
-    OutgoingMessage,
-    SentMessage,
-    block_columns,
-)
+from rocketpy_broker.messages.outgoing import MessageRules, SentMessage, append_request
+from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
-from rocketpy_broker.server.http.api.routes import SEND
-from rocketpy_proto.call_limits import ANY_QUEUE
-from rocketpy_proto.record import encode_block
-from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
+from rocketpy_proto.record import decode_record
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
 
 _INT_MAX = (1 << 31) - 1
 # The broker itself checks queues and sizes.
 _NO_LIMITS = admin_pb2.GetBrokerInfoResponse(body_bytes_max=_INT_MAX)
 
 
-async def send(calls: InnerCalls, caller: Caller, topic: str, body: bytes, now_ms: int) -> bytes:
-    """Sends the message of a body; returns its place as JSON. Raises BrokerError."""
-    try:
-        message = json_message(body)
-    except ValueError as error:
-        raise ParameterIllegalError("body", str(error), "the JSON of a message") from error
-    fault = MessageRules(topic, _INT_MAX, _NO_LIMITS).fault(message)
-    if fault is not None:
-        raise ParameterIllegalError("body", fault, "the JSON of a message")
-    sent = await _sent(calls, caller, topic, message, now_ms)
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """The sends of one request, which comes at `now_ms`. Its methods raise BrokerError."""
+
+    calls: InnerCalls
+    caller: Caller
+    now_ms: int
+
+    async def message(self, topic: str, body: bytes) -> bytes:
+        """Sends the message of a body; returns its place as JSON."""
+        try:
+            message = json_message(body)
+        except ValueError as error:
+            raise ParameterIllegalError("body", str(error), "the JSON of a message") from error
+        fault = MessageRules(topic, _INT_MAX, _NO_LIMITS).fault(message)
+        if fault is not None:
+            raise ParameterIllegalError("body", fault, "the JSON of a message")
+        request, msg_id = append_request(topic, message, self.now_ms)
+        return _json(topic, await self._append(request, msg_id))
+
+    async def dead_letter(self, group: str, asked: broker_pb2.PullRequest) -> bytes:
+        """Sends a dead letter to the topic of its first send; returns its place as JSON."""
+        pulled = await self.calls.call(self.caller, "Broker/Pull", asked)
+        if not pulled.record_sizes:
+            reason = f"group {group!r} has no dead letter at this offset"
+            raise MessageNotExistError(str(asked.offset), reason)
+        letter = Message.of(decode_record(pulled.records).record)
+        topic = topic_of_copy(letter, group)
+        rules = await self._rules(topic)
+        is_transaction = rules.message_type == TRANSACTION
+        producers = producer_group(letter) if is_transaction else ""
+
+        def encoded() -> tuple[broker_pb2.AppendRequest, str]:
+            copy = rules.copy(letter, properties_of_copy(letter))
+            return append_request(topic, copy, self.now_ms, producers)
+
+        # A long body takes time, and more if it is compressed.
+        request, msg_id = await asyncio.to_thread(encoded)
+        if is_transaction:
+            return _json(topic, await self._commit(request, msg_id, producers))
+        return _json(topic, await self._append(request, msg_id))
+
+    async def _rules(self, topic: str) -> TopicRules:
+        request = admin_pb2.ListTopicsRequest(topics=[topic])
+        answer = await self.calls.call(self.caller, "Admin/ListTopics", request)
+        (config,) = answer.configs
+        return TopicRules(config.attributes.get("message.type"), config.write_queue_nums)
+
+    async def _append(self, request: broker_pb2.AppendRequest, msg_id: str) -> SentMessage:
+        answer = await self.calls.call(self.caller, "Broker/Append", request)
+        offset = None if answer.is_delayed else answer.queue_offset
+        return SentMessage(msg_id, answer.queue_id, offset)
+
+    async def _commit(
+        self, request: broker_pb2.AppendRequest, msg_id: str, producers: str
+    ) -> SentMessage:
+        half = await self.calls.call(self.caller, "Broker/Append", request)
+        end = transactions_pb2.EndTransactionRequest(
+            producer_group=producers,
+            transaction_id=msg_id,
+            commit_log_offset=half.physical_offset,
+            queue_offset=half.queue_offset,
+            resolution=transactions_pb2.COMMIT,
+        )
+        await self.calls.call(self.caller, "Transactions/EndTransaction", end)
+        return SentMessage(msg_id, half.queue_id, None)
+
+
+def _json(topic: str, sent: SentMessage) -> bytes:
     return json.dumps({"topic": topic, **json_of_sent(sent)}).encode()
-
-
-async def _sent(
-    calls: InnerCalls, caller: Caller, topic: str, message: OutgoingMessage, now_ms: int
-) -> SentMessage:
-    columns, msg_ids = block_columns(topic, [message], now_ms)
-    block = encode_block(columns)
-    request = broker_pb2.AppendRequest(
-        topic=topic,
-        queue_id=ANY_QUEUE if message.queue_id is None else message.queue_id,
-        record_sizes=block.sizes.astype(np.dtype(">i4")).tobytes(),
-        records=block.data.to_pybytes(),
-    )
-    answer: broker_pb2.AppendResponse = await calls.call(caller, SEND, request)
-    offset = None if answer.is_delayed else answer.queue_offset
-    return SentMessage(msg_ids[0], answer.queue_id, offset)
