@@ -8,6 +8,10 @@ import re
 from collections.abc import Iterator
 from types import ModuleType
 
+from rocketpy_broker.server.http.api.endpoint import STATUS_OF
+from rocketpy_broker.server.http.api.requests import query_fields
+from rocketpy_broker.server.http.api.routes import ROUTES
+from rocketpy_proto.model.codes import ResponseCode
 from tests.support.documents import TOP
 
 _DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
@@ -20,6 +24,26 @@ def api_table(page: str) -> str:
     lines = ["| name | meaning |", "|---|---|"]
     for path in _DIRECTIVE.findall(text):
         lines += [f"| `{name}` | {_meaning(value)} |" for name, value in _names(path)]
+    return "\n".join(lines)
+
+
+def route_table() -> str:
+    """Returns the table of the HTTP API's routes."""
+    lines = ["| request | parameters | answer | method |", "|---|---|---|---|"]
+    for route in ROUTES:
+        keys = ", ".join(f"`{key}`" for key in query_fields(route))
+        request = f"{route.method} {route.shown_path}"
+        lines.append(f"| `{request}` | {keys} | {route.summary} | `{route.rpc}` |")
+    return "\n".join(lines)
+
+
+def status_table() -> str:
+    """Returns the table of the HTTP API's statuses with their codes."""
+    lines = ["| status | codes |", "|---|---|"]
+    for status in sorted({*STATUS_OF.values()}):
+        codes = [ResponseCode(code) for code, each in STATUS_OF.items() if each is status]
+        shown = ", ".join(f"{code.value} (`{code.name}`)" for code in codes)
+        lines.append(f"| {status.value} | {shown} |")
     return "\n".join(lines)
 
 

@@ -23,7 +23,7 @@ from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
 from tests.support.documents import DOCUMENTS, NOTES, TOP, blocks, blocks_of, runnable
 from tests.support.plugins.cases import commands_of, where
-from tests.unit.api_tables import api_table
+from tests.unit.api_tables import api_table, route_table, status_table
 from tests.unit.request_codes import CLIENTS, code_table
 
 SHOWN = {
@@ -74,6 +74,8 @@ def assert_table(page: str, name: str, table: str) -> None:
         ("troubleshooting", "codes of errors", error_table()),
         ("reference/broker_api", "names", api_table("broker_api")),
         ("reference/connector_api", "names", api_table("connector_api")),
+        ("reference/http_api", "routes", route_table()),
+        ("reference/http_api", "statuses", status_table()),
         ("clients", "request codes", code_table()),
     ],
 )

@@ -15,6 +15,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from google.protobuf.message import Message
+
+from rocketpy_broker import contract_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -51,8 +54,8 @@ def print_table(
 class Column:
     """A column of a list: its key in JSON, its heading in the table, and its value of an entry.
 
-    An empty key or heading leaves it out there. `value` is an attribute's name or a function.
-    `cell` turns the value into a cell of the table.
+    An empty key or heading leaves it out there; messages of the contract need no keys. `value` is
+    an attribute's name or a function. `cell` turns the value into a cell of the table.
     """
 
     key: str
@@ -79,7 +82,9 @@ def row_of(columns: Columns, entry: Any) -> list[Cell]:
 
 
 def json_of(columns: Columns, entry: Any) -> dict[str, object]:
-    """Returns an entry as JSON."""
+    """Returns an entry as JSON; a message of the contract has all its fields."""
+    if isinstance(entry, Message):
+        return contract_json.json_of(entry)
     return {column.key: column.of(entry) for column in columns if column.key}
 
 

@@ -76,6 +76,7 @@ def store_statistics(
     answer, *others = connection.pages(listing, request, next_place, "topics_after")
     for page in others:
         answer.topics.extend(page.topics)
+    answer.has_more_topics = False
     return answer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -40,10 +41,12 @@ async def ask(
 ) -> Reply:
     """Sends a request to a path below /api/v1, as it is written."""
     url = URL(f"http://127.0.0.1:{running.ready.http_port}/api/v1{path}", encoded=True)
-    auth = None if user is None else aiohttp.BasicAuth(*user)
+    if user is not None:
+        basic = base64.b64encode(":".join(user).encode()).decode()
+        headers = {**headers, "Authorization": f"Basic {basic}"}
     data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
     async with (
-        aiohttp.ClientSession(auth=auth) as session,
+        aiohttp.ClientSession() as session,
         session.request(method, url, data=data, headers=headers) as response,
     ):
         text = await response.text()

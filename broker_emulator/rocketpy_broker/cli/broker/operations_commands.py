@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from rocketpy_broker.cli import output
-from rocketpy_broker.cli.broker.status_fields import waiting_fields, waiting_line
+from rocketpy_broker.cli.broker.status_fields import waiting_line
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.client.connection import BrokerConnection
+from rocketpy_broker.contract_json import json_of
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 CLEAN_SECONDS = 600.0
@@ -34,11 +35,7 @@ def clean(
             connection.admin.CleanExpiredFiles, admin_pb2.CleanExpiredFilesRequest(), CLEAN_SECONDS
         )
     if as_json:
-        removed, begin = response.removed_file_count, response.log_begin_offset
-        waiting = [waiting_fields(each) for each in response.waiting_segments]
-        output.print_json(
-            {"removedSegments": removed, "logBeginOffset": begin, "waitingSegments": waiting}
-        )
+        output.print_json(json_of(response))
         return
     typer.echo(
         f"removed {response.removed_file_count} log segments; "
@@ -55,6 +52,6 @@ def _clean_unused_topics(connection: BrokerConnection, *, as_json: bool) -> None
         connection.admin.CleanUnusedTopics, admin_pb2.CleanUnusedTopicsRequest(), CLEAN_SECONDS
     )
     if as_json:
-        output.print_json({"removedTopics": list(response.topics)})
+        output.print_json(json_of(response))
         return
     typer.echo(f"removed the messages of {len(response.topics)} topics")

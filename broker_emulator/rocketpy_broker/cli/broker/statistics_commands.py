@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from operator import itemgetter
 from typing import Annotated
@@ -13,7 +12,7 @@ from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.cli.output import Column
 from rocketpy_broker.client.statistics import list_statistics, store_statistics
-from rocketpy_broker.contract_json import camel
+from rocketpy_broker.contract_json import json_of
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 _COUNTERS = (
@@ -40,15 +39,13 @@ _HEADINGS = {
     "put_latency_max_ms": "put latency ms, longest",
     "get_latency_max_ms": "get latency ms, longest",
 }
-COUNTERS = [
-    Column(camel(name), _HEADINGS.get(name) or name.replace("_", " "), name) for name in _COUNTERS
-]
+COUNTERS = [Column("", _HEADINGS.get(name) or name.replace("_", " "), name) for name in _COUNTERS]
 SPEEDS_COUNT = 3
 SPEEDS = ("put_tps", "get_found_tps", "get_miss_tps", "get_transferred_tps")
 TOPICS = (
-    Column("topic", "topic", "topic"),
-    Column("putCount", "messages put", "put_count"),
-    Column("putBytes", "bytes put", "put_bytes"),
+    Column("", "topic", "topic"),
+    Column("", "messages put", "put_count"),
+    Column("", "bytes put", "put_bytes"),
 )
 STATISTICS = (
     Column("", "key", "key"),
@@ -74,26 +71,9 @@ def stats(
     with asking(endpoint) as connection:
         response = store_statistics(connection, include_system=system)
         if as_json:
-            output.print_json(_stats_json(response))
+            output.print_json(json_of(response))
         else:
             _show_stats(response)
-
-
-def _stats_json(response: admin_pb2.GetStoreStatisticsResponse) -> dict[str, object]:
-    return {
-        "topics": [output.json_of(TOPICS, topic) for topic in response.topics],
-        **output.json_of(COUNTERS, response),
-        **{camel(name): list(getattr(response, name)) for name in SPEEDS},
-        "putLatencies": _buckets_json(response.put_latencies),
-        "putLatenciesMinute": _buckets_json(response.put_latencies_minute),
-    }
-
-
-def _buckets_json(buckets: Sequence[admin_pb2.LatencyBucket]) -> list[dict[str, object]]:
-    return [
-        {"atMostMs": None if bucket.at_most_ms < 0 else bucket.at_most_ms, "count": bucket.count}
-        for bucket in buckets
-    ]
 
 
 def _show_stats(response: admin_pb2.GetStoreStatisticsResponse) -> None:

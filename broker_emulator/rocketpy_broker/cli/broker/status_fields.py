@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketpy_broker.client.statistics import Statistic
-from rocketpy_broker.contract_json import camel
+from rocketpy_broker.contract_json import camel, json_of
 from rocketpy_broker.runtime.time_format import time_of_ms
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -107,17 +107,7 @@ def _of_work(status: Status) -> dict[str, object]:
         "recoveryDamages": status.recovery_damage_count,
         "recoveryBytesDropped": status.recovery_bytes_dropped,
         "quarantinedFiles": status.quarantined_file_count,
-        "waitingSegments": [waiting_fields(each) for each in status.waiting_segments],
-    }
-
-
-def waiting_fields(waiting: Waiting) -> dict[str, object]:
-    """Returns the fields of log segments that wait; `until` is None if unknown."""
-    until_ms = waiting.until_timestamp_ms
-    return {
-        "reason": waiting.reason,
-        "segments": waiting.segment_count,
-        "until": time_of_ms(until_ms) if until_ms else None,
+        "waitingSegments": [json_of(each) for each in status.waiting_segments],
     }
 
 

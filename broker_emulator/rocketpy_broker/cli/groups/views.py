@@ -39,35 +39,28 @@ def last_heartbeat(member: groups_pb2.Connection | groups_pb2.Registration) -> s
 
 
 GROUPS = (
-    Column("consumerGroup", "consumer group", "consumer_group"),
-    Column("isConfigured", "", "is_configured"),
-    Column("members", "members", "member_count"),
-    Column("consumeType", "type", lambda each: _name(groups_pb2.ConsumeType, each.consume_type)),
-    Column(
-        "messageModel", "model", lambda each: _name(groups_pb2.MessageModel, each.message_model)
-    ),
-    Column("topicCount", "", "topic_count"),
-    Column("topics", "", lambda each: list(each.topics)),
+    Column("", "consumer group", "consumer_group"),
+    Column("", "members", "member_count"),
+    Column("", "type", lambda each: _name(groups_pb2.ConsumeType, each.consume_type)),
+    Column("", "model", lambda each: _name(groups_pb2.MessageModel, each.message_model)),
     Column("", "topics", _listed),
-    Column("lag", "lag", "lag"),
+    Column("", "lag", "lag"),
 )
 MEMBERS = (
-    Column("clientId", "client", "client_id"),
-    Column("address", "address", "address"),
-    Column("lastUpdateTimestamp", "last heartbeat", last_heartbeat),
+    Column("", "client", "client_id"),
+    Column("", "address", "address"),
+    Column("", "last heartbeat", last_heartbeat),
 )
 SUBSCRIPTIONS = (
-    Column("topic", "subscribed topic", "topic"),
-    Column("expressionType", "type", "expression_type"),
-    Column("expression", "expression", "expression"),
-    Column("subVersion", "", "sub_version"),
+    Column("", "subscribed topic", "topic"),
+    Column("", "type", "expression_type"),
+    Column("", "expression", "expression"),
 )
 GROUP_TOPICS = (
-    Column("topic", "topic", "topic"),
-    Column("isSubscribed", "", "is_subscribed"),
-    Column("queues", "queues", "queue_count"),
-    Column("committedQueues", "committed queues", "committed_queue_count"),
-    Column("lag", "lag", "lag"),
+    Column("", "topic", "topic"),
+    Column("", "queues", "queue_count"),
+    Column("", "committed queues", "committed_queue_count"),
+    Column("", "lag", "lag"),
 )
 
 

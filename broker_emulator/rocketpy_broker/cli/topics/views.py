@@ -37,11 +37,11 @@ TOPICS = (
     Column("attributes", "", lambda topic: dict(topic.attributes)),
 )
 QUEUES = (
-    Column("queueId", "queue", "queue_id", str),
-    Column("minOffset", "minimum", "min_offset"),
-    Column("maxOffset", "maximum", "max_offset"),
-    Column("messages", "messages", message_count),
-    Column("lastStoreTimestamp", "last stored", _last_stored),
+    Column("", "queue", "queue_id", str),
+    Column("", "minimum", "min_offset"),
+    Column("", "maximum", "max_offset"),
+    Column("", "messages", message_count),
+    Column("", "last stored", _last_stored),
 )
 
 

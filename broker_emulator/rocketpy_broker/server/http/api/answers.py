@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from rocketpy_broker.contract_json import JsonField, fields_of, json_of
 from rocketpy_broker.messages.json_form import body_of, head_of
 from rocketpy_broker.messages.stored import Message as StoredMessage
 from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.server.http.api.calls import check
 from rocketpy_proto.record import decode_record
 
 KIND = "http"
@@ -28,7 +29,7 @@ SMALL_BYTES_MAX = 32 << 10
 BODIES_BYTES_MAX = 4 << 20
 # Characters that are encoded at once; more would hold Python's lock for milliseconds.
 _STEP = 100_000
-MESSAGES = "messages"
+MESSAGES, STATUS = "messages", "status"
 
 
 def has_messages(kind: type[Message]) -> bool:
@@ -37,20 +38,38 @@ def has_messages(kind: type[Message]) -> bool:
 
 
 async def answer_json(answer: Any, entry: str = "") -> bytes:
-    """Returns an answer as JSON; with `entry` the first entry of this list."""
-    messages = [each async for each in _messages(answer)] if has_messages(type(answer)) else None
-    if messages is not None and entry:
-        return messages[0]
+    """Returns an answer as JSON; with `entry` the only entry of this list.
+
+    Raises RefusedCallError for an entry that reports an error.
+    """
+    if not has_messages(type(answer)):
+        return b"".join([each async for each in _object(_entry(answer, entry))])
+    messages = [each async for each in _messages(answer)]
     if entry:
-        return _encoded(json_of(getattr(answer, entry)[0]))
-    pieces: list[bytes] = []
-    for field in fields_of(type(answer)):
-        pieces += [b", " if pieces else b"{", _encoded(field.key), b": "]
-        pieces += [each async for each in _values(answer, field)]
-    if messages is not None:
-        pieces += [b", " if pieces else b"{", _encoded(MESSAGES), b": ["]
-        pieces += [*_separated(messages), b"]"]
-    return b"".join([*pieces, b"}"]) if pieces else b"{}"
+        return messages[0]
+    own = b"".join([each async for each in _object(answer)])
+    listed = b", ".join(messages)
+    return own[:-1] + (b", " if own[1:-1] else b"") + b'"messages": [' + listed + b"]}"
+
+
+def _entry(answer: Any, entry: str) -> Any:
+    if not entry:
+        return answer
+    (found,) = getattr(answer, entry)
+    if STATUS in found.DESCRIPTOR.fields_by_name:
+        check(found)
+    return found
+
+
+async def _object(message: Any) -> AsyncIterator[bytes]:
+    """Yields the pieces of a message as JSON."""
+    yield b"{"
+    for number, field in enumerate(fields_of(type(message))):
+        yield b", " if number else b""
+        yield _encoded(field.key) + b": "
+        async for piece in _values(message, field):
+            yield piece
+    yield b"}"
 
 
 async def _values(answer: Any, field: JsonField) -> AsyncIterator[bytes]:
@@ -117,13 +136,6 @@ def _cut(content: bytes, bytes_max: int) -> bytes:
 def _text_pieces(text: str) -> Iterator[bytes]:
     for begin in range(0, len(text), _STEP):
         yield _encoded(text[begin : begin + _STEP])[1:-1]
-
-
-def _separated(parts: Iterable[bytes]) -> Iterator[bytes]:
-    for number, part in enumerate(parts):
-        if number:
-            yield b", "
-        yield part
 
 
 def _encoded(value: object) -> bytes:

@@ -115,6 +115,11 @@ class InnerCalls:
             data = await handler.stream_unary(None, context)
         assert data is not None
         answer: Any = GetMessageClass(described.output_type).FromString(data)
-        if answer.status.code not in _WITHOUT_FAULT:
-            raise RefusedCallError(answer.status.code, answer.status.remark)
+        check(answer)
         return answer
+
+
+def check(answer: Any) -> None:
+    """Raises RefusedCallError for an answer, or an entry of one, that reports an error."""
+    if answer.status.code not in _WITHOUT_FAULT:
+        raise RefusedCallError(answer.status.code, answer.status.remark)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from http import HTTPStatus
 from typing import Any
 
@@ -34,7 +35,7 @@ from rocketpy_proto.rocketpy.v1.broker_pb2 import PullRequest
 # Bytes of a request's body.
 BODY_BYTES_MAX = 16 << 10
 # Answers with messages that are made and read at a time, in all and of one connection; more wait.
-MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_CONNECTION = 4, 1
+MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_CONNECTION = 8, 1
 STATUS_OF: dict[int, HTTPStatus] = {
     ResponseCode.INVALID_PARAMETER: HTTPStatus.BAD_REQUEST,
     ResponseCode.MESSAGE_ILLEGAL: HTTPStatus.BAD_REQUEST,
@@ -65,7 +66,8 @@ CHALLENGE = {"WWW-Authenticate": 'Basic realm="rocketpy"'}
 OPENAPI = "/openapi.json"
 
 
-Work = Callable[[web.Request], Awaitable[bytes]]
+# Returns the answer; what it enters into the stack ends when the answer is written.
+Work = Callable[[web.Request, AsyncExitStack], Awaitable[bytes]]
 
 
 class JsonApi:
@@ -80,44 +82,45 @@ class JsonApi:
 
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
         """Returns all routes. `on_reply` is called when an answer is about to be written."""
-        found = [(each.method, each.path, self._work_of(each)) for each in ROUTES]
-        return [
-            web.route(method, PREFIX + path, self._handler(work, on_reply))
-            for method, path, work in [*found, ("GET", OPENAPI, _openapi)]
+        found = [
+            web.route(each.method, PREFIX + each.path, self._handler(self._work_of(each), on_reply))
+            for each in ROUTES
         ]
+        return [*found, web.route("GET", PREFIX + OPENAPI, self._handler(_openapi, on_reply))]
 
     def _handler(
         self, work: Work, on_reply: Callable[[web.Request], None]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            try:
-                check_site(request.headers, is_local=self._is_local)
-                answer = await work(request)
-            except BrokerError as error:
-                return error_response(error)
-            on_reply(request)
-            return await write_pieces(request, HEADERS, [answer])
+            async with AsyncExitStack() as stack:
+                try:
+                    check_site(request.headers, is_local=self._is_local)
+                    answer = await work(request, stack)
+                except BrokerError as error:
+                    return error_response(error)
+                on_reply(request)
+                return await write_pieces(request, HEADERS, [answer])
 
         return handle
 
     def _work_of(self, route: Route) -> Work:
         """Returns the work of a route, which raises BrokerError."""
 
-        async def work(request: web.Request) -> bytes:
+        async def work(request: web.Request, stack: AsyncExitStack) -> bytes:
             if route.is_action:
                 check_content_type(request.headers)
             body = await request.read()
             caller = Caller(_peer(request), request.headers.get("Authorization", ""))
+            if has_messages(route.answer):
+                # Until the client has read the answer.
+                await stack.enter_async_context(self._answers.room(caller.peer, 1))
             sending = Sending(self._calls, caller, self._clock.now_ms())
             if route.sends is Sends.BODY:
                 return await sending.message(request.match_info["topic"], body)
             asked = filled(route, request.match_info, request.query.items(), body)
             if isinstance(asked, PullRequest) and route.sends is Sends.DEAD_LETTER:
                 return await sending.dead_letter(request.match_info["consumer_group"], asked)
-            if not has_messages(route.answer):
-                return await self._answer(route, caller, asked)
-            async with self._answers.room(caller.peer, 1):
-                return await self._answer(route, caller, asked)
+            return await self._answer(route, caller, asked)
 
         return work
 
@@ -126,7 +129,7 @@ class JsonApi:
         return await answer_json(answer, route.entry)
 
 
-async def _openapi(_request: web.Request) -> bytes:
+async def _openapi(_request: web.Request, _stack: AsyncExitStack) -> bytes:
     """Returns the description; its module is loaded at its first request."""
     from rocketpy_broker.server.http.api.openapi import openapi_text
 

@@ -317,12 +317,3 @@ ACTIONS = (
     ),
 )
 ROUTES = READS + ACTIONS
-
-
-def route_table() -> str:
-    """Returns the routes as a table of a document, with the contract's method of each."""
-    lines = ["| request | answer | method of `rocketpy.v1` |", "|---|---|---|"]
-    lines += [
-        f"| `{each.method} {each.shown_path}` | {each.summary} | `{each.rpc}` |" for each in ROUTES
-    ]
-    return "\n".join(lines)
