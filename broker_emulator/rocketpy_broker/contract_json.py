@@ -46,7 +46,7 @@ _TIME_END = "timestamp_ms"
 
 @dataclass(frozen=True, slots=True)
 class JsonField:
-    """A field in JSON: its key, and the function that returns its value of a message."""
+    """A field in JSON: its key, the field of its type, and the function that returns its value."""
 
     key: str
     descriptor: FieldDescriptor
@@ -55,24 +55,22 @@ class JsonField:
 
 def json_of(message: Message) -> dict[str, object]:
     """Returns a message as JSON."""
-    found = {field.key: field.value(message) for field in fields_of(type(message))}
-    if isinstance(message, admin_pb2.TopicQueueStatus):
-        found[MESSAGES_OF_QUEUE] = message.max_offset - message.min_offset
-    return found
-
-
-# The key of a count that TopicQueueStatus has in JSON only.
-MESSAGES_OF_QUEUE = "messages"
+    return {field.key: field.value(message) for field in fields_of(type(message))}
 
 
 @cache
 def fields_of(kind: type[Message]) -> tuple[JsonField, ...]:
     """Returns the fields that messages of a type have in JSON."""
-    return tuple(
+    descriptor: Descriptor = kind.DESCRIPTOR
+    found = [
         JsonField(key_of(field), field, _value_of(field))
-        for field in kind.DESCRIPTOR.fields
+        for field in descriptor.fields
         if field.name not in _LEFT_OUT
-    )
+    ]
+    if kind is admin_pb2.TopicQueueStatus:
+        end = descriptor.fields_by_name["max_offset"]
+        found.append(JsonField("messages", end, lambda each: each.max_offset - each.min_offset))
+    return tuple(found)
 
 
 def key_of(field: FieldDescriptor) -> str:

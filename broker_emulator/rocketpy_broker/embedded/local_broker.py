@@ -82,8 +82,8 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
     - `commit_log_segment_bytes`: the size of the log's files. The default is the existing store's
       size, or 64 MiB for a new store.
     - `start_seconds_max`: the time limit for a start on an idle machine, also after a crash; 60 s.
-    - `http_port`: the port of `/metrics` and `/healthz`; 0 takes a free one. Without it there is no
-      HTTP.
+    - `http_port`: the port of `/metrics`, `/healthz` and the JSON API; 0 takes a free one. Without
+      it there is no HTTP.
     - `tls`: True makes a self-signed certificate, a `LocalTls` names files. `tls_endpoint` is then
       the gRPC address for TLS, and `tls_ca_file` has the authorities that clients need. All other
       ports serve TLS and plaintext.

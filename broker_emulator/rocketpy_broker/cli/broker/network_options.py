@@ -159,8 +159,8 @@ HttpPort = Annotated[
     typer.Option(
         min=0,
         max=65535,
-        help="HTTP port for /metrics and /healthz, RocketMQ's is 5557; 0 = any free one. Default: "
-        "no HTTP.",
+        help="HTTP port for /metrics, /healthz and the JSON API. RocketMQ's is 5557; 0 = any free "
+        "one. Default: no HTTP.",
     ),
 ]
 

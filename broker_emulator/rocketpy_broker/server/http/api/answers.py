@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import Message
 
-from rocketpy_broker.contract_json import JsonField, fields_of, json_of
+from rocketpy_broker.contract_json import JsonField, fields_of, is_map, json_of
 from rocketpy_broker.messages.json_form import body_of, head_of
 from rocketpy_broker.messages.stored import Message as StoredMessage
 from rocketpy_broker.runtime.scheduler import take_slot
@@ -49,7 +49,7 @@ async def answer_json(answer: Any, entry: str = "") -> bytes:
         return messages[0]
     own = b"".join([each async for each in _object(answer)])
     listed = b", ".join(messages)
-    return own[:-1] + (b", " if own[1:-1] else b"") + b'"messages": [' + listed + b"]}"
+    return own[:-1] + (b", " if own[1:-1] else b"") + _encoded(MESSAGES) + b": [" + listed + b"]}"
 
 
 def _entry(answer: Any, entry: str) -> Any:
@@ -75,7 +75,7 @@ async def _object(message: Any) -> AsyncIterator[bytes]:
 async def _values(answer: Any, field: JsonField) -> AsyncIterator[bytes]:
     """Yields the value of a field; a list of messages in slices."""
     descriptor = field.descriptor
-    if not descriptor.is_repeated or descriptor.message_type is None:
+    if not descriptor.is_repeated or descriptor.message_type is None or is_map(descriptor):
         yield _encoded(field.value(answer))
         return
     entries = getattr(answer, descriptor.name)

@@ -11,7 +11,6 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from rocketpy_broker.contract_json import (
-    MESSAGES_OF_QUEUE,
     fields_of,
     is_map,
     is_time,
@@ -34,7 +33,6 @@ from rocketpy_broker.server.http.api.routes import (
     Route,
     Sends,
 )
-from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 Schema = dict[str, Any]
 _INTEGERS = {FieldDescriptor.CPPTYPE_INT32: "int32", FieldDescriptor.CPPTYPE_INT64: "int64"}
@@ -209,8 +207,6 @@ def _component(kind: type[Message], components: dict[str, Schema]) -> Schema:
             properties[field.key] = _value_schema(field.descriptor, components)
         if has_messages(kind):
             properties[MESSAGES] = {"type": "array", "items": _ref("Message")}
-        if kind is admin_pb2.TopicQueueStatus:
-            properties[MESSAGES_OF_QUEUE] = _INTEGER
         components[name]["required"] = [*properties]
     return _ref(name)
 
