@@ -286,7 +286,6 @@ class MessageNotExistError(BrokerError):
 
     def __init__(self, message_id: str, reason: str) -> None:
         super().__init__(f"no message here has the id {message_id!r:.200}: {reason}")
-        self.message_id = message_id
 
 
 class TopicIllegalError(BrokerError):

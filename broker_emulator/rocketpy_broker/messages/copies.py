@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from rocketpy_broker.messages.outgoing import OutgoingMessage
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from rocketpy_broker.messages.outgoing import SentMessage
+from rocketpy_broker.messages.outgoing_message import SentMessage
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.runtime.time_format import time_text
 

@@ -13,7 +13,7 @@ import binascii
 import json
 from datetime import datetime
 
-from rocketpy_broker.messages.outgoing import OutgoingMessage, WaitArguments, fault_of_wait
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage, WaitArguments, fault_of_wait
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.time_format import parsed_time
 

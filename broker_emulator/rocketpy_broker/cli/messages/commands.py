@@ -39,7 +39,7 @@ from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.client.topics import RETRY_PREFIX
 from rocketpy_broker.messages.json_form import json_of, json_of_sent
-from rocketpy_broker.messages.outgoing import OutgoingMessage, SentMessage
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.record.properties import DELAY, TRAN_MSG, WAITING_NAMES
 

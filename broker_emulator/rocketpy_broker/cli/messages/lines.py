@@ -17,7 +17,7 @@ from typing import IO
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.messages.json_input import json_message
-from rocketpy_broker.messages.outgoing import OutgoingMessage
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 
 STANDARD_INPUT = "-"
 LINE_BYTES_MAX = 64 << 20

@@ -24,7 +24,7 @@ from rocketpy_broker.client.messages.lookup import message_at, query_messages, v
 from rocketpy_broker.client.messages.recall import recall_handle, recall_message
 from rocketpy_broker.client.messages.resend import resend_messages
 from rocketpy_broker.messages.json_form import json_of
-from rocketpy_broker.messages.outgoing import delivery_ms
+from rocketpy_broker.messages.outgoing_message import delivery_ms
 from rocketpy_broker.messages.stored import Message
 
 OFFSET_MAX = (1 << 63) - 1

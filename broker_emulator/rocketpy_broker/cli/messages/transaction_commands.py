@@ -15,7 +15,7 @@ from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.cli.output import Column
 from rocketpy_broker.client.errors import MessageIllegalError
 from rocketpy_broker.client.messages import transactions
-from rocketpy_broker.messages.outgoing import OutgoingMessage
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_broker.runtime.time_format import time_text
 
 transaction_app = typer.Typer(

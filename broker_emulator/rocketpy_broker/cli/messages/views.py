@@ -13,7 +13,7 @@ from rocketpy_broker.cli.output import (
 )
 from rocketpy_broker.client.messages.resend import ResentMessage
 from rocketpy_broker.messages.json_form import json_of_sent, text_of
-from rocketpy_broker.messages.outgoing import SentMessage
+from rocketpy_broker.messages.outgoing_message import SentMessage
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.runtime.time_format import time_text
 

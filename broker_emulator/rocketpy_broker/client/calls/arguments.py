@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from rocketpy_broker.client.errors import ClientError
 from rocketpy_broker.client.group_admin import NAMED_TARGETS
-from rocketpy_broker.messages.outgoing import OutgoingMessage, WaitArguments, fault_of_wait
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage, WaitArguments, fault_of_wait
 from rocketpy_broker.runtime.clock import SystemClock
 
 BYTES = bytes | bytearray | memoryview

@@ -20,7 +20,7 @@ from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.messages.resend import ResentMessage, resend_dead_letters
 from rocketpy_broker.client.messages.sender import MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
-from rocketpy_broker.messages.outgoing import OutgoingMessage, SentMessage
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
 
 

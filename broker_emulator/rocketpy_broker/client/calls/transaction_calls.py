@@ -8,7 +8,7 @@ from rocketpy_broker.client.calls.arguments import Body, outgoing
 from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.messages import transactions
 from rocketpy_broker.client.messages.transactions import OpenTransaction, Transaction
-from rocketpy_broker.messages.outgoing import OutgoingMessage
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 
 
 class TransactionCalls(BrokerCalls):

@@ -1,11 +1,11 @@
-"""Messages of the client, and those of the broker's answers."""
+"""Messages of the client, and their records in the broker's answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from rocketpy_broker.client.errors import UnreadableError
-from rocketpy_broker.messages.outgoing import OutgoingMessage, SentMessage
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.record import (
     MalformedRecordError,

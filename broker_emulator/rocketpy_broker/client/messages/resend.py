@@ -20,7 +20,7 @@ from rocketpy_broker.messages.copies import (
     properties_of_copy,
     topic_of_copy,
 )
-from rocketpy_broker.messages.outgoing import OutgoingMessage, SentMessage
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
 
 

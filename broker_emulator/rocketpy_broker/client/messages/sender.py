@@ -22,7 +22,7 @@ from rocketpy_broker.client.errors import (
     UnreadableError,
 )
 from rocketpy_broker.client.topics import get_topic
-from rocketpy_broker.messages.outgoing import (
+from rocketpy_broker.messages.outgoing_message import (
     MessageRules,
     OutgoingMessage,
     SentMessage,

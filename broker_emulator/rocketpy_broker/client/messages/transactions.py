@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from rocketpy_broker.client.connection import BrokerConnection, check, only
 from rocketpy_broker.client.errors import MessageIllegalError, UnreadableError
 from rocketpy_broker.client.messages.sender import MessageChecker
-from rocketpy_broker.messages.outgoing import OutgoingMessage, append_request
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage, append_request
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.time_format import EPOCH
 from rocketpy_proto.rocketpy.v1 import broker_pb2, transactions_pb2

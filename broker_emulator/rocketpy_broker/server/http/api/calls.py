@@ -1,7 +1,7 @@
 """Calls of the contract's methods in this process, with the guard of gRPC's calls.
 
-A method gets the bytes of its request and returns those of its answer, as over gRPC. So its limits,
-its permissions, its errors and its metrics are the same.
+A method gets the bytes of its request and returns the bytes of its answer, as over gRPC. So its
+limits, its permissions, its errors and its metrics are the same.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class InnerContext:
     """The context of one call, in place of gRPC's. It has one request and keeps one answer."""
 
     def __init__(self, caller: Caller, request: bytes, *, is_cut: bool) -> None:
-        """With `is_cut` the call ends at its first answer."""
+        """Takes in `is_cut` True for a call that ends at its first answer."""
         self._caller = caller
         self._request: bytes | None = request
         self._is_cut = is_cut

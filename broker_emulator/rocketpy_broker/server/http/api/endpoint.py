@@ -51,7 +51,7 @@ STATUS_OF: dict[int, HTTPStatus] = {
     ResponseCode.SERVICE_NOT_AVAILABLE: HTTPStatus.SERVICE_UNAVAILABLE,
     ResponseCode.FLUSH_DISK_TIMEOUT: HTTPStatus.GATEWAY_TIMEOUT,
 }
-# Codes of aiohttp's own refusals; all others are INVALID_PARAMETER.
+# Codes of aiohttp's own refusals; the code of the rest is INVALID_PARAMETER.
 _CODE_OF = {
     HTTPStatus.NOT_FOUND: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
     HTTPStatus.METHOD_NOT_ALLOWED: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,

@@ -85,7 +85,7 @@ def body_class(route: Route) -> type[Message] | None:
 
 
 def body_fields(route: Route) -> dict[str, FieldDescriptor]:
-    """Returns the fields that a route's body may have, by key; the path has the others."""
+    """Returns the fields that a route's body may have, by key: all that the path lacks."""
     kind = body_class(route)
     taken = {field_at(route, route.place(name)) for name in route.names}
     fields = () if kind is None else kind.DESCRIPTOR.fields

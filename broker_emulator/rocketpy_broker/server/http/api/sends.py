@@ -19,7 +19,7 @@ from rocketpy_broker.messages.copies import (
 )
 from rocketpy_broker.messages.json_form import json_of_sent
 from rocketpy_broker.messages.json_input import json_message
-from rocketpy_broker.messages.outgoing import MessageRules, SentMessage, append_request
+from rocketpy_broker.messages.outgoing_message import MessageRules, SentMessage, append_request
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
 from rocketpy_proto.record import decode_record
