@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from rocketpy_broker.server.grpc.server import GrpcServer
 from rocketpy_broker.server.http.api.endpoint import BODY_BYTES_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.http.api_client import ask, get
@@ -129,3 +132,42 @@ async def test_an_unexpected_error_is_logged_and_shows_no_trace(
         assert "ZeroDivisionError" in caplog.text
         assert "ZeroDivisionError" not in reply.json["message"]
         assert (await ask(running, "GET", "/broker/counters")).status == 200
+
+
+async def test_a_broker_that_stops_takes_no_requests(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop, found = GrpcServer.stop, []
+    async with start_broker(http_port=0) as running:
+
+        async def asking(server: GrpcServer) -> None:
+            found.append(await ask(running, "PUT", "/topics/orders", {}))
+            await stop(server)
+
+        monkeypatch.setattr(GrpcServer, "stop", asking)
+    assert [reply.error for reply in found] == [(503, ResponseCode.SERVICE_NOT_AVAILABLE)]
+
+
+HEAD = "PUT /api/v1/topics/orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "Content-Length: 9\r\n\r\n{",
+        "Transfer-Encoding: chunked\r\n\r\nnonsense\r\n",
+        "Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}",
+        "Content-Encoding: br\r\nContent-Length: 2\r\n\r\n{}",
+    ],
+)
+async def test_a_body_that_is_none_is_no_fault_of_the_broker(
+    running_http: RunningBroker, caplog: pytest.LogCaptureFixture, rest: str
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", running_http.ready.http_port)
+    writer.write(f"{HEAD}{rest}".encode())
+    writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    assert not answer or b" 400 " in answer.partition(b"\r\n")[0], answer
+    assert (await get(running_http, "/topics"))["configs"] == []
+    assert [each for each in caplog.records if each.levelname == "ERROR"] == []

@@ -24,6 +24,7 @@ from rocketpy_broker.server.http.api.endpoint import (
     JsonApi,
     http_error_response,
     is_api,
+    json_errors,
 )
 from rocketpy_broker.server.http.connections import HttpConnections
 from rocketpy_broker.server.http.replies import write_pieces
@@ -74,7 +75,9 @@ class HttpServer:
         self._failures = FailureLog(clock)
         self._is_stopping = False
         self.connections = HttpConnections(self._new_protocol, clock, tls)
-        app = web.Application(middlewares=[self._guard], client_max_size=BODY_BYTES_MAX)
+        app = web.Application(
+            middlewares=[json_errors, self._guard], client_max_size=BODY_BYTES_MAX
+        )
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_health)
         app.router.add_routes(
@@ -141,12 +144,12 @@ class HttpServer:
     ) -> web.StreamResponse:
         self.connections.begins(request.protocol)
         try:
+            if self._is_stopping and is_api(request.path):
+                return http_error_response(web.HTTPServiceUnavailable())
             return await handler(request)
-        except web.HTTPException as error:
-            if is_api(request.path):
-                return http_error_response(error)
-            if error.status == 404:
-                return web.Response(status=404, text=PATHS)
+        except web.HTTPNotFound as error:
+            raise web.HTTPNotFound(text=PATHS) from error
+        except web.HTTPException:
             raise
         except UnauthenticatedError as error:
             return web.Response(status=401, text=f"{error.remark}\n", headers=CHALLENGE)
@@ -154,8 +157,6 @@ class HttpServer:
             return web.Response(status=403, text=f"{error.remark}\n")
         except Exception as error:
             self._failures.tell(request.remote or "", request.path, error)
-            if is_api(request.path):
-                return http_error_response(web.HTTPInternalServerError())
             raise web.HTTPInternalServerError(
                 text="the broker failed with an unknown error and logged it\n"
             ) from error

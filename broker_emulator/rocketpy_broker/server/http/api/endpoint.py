@@ -56,6 +56,7 @@ _CODE_OF = {
     HTTPStatus.NOT_FOUND: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
     HTTPStatus.METHOD_NOT_ALLOWED: ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
     HTTPStatus.INTERNAL_SERVER_ERROR: ResponseCode.SYSTEM_ERROR,
+    HTTPStatus.SERVICE_UNAVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
 }
 HEADERS = {
     "Content-Type": JSON_TYPE,
@@ -109,7 +110,7 @@ class JsonApi:
         async def work(request: web.Request, stack: AsyncExitStack) -> bytes:
             if route.is_action:
                 check_content_type(request.headers)
-            body = await request.read()
+            body = await _body(request)
             caller = Caller(_peer(request), request.headers.get("Authorization", ""))
             if has_messages(route.answer):
                 # Until the client has read the answer.
@@ -136,9 +137,30 @@ async def _openapi(_request: web.Request, _stack: AsyncExitStack) -> bytes:
     return openapi_text()
 
 
+async def _body(request: web.Request) -> bytes:
+    """Returns the body of a request. Raises HTTPException for a long, broken or incomplete one."""
+    try:
+        return await request.read()
+    except (ConnectionError, web.RequestPayloadError) as error:
+        raise web.HTTPBadRequest from error
+
+
 def is_api(path: str) -> bool:
     """True if errors of a path are answered in JSON."""
     return path == PREFIX or path.startswith(PREFIX + "/")
+
+
+@web.middleware
+async def json_errors(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Converts errors of HTTP at a path of the API into JSON."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if is_api(request.path):
+            return http_error_response(error)
+        raise
 
 
 def error_response(error: BrokerError) -> web.Response:
