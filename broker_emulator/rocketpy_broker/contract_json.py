@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.runtime.time_format import time_of_ms
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
+# A FieldDescriptor; protobuf's stubs have two classes of this name.
+Field: TypeAlias = Any
 KEYS: Mapping[str, str] = {
     "GroupSummary.member_count": "members",
     "GroupTopic.queue_count": "queues",
@@ -49,7 +49,7 @@ class JsonField:
     """A field in JSON: its key, the field of its type, and the function that returns its value."""
 
     key: str
-    descriptor: FieldDescriptor
+    descriptor: Field
     value: Callable[[Any], object]
 
 
@@ -58,10 +58,21 @@ def json_of(message: Message) -> dict[str, object]:
     return {field.key: field.value(message) for field in fields_of(type(message))}
 
 
-@cache
+# By the name of a type of messages; the contract has few.
+_known: dict[str, tuple[JsonField, ...]] = {}
+
+
 def fields_of(kind: type[Message]) -> tuple[JsonField, ...]:
     """Returns the fields that messages of a type have in JSON."""
-    descriptor: Descriptor = kind.DESCRIPTOR
+    name = kind.DESCRIPTOR.full_name
+    found = _known.get(name)
+    if found is None:
+        found = _known[name] = tuple(_json_fields(kind))
+    return found
+
+
+def _json_fields(kind: type[Message]) -> list[JsonField]:
+    descriptor = kind.DESCRIPTOR
     found = [
         JsonField(key_of(field), field, _value_of(field))
         for field in descriptor.fields
@@ -70,10 +81,10 @@ def fields_of(kind: type[Message]) -> tuple[JsonField, ...]:
     if kind is admin_pb2.TopicQueueStatus:
         end = descriptor.fields_by_name["max_offset"]
         found.append(JsonField("messages", end, lambda each: each.max_offset - each.min_offset))
-    return tuple(found)
+    return found
 
 
-def key_of(field: FieldDescriptor) -> str:
+def key_of(field: Field) -> str:
     """Returns the key of a field."""
     found = KEYS.get(_name(field))
     return found or camel(field.name.removesuffix("_ms") if is_time(field) else field.name)
@@ -85,17 +96,17 @@ def camel(name: str) -> str:
     return first + "".join(map(str.title, rest))
 
 
-def is_time(field: FieldDescriptor) -> bool:
+def is_time(field: Field) -> bool:
     """True if a field is a time in ms since 1970."""
     return field.name.endswith(_TIME_END) or _name(field) in _TIMES
 
 
-def is_map(field: FieldDescriptor) -> bool:
+def is_map(field: Field) -> bool:
     """True if a field is a map of texts."""
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
+    return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
 
 
-def may_be_null(field: FieldDescriptor) -> bool:
+def may_be_null(field: Field) -> bool:
     """True if a field is null in the JSON of some messages."""
     if field.is_repeated:
         return False
@@ -103,12 +114,11 @@ def may_be_null(field: FieldDescriptor) -> bool:
     return is_unset or _name(field) in _UNKNOWN_BELOW_0
 
 
-def _name(field: FieldDescriptor) -> str:
-    kind: Descriptor = field.containing_type
-    return f"{kind.name}.{field.name}"
+def _name(field: Field) -> str:
+    return f"{field.containing_type.name}.{field.name}"
 
 
-def _value_of(field: FieldDescriptor) -> Callable[[Any], object]:
+def _value_of(field: Field) -> Callable[[Any], object]:
     """Returns the function that returns a field's value in JSON."""
     name, value = field.name, _single(field)
     if is_map(field):
@@ -120,7 +130,7 @@ def _value_of(field: FieldDescriptor) -> Callable[[Any], object]:
     return lambda message: value(getattr(message, name))
 
 
-def _single(field: FieldDescriptor) -> Callable[[Any], object]:
+def _single(field: Field) -> Callable[[Any], object]:
     """Returns the function that converts one value of a field."""
     if field.message_type is not None:
         return json_of
@@ -134,6 +144,6 @@ def _single(field: FieldDescriptor) -> Callable[[Any], object]:
     return lambda value: value
 
 
-def message_class(field: FieldDescriptor) -> type[Message]:
+def message_class(field: Field) -> type[Message]:
     """Returns the class of a field's messages."""
     return GetMessageClass(field.message_type)

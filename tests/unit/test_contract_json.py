@@ -29,7 +29,10 @@ TIME = "2026-05-01T08:00:00.123Z"
         (broker_pb2.QueueOffsets(committed_offset=0), {"committedOffset": 0, "cutOffset": None}),
         (broker_pb2.QueueOffsets(max_offset=1 << 62), {"maxOffset": 1 << 62}),
         (groups_pb2.GroupSummary(topics=["a"]), {"topics": ["a"], "consumeType": None}),
-        (groups_pb2.GroupSummary(consume_type=3), {"consumeType": "CONSUME_POP"}),
+        (
+            groups_pb2.GroupSummary(consume_type=groups_pb2.CONSUME_POP),
+            {"consumeType": "CONSUME_POP"},
+        ),
         (groups_pb2.GetGroupResponse(), {"config": None, "members": 0}),
         (
             admin_pb2.TopicConfig(attributes={"b": "2", "a": "1"}),
@@ -46,7 +49,9 @@ def test_a_field_has_its_key_and_a_value_of_json(
 
 
 def test_a_status_and_records_are_left_out() -> None:
-    message = broker_pb2.PullResponse(records=b"x", record_sizes=b"\0\0\0\1", pull_status=1)
+    message = broker_pb2.PullResponse(
+        records=b"x", record_sizes=b"\0\0\0\1", pull_status=broker_pb2.FOUND
+    )
     message.status.code = 5
     assert json_of(message).keys() == {
         *("pullStatus", "nextOffset", "minOffset", "maxOffset", "suggestedBrokerId")

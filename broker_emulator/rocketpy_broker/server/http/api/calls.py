@@ -104,7 +104,7 @@ class InnerCalls:
         """Returns the answer of a method, of a stream its first one. Raises RefusedCallError."""
         described = method_of(rpc)
         details: Any = _Details(f"/rocketpy.v1.{rpc}")
-        handler = next(found for each in self._handlers if (found := each.service(details)))
+        handler: Any = next(found for each in self._handlers if (found := each.service(details)))
         is_cut = described.server_streaming and not described.client_streaming
         context = InnerContext(caller, request.SerializeToString(), is_cut=is_cut)
         if handler.response_streaming:

@@ -11,6 +11,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from rocketpy_broker.contract_json import (
+    Field,
     fields_of,
     is_map,
     is_time,
@@ -162,14 +163,14 @@ def _query_parameters(route: Route) -> list[Schema]:
     ]
 
 
-def _parameter_schema(field: FieldDescriptor) -> Schema:
+def _parameter_schema(field: Field) -> Schema:
     if field.name == COUNT:
         limits = {"minimum": 1, "maximum": PAGE_COUNT_MAX, "default": PAGE_COUNT}
         return {**_single_schema(field), **limits}
     return _given_schema(field)
 
 
-def _given_schema(field: FieldDescriptor) -> Schema:
+def _given_schema(field: Field) -> Schema:
     """Returns the schema of a value in a request."""
     if is_map(field):
         return _MAP
@@ -211,7 +212,7 @@ def _component(kind: type[Message], components: dict[str, Schema]) -> Schema:
     return _ref(name)
 
 
-def _value_schema(field: FieldDescriptor, components: dict[str, Schema]) -> Schema:
+def _value_schema(field: Field, components: dict[str, Schema]) -> Schema:
     """Returns the schema of a field's value in answers."""
     if is_map(field):
         return _MAP
@@ -229,7 +230,7 @@ def _value_schema(field: FieldDescriptor, components: dict[str, Schema]) -> Sche
     return {**nullable, "enum": [*schema["enum"], None]} if "enum" in schema else nullable
 
 
-def _single_schema(field: FieldDescriptor) -> Schema:
+def _single_schema(field: Field) -> Schema:
     """Returns the schema of one value that is no message."""
     if is_time(field):
         return _TIME

@@ -10,7 +10,7 @@ from typing import Any
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from rocketpy_broker.contract_json import is_map, is_time, key_of, message_class
+from rocketpy_broker.contract_json import Field, is_map, is_time, key_of, message_class
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.time_format import ms_of_time, parsed_time
 from rocketpy_broker.server.http.api.routes import PAGE_COUNT, PAGE_COUNT_MAX, Route
@@ -61,17 +61,16 @@ def _limit(request: Any) -> None:
 # --- The fields of a route ---
 
 
-def field_at(route: Route, place: str) -> FieldDescriptor:
+def field_at(route: Route, place: str) -> Field:
     """Returns the field at a place of a route's request."""
-    kind = route.request.DESCRIPTOR
+    kind: Any = route.request.DESCRIPTOR
     *parents, last = place.split(".")
     for name in parents:
         kind = kind.fields_by_name[name].message_type
-    found: FieldDescriptor = kind.fields_by_name[last]
-    return found
+    return kind.fields_by_name[last]
 
 
-def query_fields(route: Route) -> dict[str, tuple[str, FieldDescriptor]]:
+def query_fields(route: Route) -> dict[str, tuple[str, Field]]:
     """Returns the parameters of a route's query by key: their place and their field."""
     fields = ((place, field_at(route, place)) for place in route.query)
     return {key_of(descriptor): (place, descriptor) for place, descriptor in fields}
@@ -84,7 +83,7 @@ def body_class(route: Route) -> type[Message] | None:
     return message_class(field_at(route, route.body))
 
 
-def body_fields(route: Route) -> dict[str, FieldDescriptor]:
+def body_fields(route: Route) -> dict[str, Field]:
     """Returns the fields that a route's body may have, by key: all that the path lacks."""
     kind = body_class(route)
     taken = {field_at(route, route.place(name)) for name in route.names}
@@ -138,7 +137,7 @@ def _put(request: Message, place: str, text: str) -> None:
     _set(message, descriptor, [value] if descriptor.is_repeated else value)
 
 
-def _value_of_text(descriptor: FieldDescriptor, text: str) -> object:
+def _value_of_text(descriptor: Field, text: str) -> object:
     if descriptor.cpp_type in _BITS and not is_time(descriptor):
         return int(text) if _NUMBER.fullmatch(text) else text
     if descriptor.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
@@ -146,7 +145,7 @@ def _value_of_text(descriptor: FieldDescriptor, text: str) -> object:
     return text
 
 
-def _set(message: Any, descriptor: FieldDescriptor, value: object) -> None:
+def _set(message: Any, descriptor: Field, value: object) -> None:
     """Sets a field to a value in JSON. Raises ParameterIllegalError."""
     name, key = descriptor.name, key_of(descriptor)
     if is_map(descriptor):
@@ -162,14 +161,13 @@ def _set(message: Any, descriptor: FieldDescriptor, value: object) -> None:
         setattr(message, name, _converted(descriptor, key, value))
 
 
-def _converted(descriptor: FieldDescriptor, key: str, value: object) -> object:
+def _converted(descriptor: Field, key: str, value: object) -> object:
     """Returns one value as protobuf takes it. Raises ParameterIllegalError."""
     if is_time(descriptor):
         return _time(key, value)
     if descriptor.cpp_type in _BITS:
         bound = 1 << (_BITS[descriptor.cpp_type] - 1)
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        if not (is_number and -bound <= value < bound):
+        if isinstance(value, bool) or not isinstance(value, int) or not -bound <= value < bound:
             raise ParameterIllegalError(key, value, f"a whole number, {-bound} to {bound - 1}")
         return value
     if descriptor.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
