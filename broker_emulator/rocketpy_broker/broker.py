@@ -217,12 +217,16 @@ class Broker:
         if metrics is None or port is None:
             return None
         from rocketpy_broker.server.http.api.calls import InnerCalls
+        from rocketpy_broker.server.http.api.cross_site import HostRule
         from rocketpy_broker.server.http.api.endpoint import JsonApi
         from rocketpy_broker.server.http.server import HttpServer
 
         running = self.server.guard
         metrics.watch("rocketpy_running_calls", lambda: running.running)
         admin, access = self.services.admin.admin, self.services.access
+        host, advertised = self._config.host, self._config.advertise_host or ""
+        names = frozenset({host.lower(), advertised.lower()} - {""})
+        hosts = HostRule(is_loopback(host), names, lambda: access.is_on)
         calls = InnerCalls(rocketpy_v1, running, RocketpyV1Access(access, basic_credentials))
         self.http = HttpServer(
             self._config.host,
@@ -230,7 +234,7 @@ class Broker:
             metrics.text,
             lambda: admin.refusal,
             self._call_clock,
-            JsonApi(calls, self._clock, is_local=is_loopback(self._config.host)),
+            JsonApi(calls, self._clock, hosts),
             HttpAccess(access),
             TlsPort.of(self._certificates, ConnectionLog(self._call_clock).closed),
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.server.http.api.cross_site import is_loopback_name
+from rocketpy_broker.server.http.api.cross_site import HostRule
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.http.api_client import JSON_TYPE, Reply, ask, get
 from tests.support.broker.running_broker import RunningBroker, StartBroker
@@ -63,25 +63,49 @@ async def test_a_page_of_another_site_reads_nothing(running_http: RunningBroker)
 
 
 @pytest.mark.parametrize(
-    ("host", "is_own"),
+    ("host", "is_local", "is_public"),
     [
-        ("127.0.0.1", True),
-        ("127.0.0.1:5557", True),
-        ("LOCALHOST:5557", True),
-        ("[::1]:5557", True),
-        ("localhost.evil.example", False),
-        ("[::1", False),
-        ("10.0.0.7:5557", False),
-        ("", False),
+        ("127.0.0.1", True, True),
+        ("127.0.0.1:5557", True, True),
+        ("LOCALHOST:5557", True, True),
+        ("[::1]:5557", True, True),
+        ("[::1", False, False),
+        ("10.0.0.7:5557", False, True),
+        ("[fd00::7]:5557", False, True),
+        ("broker:5557", False, True),
+        ("Broker.example:5557", False, True),
+        ("localhost.evil.example", False, False),
+        ("10.0.0.7.evil.example", False, False),
+        ("evil.example", False, False),
     ],
 )
-def test_the_names_of_this_machine_are_known(host: str, is_own: bool) -> None:
-    assert is_loopback_name(host) is is_own
+def test_a_name_that_a_page_can_give_the_brokers_address_is_refused(
+    host: str, *, is_local: bool, is_public: bool
+) -> None:
+    names = frozenset({"broker.example"})
+    assert HostRule(True, names, lambda: False).allows(host) is is_local
+    assert HostRule(False, names, lambda: False).allows(host) is is_public
 
 
-async def test_a_broker_for_other_machines_answers_by_any_name(start_broker: StartBroker) -> None:
-    async with start_broker(http_port=0, host="0.0.0.0", insecure=True) as running:
-        reply = await ask(running, "GET", "/topics", None, {"Host": "broker.example"})
+async def test_a_broker_for_other_machines_answers_by_its_own_names(
+    start_broker: StartBroker,
+) -> None:
+    options = {"host": "0.0.0.0", "insecure": True, "advertise_host": "Broker.example"}
+    async with start_broker(http_port=0, **options) as running:
+        own, foreign = [
+            (await ask(running, "GET", "/topics", None, {"Host": host})).status
+            for host in ("broker.example", "evil.example")
+        ]
+    assert (own, foreign) == (200, 403)
+
+
+async def test_a_broker_with_users_answers_by_any_name(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    write_users(users_path(tmp_path), *USERS)
+    async with start_broker(http_port=0, host="0.0.0.0") as running:
+        user = "admin", SECRETS["admin"]
+        reply = await ask(running, "GET", "/topics", None, {"Host": "proxy.example"}, user)
     assert reply.status == 200
 
 

@@ -37,6 +37,7 @@ REQUESTS = {
     "/groups/{consumerGroup}/topics/{topic}": f"/groups/{GROUP}/topics/orders",
     "/groups/{consumerGroup}/clients": f"/groups/{GROUP}/clients",
     "/groups/{consumerGroup}/dead-letters": f"/groups/{GROUP}/dead-letters",
+    "/producers/{producerGroup}/clients": "/producers/makers/clients",
     "/clients": "/clients",
     "/transactions": "/transactions?producerGroup=none",
 }
@@ -52,7 +53,7 @@ async def fill(running: RunningBroker) -> None:
     )
     await running.append_block("orders", 0, block)
     await running.append(f"%DLQ%{GROUP}", 0, b"letter")
-    await heartbeat(running, "client-1", consumer(GROUP, "orders"))
+    await heartbeat(running, "client-1", consumer(GROUP, "orders"), producers=["makers"])
     offset = broker_pb2.CommittedOffset(topic="orders", queue_id=0, offset=1)
     request = broker_pb2.CommitOffsetsRequest(consumer_group=GROUP, offsets=[offset])
     assert (await running.data.CommitOffsets(request)).status.code == 0
@@ -94,6 +95,8 @@ async def test_every_read_is_answered_as_its_description_says(start_broker: Star
     [letter] = found["/groups/{consumerGroup}/dead-letters"]["messages"]
     assert letter["body"] == "letter"
     assert found["/clients"]["clients"][0]["clientId"] == "client-1"
+    [producer] = found["/producers/{producerGroup}/clients"]["producers"]
+    assert producer["clientId"] == "client-1"
     assert found["/transactions"] == {"transactions": [], "isComplete": True}
 
 

@@ -1,13 +1,16 @@
 """Refusals of requests that a page of another site has its reader's browser make.
 
 A browser sends the reader's password with such a request. It shows the page no answer, since no
-header of ours allows that. By DNS rebinding, a page could give its own name the address of this
-machine; so a broker on loopback answers no other host name.
+header of ours allows that. By DNS rebinding, a page could give its own name the broker's address,
+and be of the broker's site. `HostRule` refuses such names; a page cannot choose an address, or a
+name without a dot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from rocketpy_broker.errors import AccessDeniedError, ParameterIllegalError
@@ -34,10 +37,33 @@ class ContentTypeError(ParameterIllegalError):
         super().__init__("header Content-Type", value, JSON_TYPE)
 
 
-def check_site(headers: Mapping[str, str], *, is_local: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class HostRule:
+    """The names by which clients may call the broker.
+
+    With `is_local` it listens on loopback only. `names` are its own. A broker with users needs no
+    rule: a browser does not send a password to another name.
+    """
+
+    is_local: bool
+    names: frozenset[str]
+    has_users: Callable[[], bool]
+
+    def allows(self, host: str) -> bool:
+        """True for the value of a header `Host` that no page of another site can have."""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
+        if self.is_local or is_loopback(name):
+            return is_loopback(name)
+        return self.has_users() or name in self.names or "." not in name or _is_address(name)
+
+
+def check_site(headers: Mapping[str, str], rule: HostRule) -> None:
     """Raises ForeignSiteError for a request of another site's page."""
     host = headers.get("Host", "")
-    if is_local and not is_loopback_name(host):
+    if not rule.allows(host):
         raise ForeignSiteError("Host", host)
     site = headers.get("Sec-Fetch-Site", "none")
     if site not in _OWN_SITE:
@@ -55,9 +81,9 @@ def check_content_type(headers: Mapping[str, str]) -> None:
         raise ContentTypeError(value)
 
 
-def is_loopback_name(host: str) -> bool:
-    """True if a host, with a port or without, is this machine's own name for itself."""
+def _is_address(name: str) -> bool:
     try:
-        return is_loopback(urlsplit(f"//{host}").hostname or "")
+        ipaddress.ip_address(name)
     except ValueError:
         return False
+    return True

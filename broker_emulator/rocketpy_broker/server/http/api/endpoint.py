@@ -22,6 +22,7 @@ from rocketpy_broker.server.http.api.calls import Caller, InnerCalls, RefusedCal
 from rocketpy_broker.server.http.api.cross_site import (
     JSON_TYPE,
     ContentTypeError,
+    HostRule,
     check_content_type,
     check_site,
 )
@@ -74,11 +75,11 @@ Work = Callable[[web.Request, AsyncExitStack], Awaitable[bytes]]
 class JsonApi:
     """The routes below PREFIX."""
 
-    def __init__(self, calls: InnerCalls, clock: Clock, *, is_local: bool) -> None:
-        """Takes the clock of messages. With `is_local` the broker listens on loopback only."""
+    def __init__(self, calls: InnerCalls, clock: Clock, hosts: HostRule) -> None:
+        """Takes the clock of messages."""
         self._calls = calls
         self._clock = clock
-        self._is_local = is_local
+        self._hosts = hosts
         self._answers = InFlightLimiter(MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_CONNECTION)
 
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
@@ -95,7 +96,7 @@ class JsonApi:
         async def handle(request: web.Request) -> web.StreamResponse:
             async with AsyncExitStack() as stack:
                 try:
-                    check_site(request.headers, is_local=self._is_local)
+                    check_site(request.headers, self._hosts)
                     answer = await work(request, stack)
                 except BrokerError as error:
                     return error_response(error)

@@ -238,6 +238,12 @@ READS = (
         places={"consumer_group": "topic"},
         finish=_of_dead_letters,
     ),
+    Route(
+        "GET",
+        "/producers/{producer_group}/clients",
+        "Groups/Connections",
+        "The clients of a producer group",
+    ),
     Route("GET", "/clients", "Groups/ListClients", "A page of clients, with their groups", _PAGE),
     Route(
         "GET",
