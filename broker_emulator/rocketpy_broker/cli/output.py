@@ -15,7 +15,6 @@ from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from google.protobuf.message import Message
 
 from rocketpy_broker import contract_json
 
@@ -54,8 +53,8 @@ def print_table(
 class Column:
     """A column of a list: its key in JSON, its heading in the table, and its value of an entry.
 
-    An empty key or heading leaves it out there; messages of the contract need no keys. `value` is
-    an attribute's name or a function. `cell` turns the value into a cell of the table.
+    An empty key or heading leaves it out there. Columns without keys have the contract's JSON.
+    `value` is an attribute's name or a function. `cell` turns the value into a cell of the table.
     """
 
     key: str
@@ -82,10 +81,9 @@ def row_of(columns: Columns, entry: Any) -> list[Cell]:
 
 
 def json_of(columns: Columns, entry: Any) -> dict[str, object]:
-    """Returns an entry as JSON; a message of the contract has all its fields."""
-    if isinstance(entry, Message):
-        return contract_json.json_of(entry)
-    return {column.key: column.of(entry) for column in columns if column.key}
+    """Returns an entry as JSON; columns without keys are of a message of the contract."""
+    found = {column.key: column.of(entry) for column in columns if column.key}
+    return found or contract_json.json_of(entry)
 
 
 def print_entries(

@@ -50,7 +50,7 @@ class HostRule:
     has_users: Callable[[], bool]
 
     def allows(self, host: str) -> bool:
-        """True for the value of a header `Host` that no page of another site can have."""
+        """True if no page of another site can send this value of the header `Host`."""
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:
