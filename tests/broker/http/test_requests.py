@@ -39,7 +39,7 @@ def asked(draw: st.DrawFn) -> tuple[Route, Any]:
 def test_any_request_is_filled_or_refused(drawn: tuple[Route, Any]) -> None:
     route, arguments = drawn
     try:
-        request = filled(route, *arguments)
+        request: Any = filled(route, *arguments)
     except ParameterIllegalError:
         return
     assert type(request).FromString(request.SerializeToString()) == request
