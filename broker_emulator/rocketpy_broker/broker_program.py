@@ -32,6 +32,7 @@ from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record.block.arrays import leave_pandas_out
 
 if TYPE_CHECKING:
@@ -124,10 +125,10 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
     how = "after a crash" if recovery.abnormal else "after a clean stop"
     if recovery.abnormal or recovery.bytes_dropped:
         logging.getLogger(__name__).warning(
-            "recovered %s: %d records checked, %d bytes of a torn tail dropped",
+            "recovered %s: %s checked, %s of a torn tail dropped",
             how,
-            recovery.records_scanned,
-            recovery.bytes_dropped,
+            counted(recovery.records_scanned, "record"),
+            counted(recovery.bytes_dropped, "byte"),
         )
     say(
         f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "

@@ -23,6 +23,7 @@ from rocketpy_broker.services.pull.newest_records import newest_records
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.statistics import latency_classes, percentile_ms
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import Host, decode_offset_message_id, decode_record
 from rocketpy_proto.record.hosts import PORT_MAX
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
@@ -161,9 +162,9 @@ class StoreAdminService:
             names = ", ".join(repr(topic) for topic in unused[:UNUSED_NAMED_MAX])
             more = ", ..." if len(unused) > UNUSED_NAMED_MAX else ""
             logger.warning(
-                "%d topics have queues but no entry in topics.json: %s%s; create them to read "
-                "their messages, or remove the messages with `rocketpy clean --unused-topics`",
-                len(unused),
+                "%s queues but no entry in topics.json: %s%s; create each to read its "
+                "messages, or remove the messages with `rocketpy clean --unused-topics`",
+                counted(len(unused), "topic has", "topics have"),
                 names,
                 more,
             )

@@ -24,6 +24,7 @@ from rocketpy_broker.store.index.file import StoreTimeOf
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.index.service import NO_END_MS, IndexService
 from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record.index_keys import IndexKeys
 
 logger = logging.getLogger(__name__)
@@ -148,9 +149,8 @@ class IndexDispatch:
             )
         except OSError as error:
             if self._log_throttle.may_say():
-                logger.warning(
-                    "the index cannot grow, %d keys wait: %s", self._waiting_count, error
-                )
+                waiting = counted(self._waiting_count, "key waits", "keys wait")
+                logger.warning("the index cannot grow, %s: %s", waiting, error)
             return False
         return True
 

@@ -28,6 +28,7 @@ from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.index.file import IndexFile, StoreTimeOf
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import IndexKeys, index_hash
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,8 @@ class IndexService:
         for file in self._files:
             fault = file.fault()
             if fault is None and file is not self._files[-1] and not file.is_full:
-                fault = f"has {file.count - 1} entries and is not full, but a newer file follows"
+                entries = counted(file.count - 1, "entry", "entries")
+                fault = f"has {entries} and is not full, but a newer file follows"
             if fault is None and file.count > 1 and file.begin_offset < end:
                 fault = f"starts at {file.begin_offset}, the file before it ends at {end}"
             if fault is not None:
