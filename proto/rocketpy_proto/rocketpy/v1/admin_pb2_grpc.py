@@ -177,8 +177,8 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def QueryMessage(self, request, context):
-        """Returns messages with a key (KEYS or UNIQ_KEY) or with a tag. The broker finds them
-        through its index.
+        """Returns a page of the messages with a key (KEYS or UNIQ_KEY) or with a tag, the newest
+        page first. The broker finds them through its index.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
