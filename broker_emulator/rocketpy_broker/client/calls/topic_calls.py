@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rocketpy_broker.client import topics
 from rocketpy_broker.client.calls.base import BrokerCalls, call
+from rocketpy_broker.client.errors import RefusedError
 from rocketpy_broker.client.topics import Topic
 
 
@@ -27,8 +28,14 @@ class TopicCalls(BrokerCalls):
         `attributes` are RocketMQ's, such as `{"message.type": "FIFO"}`.
         """
         with self._connection() as connection:
-            if not (exist_ok and topics.topic_exists(connection, topic)):
+            if exist_ok and topics.topic_exists(connection, topic):
+                return
+            try:
                 topics.create_topic(connection, topic, queues, attributes=attributes)
+            except RefusedError:
+                # Another client may have created it meanwhile.
+                if not (exist_ok and topics.topic_exists(connection, topic)):
+                    raise
 
     @call
     def update_topic(
