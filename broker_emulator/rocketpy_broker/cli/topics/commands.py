@@ -194,6 +194,27 @@ def delete(
     typer.echo(f"deleted topic {topic}")
 
 
+@topic_app.command()
+def empty(
+    topic: Topic,
+    yes: Yes = False,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Remove the messages that a topic has now; its settings, offsets and groups' progress stay.
+
+    Consumers continue with the next message. A Spark query that has not read all reports a loss.
+    """
+    with asking(endpoint) as connection:
+        count = sum(map(message_count, topics.topic_queues(connection, topic)))
+        confirm(f"Remove {counted(count, 'message')} of topic {topic} for good?", yes=yes)
+        topics.empty_topic(connection, topic)
+    if as_json:
+        output.print_json({"topic": topic, "removedMessages": count})
+        return
+    typer.echo(f"removed {counted(count, 'message')} of topic {topic}")
+
+
 @topic_app.command("list")
 def list_topics(
     system: Annotated[

@@ -71,6 +71,12 @@ class TopicCalls(BrokerCalls):
             return topics.get_topic(connection, topic)
 
     @call
+    def empty_topic(self, topic: str) -> None:
+        """Removes the messages that `topic` has now; its settings and offsets stay."""
+        with self._connection() as connection:
+            topics.empty_topic(connection, topic)
+
+    @call
     def delete_topic(self, topic: str) -> None:
         """Deletes `topic` with all its messages and all progress in it."""
         with self._connection() as connection:

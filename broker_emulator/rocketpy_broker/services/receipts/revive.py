@@ -189,11 +189,11 @@ class ReviveQueue:
         self.revived(point, len(found))
 
     def _is_wanted(self, waiting: _Waiting) -> bool:
-        """True if the topic and group of a check point still exist."""
+        """True if the topic, its messages and the group of a check point still exist."""
         point = waiting.point
-        deleted_below = self._store.deleted_below(point.topic)
+        gone_below = self._store.gone_below(point.topic)
         is_known = point.topic in self._topics and point.group in self._groups
-        return is_known and waiting.entry.written_at >= deleted_below
+        return is_known and waiting.entry.written_at >= gone_below
 
     async def _make(self, topic: str) -> None:
         if topic not in self._topics:

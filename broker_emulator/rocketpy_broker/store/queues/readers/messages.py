@@ -55,11 +55,11 @@ class MessageLookup:
     """Look-ups of messages in one log."""
 
     def __init__(
-        self, log: CommitLog, index: IndexDispatch, deleted_below: Callable[[str], int]
+        self, log: CommitLog, index: IndexDispatch, gone_below: Callable[[str], int]
     ) -> None:
         self._log = log
         self._index = index
-        self._deleted_below = deleted_below
+        self._gone_below = gone_below
 
     def at(self, physical_offset: int) -> memoryview | None:
         """Returns the bytes of the message at `physical_offset`; None if none begins there.
@@ -177,8 +177,8 @@ class MessageLookup:
             if offset is None:
                 yield None
                 continue
-            # A deleted topic has no messages, even if it was recreated.
-            if offset < self._deleted_below(topic):
+            # A deleted topic has no messages, even if it was recreated, nor has an emptied one.
+            if offset < self._gone_below(topic):
                 break
             if 0 in {count_left, candidates_left}:
                 return
