@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.documents import TOP, blocks_of
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
@@ -48,15 +50,15 @@ SHARED = """
 import pytest
 
 @pytest.mark.parametrize("number", range(4))
-def test_workers_share_the_broker(broker, number, worker_id, request):
-    assert worker_id != "master"
+def test_workers_share_the_broker(broker, number):
     broker.create_topic("shared", exist_ok=True)
-    broker.send("shared", request.config.workerinput["endpoint"])
+    broker.send("shared", broker.endpoint)
     assert {each.text for each in broker.messages("shared")} == {broker.endpoint}
 """
 
 
-def test_workers_share_a_broker_by_the_recipe(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_workers_share_a_broker_by_the_recipe(tmp_path: Path, workers: str) -> None:
     page = TOP / "docs" / "broker.md"
     recipe = next(
         block.text
@@ -66,7 +68,7 @@ def test_workers_share_a_broker_by_the_recipe(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(recipe, encoding="utf-8")
     (tmp_path / "test_project.py").write_text(SHARED, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-n", "2", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-q", "-n", workers, "-p", "no:cacheprovider"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
