@@ -25,9 +25,8 @@ from tests.support.store.messages import (
     remove_oldest_segment,
     save_manifest,
 )
-from tests.support.store.stores import crash
+from tests.support.store.stores import OpenStore, crash
 
-NewStore = Callable[[], MessageStore]
 FOREVER_MS = 1 << 50
 
 
@@ -62,7 +61,7 @@ def test_an_emptied_topic_has_no_messages_and_its_offsets_go_on(store: MessageSt
 @pytest.mark.parametrize("saved", [False, True])
 def test_no_start_brings_the_messages_back(
     tmp_path: Path,
-    new_store: NewStore,
+    new_store: OpenStore,
     store: MessageStore,
     stop: Callable[[MessageStore], None],
     lost: str,
@@ -76,8 +75,10 @@ def test_no_start_brings_the_messages_back(
     flush_log(store)
     stop(store)
     path = tmp_path / lost
-    if lost and path.exists():
-        (shutil.rmtree if path.is_dir() else Path.unlink)(path)
+    if path.is_file():
+        path.unlink()
+    elif lost and path.exists():
+        shutil.rmtree(path)
     for _ in range(2):
         again = new_store()
         again.open()
@@ -88,7 +89,7 @@ def test_no_start_brings_the_messages_back(
 
 
 def test_a_crash_after_the_mark_finishes_at_the_start(
-    new_store: NewStore, store: MessageStore
+    new_store: OpenStore, store: MessageStore
 ) -> None:
     put_all(store, numbered(300))
     flush_log(store)
@@ -108,7 +109,7 @@ def test_a_mark_that_cannot_be_saved_changes_nothing(tmp_path: Path, store: Mess
     assert len(read_all(store)) == 9
 
 
-def test_messages_that_come_meanwhile_stay(new_store: NewStore, store: MessageStore) -> None:
+def test_messages_that_come_meanwhile_stay(new_store: OpenStore, store: MessageStore) -> None:
     put_all(store, numbered(7))
     flush_log(store)
     emptying = store.plan_emptying(QUEUE.topic)
