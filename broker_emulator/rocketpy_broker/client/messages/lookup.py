@@ -12,6 +12,8 @@ from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 SECOND_MS = 1_000
+# The broker's default.
+COUNT_DEFAULT = 32
 
 
 def query_messages(
@@ -36,13 +38,14 @@ def query_messages(
     if until is not None:
         request.end_timestamp_ms = max(ms_of_time(until) + SECOND_MS, 1)
     found: list[Message] = []
+    wanted = count_max or COUNT_DEFAULT
     while True:
         page: admin_pb2.MessagesResponse = connection.ask(connection.admin.QueryMessage, request)
         messages = decode_messages(page.records, page.record_sizes)
         found[:0] = [each for each in messages if _is_between(each, since, until)]
         following, before = page.next_before_offset, request.before_offset
-        if following == 0 or len(found) >= (count_max or 1):
-            return found[-count_max:]
+        if following == 0 or len(found) >= wanted:
+            return found[-wanted:]
         if following < 0 or (before and following >= before):
             raise UnreadableError(
                 f"the broker's listing does not end: {following} follows {before}. List it again"
