@@ -116,7 +116,8 @@ async def test_s05_pages_of_a_query_have_every_message_once(
         await running.append_block("T", 0, wire_block("T", part, keys=["k"] * len(part)))
         await running.append_block("T", 1, wire_block("T", [b"other"], keys=["other"]))
     found: list[bytes] = []
-    before, sizes = 0, []
+    sizes: list[int] = []
+    before = 0
     while before or not sizes:
         page = await query(running, key="k", count_max=1_000, before_offset=before)
         records = records_of(page)

@@ -127,10 +127,8 @@ def test_a_query_shows_more_messages_than_one_page_has(
     bodies = [str(number) for number in range(70)]
     rocketpy_broker.send(rocketpy_topic, bodies, keys="k", tags="T", queue_id=0)
     for words in (["k"], ["--tag", "T"]):
-        shown = run(
-            *(rocketpy_broker, "message", "query", rocketpy_topic, *words),
-            *("--count", "66", "--json"),
-        )
+        query = ["message", "query", rocketpy_topic, *words, "--count", "66", "--json"]
+        shown = run(rocketpy_broker, *query)
         assert [json.loads(line)["body"] for line in shown.stdout.splitlines()] == bodies[4:]
     assert [each.text for each in rocketpy_broker.query(rocketpy_topic, "k", count=100)] == bodies
 

@@ -151,7 +151,7 @@ def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]
     if not good.all():
         logger.critical(
             "dropped %s without a real topic and queue",
-            counted(np.count_nonzero(~good), "waiting message"),
+            counted(int(np.count_nonzero(~good)), "waiting message"),
         )
         block = block.filter(good)
         topics, ids = topics.filter(pa.array(good)), ids.filter(pa.array(good))
