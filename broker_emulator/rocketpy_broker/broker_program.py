@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rocketpy_broker.config import BrokerConfig, ServerTls
+from rocketpy_broker.embedded import ephemeral
 from rocketpy_broker.embedded.temporary_store import PREFIX, TemporaryStore
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import event_loop, process_tuning
@@ -32,6 +33,7 @@ from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record.block.arrays import leave_pandas_out
 
 if TYPE_CHECKING:
@@ -49,16 +51,19 @@ def run(
     *,
     stop_at_eof: bool,
     log_level: str,
+    is_ephemeral: bool = False,
 ) -> None:
     """Runs a broker until SIGTERM or SIGINT; without `data` its store is temporary.
 
-    `token` is that of a LocalBroker's temporary store.
+    `token` is that of a LocalBroker's temporary store. An ephemeral broker also ends with its
+    parent process or its input, and prints its addresses alone.
     """
+    parent_pid = os.getppid() if is_ephemeral else None
     logging.basicConfig(format=LOG_FORMAT, level=log_level.upper())
     process_tuning.tune()
     try:
         with _store_directory(data, token) as folder:
-            event_loop.run(_run(config(folder), stop_at_eof=stop_at_eof))
+            event_loop.run(_run(config(folder), parent_pid, stop_at_eof=stop_at_eof))
     except (BrokerError, OSError) as error:
         sys.exit(f"rocketpy broker: {error}")
 
@@ -86,23 +91,29 @@ def _input_has_ended() -> bool:
     return bool(readable) and not os.read(sys.stdin.fileno(), INPUT_BYTES)
 
 
-async def _run(config: BrokerConfig, *, stop_at_eof: bool) -> None:
+async def _run(config: BrokerConfig, parent_pid: int | None, *, stop_at_eof: bool) -> None:
+    """Runs a broker; with `parent_pid` it is ephemeral."""
     from rocketpy_broker.broker import Broker
 
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
-    if stop_at_eof:
+    is_ephemeral = parent_pid is not None
+    if stop_at_eof or (is_ephemeral and ephemeral.is_input_pipe()):
         _watch_input(loop, stopped)
+    if parent_pid is not None:
+        ephemeral.stop_with_parent(loop, stopped, parent_pid)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     ready: asyncio.Future[Ready] = loop.create_future()
     ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())
-    ready.add_done_callback(lambda done: _say_ready(config, done.result()))
+    say_ready = _say_addresses if is_ephemeral else _say_ready
+    ready.add_done_callback(lambda done: say_ready(config, done.result()))
     broker = Broker(config)
     if not broker.services.hooks:  # Only a hook may need pandas' objects in Arrow.
         leave_pandas_out()
     await broker.serve_until(stopped, ready)
-    say("rocketpy broker stopped")
+    if not is_ephemeral:
+        say("rocketpy broker stopped")
 
 
 def _watch_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
@@ -119,15 +130,19 @@ def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Even
         stopped.set()
 
 
+def _say_addresses(config: BrokerConfig, ready: Ready) -> None:
+    say(json.dumps(ephemeral.addresses(config, ready)))
+
+
 def _say_ready(config: BrokerConfig, ready: Ready) -> None:
     recovery = ready.recovery
     how = "after a crash" if recovery.abnormal else "after a clean stop"
     if recovery.abnormal or recovery.bytes_dropped:
         logging.getLogger(__name__).warning(
-            "recovered %s: %d records checked, %d bytes of a torn tail dropped",
+            "recovered %s: %s checked, %s of a torn tail dropped",
             how,
-            recovery.records_scanned,
-            recovery.bytes_dropped,
+            counted(recovery.records_scanned, "record"),
+            counted(recovery.bytes_dropped, "byte"),
         )
     say(
         f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "

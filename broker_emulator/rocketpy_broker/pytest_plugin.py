@@ -1,4 +1,4 @@
-"""The pytest fixtures `rocketpy_broker` and `rocketpy_topic`.
+"""The pytest fixtures `rocketpy_broker`, its addresses, and `rocketpy_topic`.
 
 pytest finds them through the entry point `pytest11`. After each test that uses the broker, the
 plugin removes what the test has left in it.
@@ -31,6 +31,18 @@ def rocketpy_broker() -> Iterator[LocalBroker]:
 
     with LocalBroker() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def rocketpy_endpoint(rocketpy_broker: LocalBroker) -> str:
+    """Returns the gRPC address of `rocketpy_broker`, for the connector and RocketMQ 5's SDKs."""
+    return rocketpy_broker.endpoint
+
+
+@pytest.fixture(scope="session")
+def rocketpy_name_server(rocketpy_broker: LocalBroker) -> str:
+    """Returns the name server of `rocketpy_broker`, for RocketMQ's classic clients and tools."""
+    return rocketpy_broker.name_server
 
 
 @pytest.fixture(autouse=True)

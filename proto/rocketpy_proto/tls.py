@@ -57,9 +57,9 @@ class TlsConfig:
     @classmethod
     def of(
         cls,
-        ca: Path | None,
-        certificate: Path | None,
-        key: Path | None,
+        ca: Path | str | None,
+        certificate: Path | str | None,
+        key: Path | str | None,
         server_name: str | None = None,
     ) -> TlsConfig:
         """Returns the configuration with these files, which verifies servers."""

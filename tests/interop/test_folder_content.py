@@ -47,9 +47,12 @@ def filled(stores: Stores) -> Stores:
 def test_f14_what_we_keep_beside_the_log_is_left_alone(filled: Stores, crashed: bool) -> None:
     folder = filled.folder
     marks = folder / "config" / "deletedTopics.json"
+    emptied = marks.with_name("emptiedTopics.json")
     DeletedTopics(marks).mark("Gone", 100)
+    DeletedTopics(emptied).mark("Emptied", 100)
     ours_alone = {
         marks: marks.read_bytes(),
+        emptied: emptied.read_bytes(),
         folder / "rocketpy" / "notes" / "0".zfill(20): b"anything",
         folder / "quarantine" / "report.json": b"{}",
         folder / "commitlog.new": b"half written",

@@ -26,7 +26,7 @@ def test_r03_a_dead_letter_of_a_copied_row_is_resent_to_the_topic_of_the_copy(
     (copied,) = broker.messages(second.name)
     assert (copied.tags, copied.keys, copied.properties) == ("T", ("k", "l"), {"shop": "3"})
     broker.send_back(copied, f"again-{group}", delay_level=-1)
-    shown = run(broker, "dlq", "resend", "--group", f"again-{group}", "--json")
+    shown = run(broker, "dlq", "resend", f"again-{group}", "--json")
     assert json.loads(shown.stdout)["topic"] == second.name
     assert [len(broker.messages(topic.name)) for topic in (first, second)] == [1, 2]
 

@@ -37,7 +37,7 @@ def test_f05_a_damaged_record_fails_the_query_or_is_left_out(
         data[place] ^= 1
         path.write_bytes(data)
         broker.start()
-        with pytest.raises(PySparkException, match="1 messages are gone"):
+        with pytest.raises(PySparkException, match="1 message is gone"):
             topic.bodies()
         left = topic.bodies(failOnDataLoss=False)
         assert sorted(left) == sorted(f"body {n}." for n in range(COUNT) if n != ROTTEN)

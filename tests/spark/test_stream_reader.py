@@ -195,6 +195,26 @@ def test_s5_a_removed_topic_leaves_the_offset_at_once_and_is_counted(
     assert source.latestOffset(after, limit) is after
 
 
+def test_s5_messages_of_an_emptied_topic_are_lost_and_the_next_ones_are_read(
+    rocketpy_broker: LocalBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    send(rocketpy_broker, topic, b"a")
+    strict, allowed = (
+        reader(rocketpy_broker, topic, failOnDataLoss=fails) for fails in ("true", "false")
+    )
+    start = strict.latestOffset(strict.initialOffset(), strict.getDefaultReadLimit())
+    send(rocketpy_broker, topic, b"b", b"c")
+    rocketpy_broker.empty_topic(topic)
+    send(rocketpy_broker, topic, b"d")
+    lost = rf"offsets \[1, 3\) of queue 0 of topic '{topic}' are gone: the queue now starts at 3"
+    with pytest.raises(DataLossError, match=lost):
+        strict.partitions(start, strict.latestOffset(start, strict.getDefaultReadLimit()))
+    end = allowed.latestOffset(start, allowed.getDefaultReadLimit())
+    with caplog.at_level(logging.WARNING):
+        assert planned(allowed, start, end) == [(topic, 0, 3, 4)]
+    assert "2 messages are skipped" in caplog.text
+
+
 def test_s5_available_now_ends_where_a_topic_was_removed(
     rocketpy_broker: LocalBroker, topic: str
 ) -> None:

@@ -147,7 +147,7 @@ def test_s10_forcible_cleaning_has_to_be_asked_for(
     policy = CleanPolicy(clean_file_forcibly_enable=True)
     cleaning = cleaner(clock, policy, used=0.87)
     assert cleaning.decide(ages(clock, 1, 1, 0), manual=False) == CleanDecision(2, disk_full=False)
-    assert "before their time" in caplog.text
+    assert "removing 2 log segments early" in caplog.text
     caplog.clear()
     assert cleaning.decide(ages(clock, 0), manual=False).segment_count == 0
     assert not caplog.text

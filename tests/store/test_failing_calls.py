@@ -202,7 +202,7 @@ def test_s05_keys_wait_while_the_index_cannot_grow(
     with monkeypatch.context() as patch:
         patch.setattr(IndexService, "put", no_space)
         assert found_by(store, "order") == 0
-    assert "1 keys wait" in caplog.text
+    assert "1 key waits" in caplog.text
     assert found_by(store, "order") == 1
 
 

@@ -15,16 +15,15 @@ import typer
 
 from rocketpy_broker.cli import user_credentials
 from rocketpy_broker.cli.exits import EXIT_REFUSED, leave_at_once
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
-from rocketpy_broker.client.errors import UnreachableError
+from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection, tls_of
+from rocketpy_broker.client.errors import ClientError, UnreachableError
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.process_tuning import quiet_grpc
 from rocketpy_broker.runtime.standard_output import drop
-from rocketpy_proto.tls import TlsConfig, TlsFileError, TlsNames
+from rocketpy_proto.tls import TlsConfig, TlsNames
 
 TIMEOUT_SECONDS = REQUEST_SECONDS_MAX
 DEFAULT_ENDPOINT = "127.0.0.1:8081"
-PORTS_END = 65_536
 Endpoint = Annotated[str, typer.Option(help="host:port of the broker.", envvar="ROCKETPY_ENDPOINT")]
 TLS_NAMES = TlsNames("--tls", "--tls-ca", "--tls-certificate", "--tls-key", "--tls-server-name")
 _tls: ContextVar[TlsConfig | None] = ContextVar("tls", default=None)
@@ -64,12 +63,10 @@ def connection_options(
 ) -> None:
     """Set the TLS of connections to the broker; ends the command for a wrong combination."""
     given = (tls_ca, tls_certificate, tls_key, tls_server_name)
-    if not tls and any(each is not None for each in given):
-        refuse("options of TLS are set without --tls; set it as well")
-    if (tls_certificate is None) != (tls_key is None):
-        refuse("--tls-certificate and --tls-key go together; set both, or none")
-    config = TlsConfig.of(tls_ca, tls_certificate, tls_key, tls_server_name)
-    _tls.set(config if tls else None)
+    try:
+        _tls.set(tls_of(TLS_NAMES, *given, is_used=tls))
+    except ClientError as error:
+        refuse(error.remark)
 
 
 _PARAMETERS = inspect.signature(connection_options, eval_str=True).parameters
@@ -96,19 +93,14 @@ def with_connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @contextmanager
 def asking(endpoint: str) -> Iterator[BrokerConnection]:
     """Yields a connection to the broker; ends the command with the remark of an error."""
-    host, _, port = endpoint.rpartition(":")
-    if not (host and port.isdecimal() and 0 < int(port) < PORTS_END) or "/" in host:
-        refuse(f"the endpoint is {endpoint!r}, accepted is host:port")
     user = user_credentials.present()
     quiet_grpc()
     try:
         opened = BrokerConnection(
             endpoint, user.access_key, user.secret_key, tls=_tls.get(), names=TLS_NAMES
         )
-    except TlsFileError as error:
-        tls = _tls.get()
-        assert tls is not None
-        refuse(error.text(tls, TLS_NAMES))
+    except ClientError as error:
+        refuse(error.remark)
     with opened as connection:
         try:
             with connection.faults():

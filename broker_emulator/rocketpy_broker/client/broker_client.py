@@ -13,10 +13,15 @@ from rocketpy_broker.client.calls.message_calls import MessageCalls
 from rocketpy_broker.client.calls.query_calls import QueryCalls
 from rocketpy_broker.client.calls.topic_calls import TopicCalls
 from rocketpy_broker.client.calls.transaction_calls import TransactionCalls
-from rocketpy_broker.client.connection import REQUEST_SECONDS_MAX, BrokerConnection
+from rocketpy_broker.client.connection import (
+    REQUEST_SECONDS_MAX,
+    BrokerConnection,
+    check_endpoint,
+    tls_of,
+)
 from rocketpy_broker.client.errors import ClientError
 from rocketpy_broker.runtime.process_tuning import quiet_grpc
-from rocketpy_proto.tls import TlsConfig, TlsFileError, TlsNames
+from rocketpy_proto.tls import TlsConfig, TlsNames
 
 _TLS_NAMES = TlsNames("tls", "tls_ca_file", "tls_cert_file", "tls_key_file", "tls_server_name")
 
@@ -39,9 +44,7 @@ class BrokerClient(TopicCalls, GroupCalls, MessageCalls, TransactionCalls, Query
         timeout_seconds: float = REQUEST_SECONDS_MAX,
     ) -> None:
         """Raises ClientError for arguments that no connection can have."""
-        host, _, port = endpoint.rpartition(":")
-        if not (host and port.isdecimal()):
-            raise ClientError(f"endpoint is {endpoint!r}, accepted is host:port")
+        check_endpoint(endpoint)
         if (access_key is None) != (secret_key is None):
             raise ClientError("access_key and secret_key go together; give both, or none")
         if not timeout_seconds > 0:
@@ -69,18 +72,14 @@ class BrokerClient(TopicCalls, GroupCalls, MessageCalls, TransactionCalls, Query
     def _connected(self) -> BrokerConnection:
         """Returns a new connection; its first call reaches the broker. Raises ClientError."""
         quiet_grpc()
-        try:
-            return BrokerConnection(
-                self.endpoint,
-                self._access_key,
-                self._secret_key,
-                tls=self._tls,
-                names=_TLS_NAMES,
-                seconds_max=self._timeout_seconds,
-            )
-        except TlsFileError as error:
-            assert self._tls is not None
-            raise ClientError(error.text(self._tls, _TLS_NAMES)) from error
+        return BrokerConnection(
+            self.endpoint,
+            self._access_key,
+            self._secret_key,
+            tls=self._tls,
+            names=_TLS_NAMES,
+            seconds_max=self._timeout_seconds,
+        )
 
     @contextmanager
     def _connection(self) -> Iterator[BrokerConnection]:
@@ -141,15 +140,10 @@ def connect(
     Raises ClientError for arguments that do not fit together.
     """
     files = (tls_ca_file, tls_cert_file, tls_key_file)
-    if not tls and any(each is not None for each in (*files, tls_server_name)):
-        raise ClientError("options of TLS are set without tls; give tls=True as well")
-    if (tls_cert_file is None) != (tls_key_file is None):
-        raise ClientError("tls_cert_file and tls_key_file go together; give both, or none")
-    ca, certificate, key = (None if each is None else str(each) for each in files)
     return BrokerClient(
         endpoint,
         access_key=access_key,
         secret_key=secret_key,
-        tls=TlsConfig(ca, certificate, key, server_name=tls_server_name) if tls else None,
+        tls=tls_of(_TLS_NAMES, *files, tls_server_name, is_used=tls),
         timeout_seconds=timeout_seconds,
     )

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from rocketpy_broker.client.errors import (
     CallFailedError,
+    ClientError,
     RefusedError,
     UnreachableError,
     UnreadableError,
@@ -34,11 +36,12 @@ from rocketpy_proto.rocketpy.v1 import (
     testing_pb2_grpc,
     transactions_pb2_grpc,
 )
-from rocketpy_proto.tls import TlsConfig, TlsNames
+from rocketpy_proto.tls import TlsConfig, TlsFileError, TlsNames
 from rocketpy_proto.tls_channel import channel_to, failure_reason
 
 REQUEST_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 1.0
+PORT_MAX = 65_535
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 # The size of a broker's largest answer: one message and its frame.
 ANSWER_BYTES_MAX = 64 << 20
@@ -76,13 +79,18 @@ class BrokerConnection:
         """Takes a user and its secret key, for a broker with users, and TLS's names in errors.
 
         A request without a limit of its own may take `seconds_max`.
-        Raises TlsFileError.
+        Raises ClientError for an endpoint or files that no connection can use.
         """
+        check_endpoint(endpoint)
         self.endpoint = endpoint
         self.seconds_max = seconds_max
         self._tls, self._names = tls, names
         options = [*_CHANNEL_OPTIONS, *proxies.channel_options(endpoint)]
-        channel = channel_to(endpoint, options, tls)
+        try:
+            channel = channel_to(endpoint, options, tls)
+        except TlsFileError as error:
+            assert tls is not None
+            raise ClientError(error.text(tls, names)) from error
         self._channel = with_token(channel, access_key, secret_key, SystemClock().now_ms)
         self.admin = admin_pb2_grpc.AdminStub(self._channel)
         self.broker = broker_pb2_grpc.BrokerStub(self._channel)
@@ -227,6 +235,34 @@ class BrokerConnection:
             yield from call
         finally:
             call.cancel()
+
+
+def check_endpoint(endpoint: str) -> None:
+    """Raises ClientError unless the endpoint is host:port."""
+    host, _, port = endpoint.rpartition(":")
+    is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
+    if not (host and is_number and 0 < int(port) <= PORT_MAX) or "/" in host:
+        raise ClientError(f"the endpoint is {endpoint!r}, accepted is host:port")
+
+
+def tls_of(
+    names: TlsNames,
+    ca: Path | str | None,
+    certificate: Path | str | None,
+    key: Path | str | None,
+    server_name: str | None,
+    *,
+    is_used: bool,
+) -> TlsConfig | None:
+    """Returns the TLS of a connection; None for plaintext.
+
+    Raises ClientError, by these names, for options that do not go together.
+    """
+    if not is_used and any(each is not None for each in (ca, certificate, key, server_name)):
+        raise ClientError(f"options of TLS are set without {names.tls}; set it as well")
+    if (certificate is None) != (key is None):
+        raise ClientError(f"{names.cert} and {names.key} go together; set both, or none")
+    return TlsConfig.of(ca, certificate, key, server_name) if is_used else None
 
 
 def last_name(names: Sequence[str], *, has_more: bool) -> str | None:

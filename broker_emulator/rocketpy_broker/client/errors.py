@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_proto import proxies
+from rocketpy_proto.counts import counted
 from rocketpy_proto.model.codes import ResponseCode
 
 
@@ -70,7 +71,9 @@ class SendError(ClientError):
     """A send failed; `sent_count` messages were acknowledged before."""
 
     def __init__(self, reason: ClientError, sent_count: int) -> None:
-        super().__init__(f"{reason.remark}; {sent_count} messages were sent")
+        super().__init__(
+            f"{reason.remark}; {counted(sent_count, 'message was', 'messages were')} sent"
+        )
         self.sent_count = sent_count
 
 

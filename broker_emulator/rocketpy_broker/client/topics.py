@@ -150,3 +150,8 @@ def delete_topic(connection: BrokerConnection, topic: str) -> None:
     Raises UnreachableError, RefusedError.
     """
     connection.ask(connection.admin.DeleteTopic, admin_pb2.DeleteTopicRequest(topic=topic))
+
+
+def empty_topic(connection: BrokerConnection, topic: str) -> None:
+    """Removes the messages that `topic` has now. Raises UnreachableError, RefusedError."""
+    connection.ask(connection.admin.EmptyTopic, admin_pb2.EmptyTopicRequest(topic=topic))

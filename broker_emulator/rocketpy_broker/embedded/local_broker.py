@@ -34,7 +34,7 @@ from rocketpy_broker.embedded.process import (
     StartTimes,
     broker_command,
 )
-from rocketpy_broker.embedded.temporary_store import TemporaryStore
+from rocketpy_broker.embedded.temporary_store import TEST_SEGMENT_BYTES, TemporaryStore
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.security.users import UserTable
 from rocketpy_broker.store.config import FlushDiskType
@@ -44,7 +44,6 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 __all__ = ["BrokerUser", "LocalBroker", "LocalBrokerError", "LocalTls"]
 ADMIN = "admin"
-TEST_SEGMENT_BYTES = 64 << 20
 LOG_NAME = "broker.log"
 # The limit of a client's call, too; RocketMQ's default is 5 s.
 SYNC_FLUSH_TIMEOUT_MS = 60_000

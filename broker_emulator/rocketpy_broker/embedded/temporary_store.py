@@ -19,6 +19,8 @@ from rocketpy_broker.errors import BrokerError
 PREFIX = "rocketpy-"
 OWNER_FILE = "temporary-store"
 TOKEN_BYTES = 16
+# The segment size of a new store for tests, which is smaller than a broker's.
+TEST_SEGMENT_BYTES = 64 << 20
 
 
 class TemporaryStoreError(BrokerError):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import datetime, timedelta, timezone
 
+from rocketpy_proto.counts import counted
+
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _UNITS = (("day", 86_400_000), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
 _UTC = re.compile(r"[zZ]$")
@@ -33,7 +35,7 @@ def duration_of_ms(duration_ms: int) -> str:
     for name, unit_ms in _UNITS:
         count, rest_ms = divmod(duration_ms, unit_ms)
         if count and not rest_ms:
-            return f"{count} {name}{'' if count == 1 else 's'}"
+            return counted(count, name)
     return f"{duration_ms} ms"
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.guarded_clock import StabilityTimer
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 
@@ -109,16 +110,17 @@ class Cleaner:
         if policy.clean_file_forcibly_enable and ratio > policy.clean_forcibly_ratio:
             if candidates:
                 logger.warning(
-                    "disk usage is %.0f %%: removing %d log segments before their time",
+                    "disk usage is %.0f %%: removing %s early",
                     100 * ratio,
-                    len(candidates),
+                    counted(len(candidates), "log segment"),
                 )
             return CleanDecision(len(candidates), disk_full)
         if not (manual or ratio > policy.used_ratio_max or self._is_hour(now_ms)):
             return CleanDecision(0, disk_full)
         count = self._expired_count(candidates, now_ms)
         if count and not agreed:
-            logger.info("%d log segments have expired if the clock is right; waiting", count)
+            expired = counted(count, "log segment has", "log segments have")
+            logger.info("%s expired if the clock is right; waiting", expired)
             return CleanDecision(0, disk_full)
         return CleanDecision(count, disk_full)
 

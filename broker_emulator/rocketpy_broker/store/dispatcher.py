@@ -73,6 +73,11 @@ class Dispatcher:
         return bool(self._waiting or self._held)
 
     @property
+    def is_holding(self) -> bool:
+        """True if a queue could not grow, and readers see later messages of other queues."""
+        return bool(self._held)
+
+    @property
     def waiting_count(self) -> int:
         """The number of parts of appends that wait, each for one queue."""
         return len(self._waiting)

@@ -39,7 +39,7 @@ from rocketpy_broker.store.queues.readers.range_reader import Reader
 from rocketpy_broker.store.recovery.damage_fill import MetDamages, fill_met
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.recovery.store_opener import make_parts, recover
-from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions
+from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions, TopicEmptying
 from rocketpy_broker.store.staging.area import StagingArea
 from rocketpy_broker.store.staging.frames import FRAME_BYTES
 from rocketpy_broker.store.statistics import StoreStatistics
@@ -85,10 +85,10 @@ class MessageStore:
         self.plan_manifest = self._derived.plan_manifest
         self.save_manifest = self._derived.save_manifest
         self.flush_derived = self._derived.flush
-        self.deleted_below = self._queues.deleted_below
+        self.deleted_below, self.gone_below = self._queues.deleted_below, self._queues.gone_below
         self.cleaner = Cleaner(config.clean_policy, clock, lambda: used_ratio(config.folder))
         self._reader = Reader(self._log, config.hot_bytes, self._keep_apart)
-        self.messages = MessageLookup(self._log, self.index, self._queues.deleted_below)
+        self.messages = MessageLookup(self._log, self.index, self.gone_below)
         self.queue_lookup = QueueLookup(self._queues, self.messages, self._appending.times)
         self.random_reader = RandomReader(self._log, self._queues, self._keep_apart)
         self.numbered = BatchMarks(self._log)
@@ -390,6 +390,16 @@ class MessageStore:
         needed = min(self.needed_from, self.waiting_from, self.open_from(), self.backup_from())
         safe_end = min(self._log.flushed, self._dispatcher.end, needed)
         return sum(part.end <= safe_end for part in self._log.files.segments)
+
+    def plan_emptying(self, topic: str) -> TopicEmptying:
+        """Returns the removal of all messages of a topic that readers see.
+
+        Raises StoreClosedError while a queue cannot grow.
+        """
+        self.dispatch()
+        if self._dispatcher.is_holding:
+            raise StoreClosedError("queues cannot grow; free space on the disk, and try again")
+        return TopicEmptying.of(self._parts, topic, self._dispatcher.end)
 
     def plan_removal(self) -> SegmentRemoval:
         """Returns the removal of the log's first segment with its queue and index files."""

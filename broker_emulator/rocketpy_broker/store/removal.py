@@ -1,4 +1,4 @@
-"""Removal of the log's oldest segment and of whole topics.
+"""Removal of the log's oldest segment, of whole topics and of topics' messages.
 
 Each removal has several steps. Blocking steps run on another thread than the store's. Only one
 removal, of either kind, runs at a time.
@@ -10,6 +10,9 @@ deletes them.
 
 A topic is marked as deleted, then forgotten, then its files are removed. A crash before the mark
 keeps the whole topic. After a crash later than the mark, the next start removes the files.
+
+A topic is emptied by a mark; then its queues start at their ends. A crash later than the mark loses
+nothing of that. Files go with the log's segments.
 Source: docs/design/storage.md section 10.5.
 """
 
@@ -71,6 +74,33 @@ class SegmentRemoval:
         for queue, expiry in self.expiries:
             queue.expire(expiry)
         parts.index.drop_first(len(self.index_paths))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicEmptying:
+    """The removal of a topic's messages below `below` in the log; `ends` are its queues' ends."""
+
+    topic: str
+    log_begin: int
+    below: int
+    table: ConsumeQueueTable
+    ends: list[tuple[ConsumeQueue, int]]
+
+    @classmethod
+    def of(cls, parts: StoreParts, topic: str, below: int) -> TopicEmptying:
+        """Returns the removal, where `below` is the end of what the queues have."""
+        table = parts.queues
+        ends = [(queue, queue.max_offset) for key, queue in table.items() if key.topic == topic]
+        return cls(topic, parts.log.begin, below, table, ends)
+
+    def run(self) -> None:
+        """Saves the mark. Blocks. Raises OSError; then nothing has changed."""
+        self.table.mark_emptied(self.topic, self.log_begin, self.below)
+
+    def finish(self) -> None:
+        """Moves the queues' starts, on the store's thread. Raises StoreReadError."""
+        for queue, end in self.ends:
+            queue.hide_until(end)
 
 
 class TopicDeletions:

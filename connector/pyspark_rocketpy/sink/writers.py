@@ -32,6 +32,7 @@ from pyspark_rocketpy.sink.task_writer import RowsWritten, WriteConfig, draw_tok
 from pyspark_rocketpy.tracebacks import hide_tracebacks
 from pyspark_rocketpy.transport.interface import SinkTransport
 from pyspark_rocketpy.transport.write_values import BatchJob, BatchName, CommittedBatch
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 Messages: TypeAlias = Sequence[WriterCommitMessage | None]
@@ -96,8 +97,8 @@ class _Sink:
         topic = f", topic {self._config.topic!r}," if self._config.topic is not None else ""
         text = (
             f"batch {committed.batch_id} of writer {writers[0]!r}{topic} shows "
-            f"{committed.record_count} of its {expected} messages: the broker lost the missing "
-            "ones after the commit; see the broker's log for the reason"
+            f"{committed.record_count} of its {counted(expected, 'message')}: the broker lost the "
+            "missing ones after the commit; see the broker's log for the reason"
         )
         if self._fail_on_data_loss:
             raise CommitError(
@@ -162,13 +163,13 @@ class RocketpyWriter(DataSourceArrowWriter):
         if not committed.is_own:
             written, rows = committed.record_count_decided, rows_of(messages)
             logger.warning(
-                "txnVersion %d of txnAppId %r was written before, with %d messages: the %d rows "
-                "of this save were not written. %s; another save of the same batch needs its own "
-                "txnAppId, and so does a new checkpoint",
+                "txnVersion %d of txnAppId %r was written before, with %s: the %s not "
+                "written. %s; another save of the same batch needs its own txnAppId, and so does a "
+                "new checkpoint",
                 version,
                 writer_id,
-                written,
-                rows,
+                counted(written, "message"),
+                counted(rows, "row of this save was", "rows of this save were"),
                 "The batch is a different one"
                 if written != rows
                 else "The batch may have been saved again",
@@ -212,11 +213,11 @@ class RocketpyStreamWriter(DataSourceStreamArrowWriter):
             )
         if not committed.is_own and committed.record_count_decided != rows_of(messages):
             logger.warning(
-                "batch %d of the query was written before, with %d messages; now it has %d rows, "
-                "which were not written: the query's input or code has changed since",
+                "batch %d of the query was written before, with %s; now it has %s not "
+                "written: the query's input or code has changed since",
                 batchId,
-                committed.record_count_decided,
-                rows_of(messages),
+                counted(committed.record_count_decided, "message"),
+                counted(rows_of(messages), "row, which was", "rows, which were"),
             )
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rocketpy_broker.services.admin import store_admin_service
 from rocketpy_broker.services.admin.store_admin_service import UNUSED_NAMED_MAX
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
@@ -103,9 +104,34 @@ async def test_s05_a_time_span_and_a_count_bound_what_is_found(running: RunningB
     assert found == [[b"late"], [b"early"], [b"late"]]
 
 
+@pytest.mark.parametrize("bytes_max", [1, 32 << 20])
+async def test_s05_pages_of_a_query_have_every_message_once(
+    running: RunningBroker, monkeypatch: pytest.MonkeyPatch, bytes_max: int
+) -> None:
+    """Covers pages that the size of their records limits, and keys of other messages."""
+    monkeypatch.setattr(store_admin_service, "ANSWER_BYTES_MAX", bytes_max)
+    await running.create_topic("T")
+    bodies = [b"%d" % number for number in range(70)]
+    for part in (bodies[:50], bodies[50:]):
+        await running.append_block("T", 0, wire_block("T", part, keys=["k"] * len(part)))
+        await running.append_block("T", 1, wire_block("T", [b"other"], keys=["other"]))
+    found: list[bytes] = []
+    sizes: list[int] = []
+    before = 0
+    while before or not sizes:
+        page = await query(running, key="k", count_max=1_000, before_offset=before)
+        records = records_of(page)
+        found[:0] = [record.body for record in records]
+        sizes.append(len(records))
+        before = page.next_before_offset
+    assert found == bodies
+    assert sizes == ([1] * 70 if bytes_max == 1 else [64, 6])
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "said"),
     [
+        ({"key": "k", "before_offset": -1}, ResponseCode.INVALID_PARAMETER, "before_offset is -1"),
         ({"key": "k", "topic": "Nowhere"}, ResponseCode.TOPIC_NOT_EXIST, "does not exist"),
         ({"key": ""}, ResponseCode.INVALID_PARAMETER, "key is ''"),
         ({"key": "k", "tag": "t"}, ResponseCode.INVALID_PARAMETER, "tag is 't'"),

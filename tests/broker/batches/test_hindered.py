@@ -171,7 +171,7 @@ async def test_s10_what_is_lost_after_the_decision_is_counted_and_told_again_and
             assert await bodies(running) == [b"a", b"b", b"d", b"e"]
             following = Job(running, 1, token=7)
             assert (await following.query()).outcome == broker_pb2.NOT_COMMITTED
-    assert "1 of its messages are lost" in caplog.text
+    assert "and has lost 1 message" in caplog.text
     assert "shows 4 of its 5 messages" in caplog.text
 
 

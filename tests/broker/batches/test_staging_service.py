@@ -12,6 +12,7 @@ from rocketpy_broker.config import BrokerConfig, Limits
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.staging.file import StagingFile
+from rocketpy_proto.counts import counted
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Host, Record, encode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -199,7 +200,10 @@ async def test_s10_a_file_that_a_crash_has_torn_ends_behind_its_last_whole_block
         task.job.running = running
         blocks = 1 if size > begin else 0
         answer = await task.ask(task.block(0, b"late", block_number=2))
-        assert (answer.status.code, f"after {blocks} blocks" in answer.status.remark) == (
+        assert (
+            answer.status.code,
+            f"after {counted(blocks, 'block')}" in answer.status.remark,
+        ) == (
             ILLEGAL,
             True,
         )

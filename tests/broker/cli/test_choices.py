@@ -96,13 +96,13 @@ def test_r03_dead_letters_are_chosen_by_queue_and_time(
     dead_letters, group = f"%DLQ%{topic}", topic
     rocketpy_broker.create_topic(dead_letters, queues=2)
     time = send_a_to_d(rocketpy_broker, dead_letters)
-    words = ("dlq", "list", "--group", group)
+    words = ("dlq", "list", group)
     assert bodies(rocketpy_broker, *words, "--queue", "0") == ["a", "b"]
     assert bodies(rocketpy_broker, *words, "--from", time) == ["c", "d"]
     assert bodies(rocketpy_broker, *words, "--from", time, "--offset", "1") == ["d"]
     shown = run(rocketpy_broker, *words, "--from", time, "--queue", "0")
     assert "has no dead letters with these options" in shown.stderr
-    resend = ("dlq", "resend", "--group", group, "--to", topic)
+    resend = ("dlq", "resend", group, "--to", topic)
     assert run(rocketpy_broker, *resend, "--from", time, "--queue", "1").exit_code == 0
     assert [each.text for each in rocketpy_broker.messages(topic)] == ["c", "d"]
     assert run(rocketpy_broker, *resend, "--all", "--queue", "1").exit_code == 2
@@ -175,8 +175,8 @@ def test_an_update_to_fewer_queues_says_which_messages_it_hides(
     send_a_to_d(rocketpy_broker, topic)
     update = ("topic", "update", topic)
     shown = run(rocketpy_broker, *update, "--queues", "1")
-    assert shown.stdout == f"topic {topic} has 1 queues to read and 1 to write\n"
-    assert f"2 messages of removed queues of topic {topic} are hidden" in shown.stderr
+    assert shown.stdout == f"topic {topic} has 1 queue to read and 1 to write\n"
+    assert f"2 messages of removed queues of topic {topic}: hidden" in shown.stderr
     assert f"`rocketpy topic update {topic} --read-queues 2`" in shown.stderr
     assert [each.text for each in rocketpy_broker.messages(topic)] == ["a", "b"]
     shown = run(rocketpy_broker, *update, "--queues", "2")

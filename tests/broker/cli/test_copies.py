@@ -69,7 +69,7 @@ def test_r03_a_dead_letter_of_a_copy_is_resent_to_the_topic_of_the_copy(
     (copied,) = broker.messages(second)
     assert copied.properties == {"shop": "3"}
     again = dead(broker, copied)
-    shown = run(broker, "dlq", "resend", "--group", again, "--json")
+    shown = run(broker, "dlq", "resend", again, "--json")
     assert json.loads(shown.stdout)["topic"] == second
     assert [len(broker.messages(topic)) for topic in (first, second)] == [1, 2]
     assert [(each.tags, each.keys) for each in broker.messages(second)] == [("T", ("k",))] * 2

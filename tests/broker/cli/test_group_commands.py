@@ -152,7 +152,7 @@ def test_a_group_with_members_is_changed_by_force_only(
     words = ["group", "reset", group, "--topic", rocketpy_topic, "--to", "latest"]
     refused = run(rocketpy_broker, *words)
     assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
-    assert "has 2 members online; stop them first, or force it" in refused.stderr
+    assert "has 2 members online; stop the group first, or force it" in refused.stderr
     assert run(rocketpy_broker, *words, "--force").exit_code == 0
     refused = run(rocketpy_broker, "group", "delete", group)
     assert (refused.exit_code, "2 members online" in refused.stderr) == (1, True)

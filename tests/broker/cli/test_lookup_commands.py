@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 
 import pytest
 
-from rocketpy_broker import LocalBroker, Message
+from rocketpy_broker import LocalBroker, LocalBrokerError, Message
 from rocketpy_proto.record import Host, encode_offset_message_id
 from tests.support.broker.shell import run
+
+_EXCHANGED = ["--from", "2026-01-02T00:00Z", "--to", "2026-01-01T00:00Z"]
 
 
 @pytest.fixture
@@ -116,3 +119,45 @@ def test_a_message_of_another_broker_is_never_shown_as_one_of_this(
     assert len(rocketpy_broker.messages(rocketpy_topic)) == 3
     lower = run(rocketpy_broker, "message", "view", messages[0].offset_msg_id.lower(), "--json")
     assert json.loads(lower.stdout)["body"] == "a"
+
+
+def test_a_query_shows_more_messages_than_one_page_has(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str
+) -> None:
+    bodies = [str(number) for number in range(70)]
+    rocketpy_broker.send(rocketpy_topic, bodies, keys="k", tags="T", queue_id=0)
+    for words in (["k"], ["--tag", "T"]):
+        query = ["message", "query", rocketpy_topic, *words, "--count", "66", "--json"]
+        shown = run(rocketpy_broker, *query)
+        assert [json.loads(line)["body"] for line in shown.stdout.splitlines()] == bodies[4:]
+    assert [each.text for each in rocketpy_broker.query(rocketpy_topic, "k", count=100)] == bodies
+
+
+def test_a_query_takes_times(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> None:
+    """Covers messages of one second, which is one time in the index."""
+    for text in ("a", "b", "c"):
+        rocketpy_broker.send(rocketpy_topic, text, keys="k")
+        rocketpy_broker.advance_clock(0.25)
+    first, second, third = (
+        each.store_timestamp for each in rocketpy_broker.messages(rocketpy_topic)
+    )
+
+    def found(*words: str) -> str:
+        shown = run(rocketpy_broker, "message", "query", rocketpy_topic, "k", "--json", *words)
+        return "".join(json.loads(line)["body"] for line in shown.stdout.splitlines())
+
+    assert found("--from", second.isoformat()) == "bc"
+    assert found("--to", second.isoformat()) == "ab"
+    assert found("--from", second.isoformat(), "--to", second.isoformat()) == "b"
+    assert found("--from", (third + timedelta(seconds=1)).isoformat()) == ""
+    [message] = rocketpy_broker.query(rocketpy_topic, "k", until=first)
+    assert message.text == "a"
+    with pytest.raises(LocalBrokerError, match="has no time zone"):
+        rocketpy_broker.query(rocketpy_topic, "k", since=first.replace(tzinfo=None))
+    none = run(
+        rocketpy_broker, "message", "query", rocketpy_topic, "k", "--to", "1970-01-01T00:00Z"
+    )
+    assert (none.exit_code, "was stored in this time" in none.stderr) == (1, True)
+    for words in (["--from", "tomorrow"], ["--to", "2026-01-01"], _EXCHANGED):
+        done = run(rocketpy_broker, "message", "query", rocketpy_topic, "k", *words)
+        assert done.exit_code == 2, words

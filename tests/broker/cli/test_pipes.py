@@ -172,7 +172,7 @@ def test_a_broker_that_goes_away_ends_follow_with_its_name() -> None:
         ["topic", "describe", "T"],
         ["client", "list"],
         ["dlq", "list"],
-        ["dlq", "resend", "--group", "g"],
+        ["dlq", "resend", "g"],
         ["message", "view", "0" * 32],
         ["message", "resend", "0" * 32],
     ],

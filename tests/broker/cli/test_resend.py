@@ -43,7 +43,7 @@ def test_r03_dead_letters_are_sent_to_a_topic_of_any_type(
     topic, group = typed(rocketpy_broker, message_type, number), f"resender-{number}"
     for message in messages:
         rocketpy_broker.send_back(message, group, delay_level=-1)
-    words = ("dlq", "resend", "--group", group, "--to", topic, "--json")
+    words = ("dlq", "resend", group, "--to", topic, "--json")
     shown = run(rocketpy_broker, *words)
     assert (shown.exit_code, shown.stderr) == (0, "")
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
@@ -87,7 +87,7 @@ def test_r03_a_message_group_keeps_its_order_when_it_is_sent_again(
     rocketpy_broker.send(rocketpy_topic, bodies, properties=properties, queue_id=1)
     for message in rocketpy_broker.messages(rocketpy_topic):
         rocketpy_broker.send_back(message, group, delay_level=-1)
-    assert run(rocketpy_broker, "dlq", "resend", "--group", group, "--to", topic).exit_code == 0
+    assert run(rocketpy_broker, "dlq", "resend", group, "--to", topic).exit_code == 0
     found = rocketpy_broker.messages(topic)
     assert len({message.queue_id for message in found}) == 1
     assert [message.text for message in found] == bodies
@@ -103,7 +103,7 @@ def test_r03_a_dead_letter_of_a_delayed_message_goes_back_to_its_own_topic_at_on
     assert ", offset 0, id " in shown.stdout
     (message,) = rocketpy_broker.messages(topic)
     rocketpy_broker.send_back(message, group, delay_level=-1)
-    shown = run(rocketpy_broker, "dlq", "resend", "--group", group)
+    shown = run(rocketpy_broker, "dlq", "resend", group)
     assert (shown.exit_code, shown.stderr) == (0, "")
     assert [each.text for each in rocketpy_broker.messages(topic)] == ["late", "late"]
 
@@ -113,6 +113,6 @@ def test_r03_a_topic_that_does_not_exist_is_named(
 ) -> None:
     group = f"resender-{number}"
     rocketpy_broker.send_back(messages[0], group, delay_level=-1)
-    shown = run(rocketpy_broker, "dlq", "resend", "--group", group, "--to", "resent-nowhere")
+    shown = run(rocketpy_broker, "dlq", "resend", group, "--to", "resent-nowhere")
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert "resent-nowhere" in shown.stderr

@@ -68,13 +68,13 @@ def test_r03_dead_letters_are_listed_with_the_topic_they_were_first_sent_to(
 ) -> None:
     for message in sent(rocketpy_broker, rocketpy_topic, "a", "b"):
         rocketpy_broker.send_back(message, group, delay_level=-1)
-    shown = run(rocketpy_broker, "dlq", "list", "--group", group)
+    shown = run(rocketpy_broker, "dlq", "list", group)
     rows = [line.split("\t") for line in shown.stdout.splitlines()]
     assert [(row[0], row[3], row[-1]) for row in rows] == [
         (rocketpy_topic, "0", "a"),
         (rocketpy_topic, "1", "b"),
     ]
-    shown = run(rocketpy_broker, "dlq", "list", "--group", group, "--json", "--offset", "1")
+    shown = run(rocketpy_broker, "dlq", "list", group, "--json", "--offset", "1")
     (row,) = [json.loads(line) for line in shown.stdout.splitlines()]
     assert (row["body"], row["properties"]["RETRY_TOPIC"]) == ("b", rocketpy_topic)
 
@@ -84,7 +84,7 @@ def test_r03_dead_letters_are_sent_again_to_where_they_come_from(
 ) -> None:
     for message in sent(rocketpy_broker, rocketpy_topic, "a", "b", "c"):
         rocketpy_broker.send_back(message, group, delay_level=-1)
-    words = ("dlq", "resend", "--group", group)
+    words = ("dlq", "resend", group)
     shown = run(rocketpy_broker, *words, "--offset", "0", "--offset", "2", "--json")
     rows = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [(row["deadLetterOffset"], row["topic"]) for row in rows] == [
@@ -106,17 +106,17 @@ def test_r03_no_dead_letters_are_told_as_such(
     rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
 ) -> None:
     none = f"rocketpy: consumer group {group!r} has no dead letters"
-    shown = run(rocketpy_broker, "dlq", "list", "--group", group)
+    shown = run(rocketpy_broker, "dlq", "list", group)
     assert (shown.exit_code, shown.stdout, shown.stderr) == (0, "", f"{none}\n")
-    shown = run(rocketpy_broker, "dlq", "list", "--group", group, "--json")
+    shown = run(rocketpy_broker, "dlq", "list", group, "--json")
     assert (shown.exit_code, shown.output) == (0, "")
-    shown = run(rocketpy_broker, "dlq", "resend", "--group", group)
+    shown = run(rocketpy_broker, "dlq", "resend", group)
     assert (shown.exit_code, shown.stderr) == (1, f"{none}\n")
-    shown = run(rocketpy_broker, "dlq", "list", "--group", "g" * 300)
+    shown = run(rocketpy_broker, "dlq", "list", "g" * 300)
     assert (shown.exit_code, "accepted is" in shown.stderr) == (1, True)
     (message,) = sent(rocketpy_broker, rocketpy_topic, "a")
     assert rocketpy_broker.send_back(message.offset_msg_id, group, delay_level=-1) == "deadLetter"
-    shown = run(rocketpy_broker, "dlq", "resend", "--group", group, "--key", "other")
+    shown = run(rocketpy_broker, "dlq", "resend", group, "--key", "other")
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert f"{none} with these options" in shown.stderr
 
@@ -128,7 +128,7 @@ def test_r03_a_dead_letter_that_says_not_where_it_is_from_goes_to_the_retry_topi
     for topic in (f"%RETRY%{group}", f"%DLQ%{group}"):
         rocketpy_broker.create_topic(topic, queues=1)
     rocketpy_broker.send(f"%DLQ%{group}", "a")
-    shown = run(rocketpy_broker, "dlq", "resend", "--group", group)
+    shown = run(rocketpy_broker, "dlq", "resend", group)
     assert f"sent dead letter 0 to %RETRY%{group}" in shown.stdout
     assert [each.text for each in rocketpy_broker.messages(f"%RETRY%{group}")] == ["a"]
 
@@ -147,7 +147,7 @@ def test_r01_a_message_tells_how_often_it_came_and_can_be_sent_again(
 ) -> None:
     (message,) = sent(rocketpy_broker, rocketpy_topic, "a")
     rocketpy_broker.send_back(message, group, delay_level=-1)
-    told = run(rocketpy_broker, "dlq", "list", "--group", group, "--json").stdout
+    told = run(rocketpy_broker, "dlq", "list", group, "--json").stdout
     assert json.loads(told)["reconsumeTimes"] == 1
     done = run(rocketpy_broker, "message", "send", rocketpy_topic, "--file", "-", stdin=told)
     assert done.exit_code == 0, done.output
@@ -164,7 +164,7 @@ def test_r03_the_dead_letters_of_all_groups_are_counted(
     told = run(rocketpy_broker, "dlq", "list", "--json").stdout.splitlines()
     assert {"consumerGroup": group, "deadLetters": 2} in [json.loads(line) for line in told]
     shown = run(rocketpy_broker, "dlq", "list", "--key", "k")
-    assert (shown.exit_code, "and --whole need --group" in shown.stderr) == (2, True)
+    assert (shown.exit_code, "and --whole need a GROUP" in shown.stderr) == (2, True)
 
 
 def test_r03_dead_letters_that_are_sent_again_are_counted(
@@ -172,9 +172,25 @@ def test_r03_dead_letters_that_are_sent_again_are_counted(
 ) -> None:
     for message in sent(rocketpy_broker, rocketpy_topic, "a", "b"):
         rocketpy_broker.send_back(message, group, delay_level=-1)
-    words = ("dlq", "resend", "--group", group, "--all")
+    words = ("dlq", "resend", group, "--all")
     assert run(rocketpy_broker, *words).stdout.endswith("sent 2 dead letters again\n")
     assert run(rocketpy_broker, *words, "--key", "k").exit_code == 2
     with LocalBroker() as empty:
         shown = run(empty, "dlq", "list")
     assert shown.stderr == "rocketpy: no consumer group has dead letters\n"
+
+
+def test_the_option_that_named_the_group_of_dead_letters_is_accepted(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, group: str
+) -> None:
+    (message,) = sent(rocketpy_broker, rocketpy_topic, "a")
+    rocketpy_broker.send_back(message, group, delay_level=-1)
+    for words in (("dlq", "list"), ("dlq", "resend")):
+        named = run(rocketpy_broker, *words, group)
+        assert (named.exit_code, rocketpy_topic in named.stdout) == (0, True)
+        optioned = run(rocketpy_broker, *words, "--group", group)
+        assert (optioned.exit_code, rocketpy_topic in optioned.stdout) == (0, True)
+        twice = run(rocketpy_broker, *words, group, "--group", group)
+        assert (twice.exit_code, "not both" in twice.stderr) == (2, True)
+    missing = run(rocketpy_broker, "dlq", "resend")
+    assert (missing.exit_code, "name the GROUP" in missing.stderr) == (2, True)

@@ -266,7 +266,7 @@ def test_a_damaged_message_is_passed_over_and_told(folder: Path, tmp_path: Path)
     path.write_bytes(path.read_bytes().replace(b"2 first", b"2 First"))
     result = run("export", folder, "--topic", "A", "--out", tmp_path / "out.arrow")
     assert result.exit_code == 1
-    assert "1 damaged messages were skipped" in result.output
+    assert "skipped 1 damaged message" in result.output
     assert len(table(tmp_path / "out.arrow")) == 7
 
 

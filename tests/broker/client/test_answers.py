@@ -93,6 +93,7 @@ TABLE: dict[str, Exercise] = {
     "ListTopicGroups": lambda to: list(offsets.topic_groups(to, "T")),
     "UpdateTopic": lambda to: topics.create_topic(to, "T", 1),
     "DeleteTopic": lambda to: topics.delete_topic(to, "T"),
+    "EmptyTopic": lambda to: topics.empty_topic(to, "T"),
     "QueryMessage": lambda to: lookup.query_messages(to, "T", "k", 1),
     "ViewMessage": lambda to: lookup.view_message(to, OFFSET_ID),
     "GetStatistics": statistics.list_statistics,

@@ -162,9 +162,12 @@ def test_a_client_signs_its_calls_and_checks_the_certificate() -> None:
 @pytest.mark.parametrize(
     ("endpoint", "options", "words"),
     [
-        ("localhost", {}, "endpoint is 'localhost', accepted is host:port"),
+        ("localhost", {}, "the endpoint is 'localhost', accepted is host:port"),
+        ("h:70000", {}, "accepted is host:port"),
+        ("h:\u0663", {}, "accepted is host:port"),
+        ("http://127.0.0.1:8081", {}, "accepted is host:port"),
         ("h:1", {"access_key": "a"}, "access_key and secret_key go together"),
-        ("h:1", {"tls_ca_file": "ca.pem"}, "give tls=True as well"),
+        ("h:1", {"tls_ca_file": "ca.pem"}, "options of TLS are set without tls; set it as well"),
         ("h:1", {"tls": True, "tls_key_file": "k.pem"}, "tls_cert_file and tls_key_file go"),
         ("h:1", {"tls": True, "tls_ca_file": "no.pem"}, "tls_ca_file is 'no.pem'"),
         ("h:1", {"timeout_seconds": 0}, "timeout_seconds is 0, accepted is more than 0"),

@@ -97,7 +97,7 @@ def _sent_back(broker: LocalBroker, topic: str, group: str, messages: list[Messa
     """Asserts that each becomes a dead letter, which can be shown and sent again."""
     for message in messages:
         assert broker.send_back(message, group, delay_level=-1) == "deadLetter"
-    assert len(told(broker, "dlq", "list", "--group", group)) == len(messages)
+    assert len(told(broker, "dlq", "list", group)) == len(messages)
     with BrokerConnection(broker.endpoint) as connection:
         letters = list(dead_letters(connection, group))
         assert [each.stored_body for each in letters] == [each.stored_body for each in messages]

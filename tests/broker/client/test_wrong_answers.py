@@ -56,6 +56,7 @@ class WrongBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     answers: list[broker_pb2.PullResponse] = field(default_factory=list)
     pulls: int = 0
     committed: list[int] = field(default_factory=list)
+    pages: list[int] = field(default_factory=list)
 
     def QueryOffsets(  # noqa: N802 (a method of the contract)
         self, _request: broker_pb2.QueryOffsetsRequest, _context: grpc.ServicerContext
@@ -85,6 +86,8 @@ class WrongBroker(broker_pb2_grpc.BrokerServicer, admin_pb2_grpc.AdminServicer):
     def QueryMessage(  # noqa: N802 (a method of the contract)
         self, _request: admin_pb2.QueryMessageRequest, _context: grpc.ServicerContext
     ) -> admin_pb2.MessagesResponse:
+        if self.pages:
+            return admin_pb2.MessagesResponse(next_before_offset=self.pages.pop(0))
         answer = self.answers[0]
         return admin_pb2.MessagesResponse(records=answer.records, record_sizes=answer.record_sizes)
 
@@ -184,6 +187,16 @@ def test_c07_a_group_is_committed_up_to_the_end_of_its_queue(
     servicer.answers = [broker_pb2.PullResponse(status=status, next_offset=next_offset)]
     assert list(GroupReader(connection, "T", "g").messages()) == []
     assert servicer.committed == committed
+
+
+@pytest.mark.parametrize("following", [[7, 7], [7, 8], [-1]])
+def test_pages_of_messages_by_key_go_on(
+    broker: tuple[WrongBroker, BrokerConnection], following: list[int]
+) -> None:
+    servicer, connection = broker
+    servicer.pages = following
+    with pytest.raises(UnreadableError, match="listing does not end"):
+        query_messages(connection, "T", "k", 10)
 
 
 @pytest.mark.parametrize("sizes", [b"\0", b"\0\0\0\x60\0", b"\xff" * 12, b"\x7f" * 12, b""])

@@ -151,7 +151,7 @@ async def test_d03_messages_of_a_topic_that_is_gone_are_dropped(
         await advance(running, 1_200)
         assert await bodies(running) == [b"x"]
         assert visible(running, "U") == 0
-    assert "1 waiting messages of deleted topics were dropped" in caplog.text
+    assert "dropped 1 waiting message of deleted topics" in caplog.text
     assert "for instance of topic 'U'" in caplog.text
 
 

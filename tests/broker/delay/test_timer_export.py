@@ -93,8 +93,8 @@ async def test_d04_beyond_its_bound_a_stop_says_what_rocketmq_will_repeat(
             await send_at(running, [NOW_MS + ms], b"%d" % number)
         await advance(running, 1_100)
     assert timercheck(tmp_path)[2:4] == (2, 2)
-    assert "not all of 1 pending timer messages could be appended again" in caplog.text
-    assert "RocketMQ would deliver 1 delivered messages again" in caplog.text
+    assert "1 pending timer message could not be appended again" in caplog.text
+    assert "RocketMQ would deliver 1 delivered message again" in caplog.text
     async with start_broker(clock=ManualClock(NOW_MS + 1_100)) as running:
         await advance(running, 9_000)
         assert await bodies(running) == [b"1", b"3", b"2", b"0"]

@@ -126,7 +126,7 @@ async def test_a_group_with_members_is_left_alone(running: RunningBroker) -> Non
     await heartbeat(running, "c1", consumer("g", "T"))
     refused = await reset(running, earliest=True)
     assert refused.status.code == ResponseCode.ILLEGAL_OPERATION
-    assert "'g' has a member online; stop them first, or force it" in refused.status.remark
+    assert "'g' has 1 member online; stop the group first, or force it" in refused.status.remark
     assert await committed(running, "g", "T") == [2, -1]
     assert places(await reset(running, earliest=True, dry_run=True))[0] == (0, 2, 0)
     await unregister(running, "c1")

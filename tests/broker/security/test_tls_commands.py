@@ -19,8 +19,8 @@ from rocketpy_broker import LocalBroker, LocalBrokerError, LocalTls
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.client.brokers import broker_info
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.client.errors import UnreachableError
-from rocketpy_proto.tls import TlsConfig, TlsFileError
+from rocketpy_broker.client.errors import ClientError, UnreachableError
+from rocketpy_proto.tls import TlsConfig
 from tests.support.broker.shell import ROCKETPY, environment
 from tests.support.broker.tls_files import TlsFiles
 from tests.support.certificates import Authority
@@ -107,7 +107,7 @@ def test_the_client_reports_the_reason_by_its_own_names(broker: LocalBroker) -> 
         pytest.raises(UnreachableError, match="serves TLS alone; set tls"),
     ):
         broker_info(connection)
-    with pytest.raises(TlsFileError):
+    with pytest.raises(ClientError, match=r"ca_file is '/no/ca\.pem'"):
         BrokerConnection(broker.tls_endpoint, tls=TlsConfig(ca_file="/no/ca.pem"))
 
 

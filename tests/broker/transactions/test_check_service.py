@@ -129,7 +129,7 @@ async def test_t04_rounds_without_a_producer_count_too(
         producer.listens = True
         await rounds(running, 2)
         assert len(producer.asked) == 1
-    assert "have no producer of their group that listens" in caplog.text
+    assert "1 transaction: no producer of the group listens" in caplog.text
     assert f"'a' of producer group '{GROUP}'" in caplog.text
 
 

@@ -27,7 +27,7 @@ async def test_n14_half_messages_of_a_deleted_topic_leave_one_line(
         await running.broker.services.admin.admin.delete_topic("T")
         await rounds(running, 2)
     [line] = lines(caplog)
-    assert line.startswith(f"{COUNT} transactions are given up")
+    assert line.startswith(f"{COUNT} transactions: given up")
     assert "'a0'" in line
     assert not producer.asked
 

@@ -105,7 +105,7 @@ def test_s05_entries_of_no_key_and_lost_keys_are_told_with_tags_or_without(
     path.write_bytes(data)
     told = faults(tmp_path, 100)
     assert any("where no record has this key" in text for text in told)
-    assert any("keys of records from log offset" in text for text in told)
+    assert any("of records from log offset" in text for text in told)
 
 
 def test_s05_a_start_makes_an_index_that_was_removed_with_tags(tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def test_records_of_a_topic_that_another_broker_deleted_are_a_note(folder: Path)
     shutil.rmtree(folder / "rocketpy")
     shutil.rmtree(folder / "consumequeue" / "TopicB")
     assert faults(folder) == []
-    assert "does not exist; 3 records of TopicB-0 are of a deleted topic" in notes(folder)
+    assert "does not exist; the log has 3 records of TopicB-0, a deleted topic" in notes(folder)
 
 
 def test_a_topic_deleted_since_the_manifest_is_fine(folder: Path) -> None:

@@ -157,6 +157,30 @@ def test_s05_a_query_gives_the_newest_in_order(tmp_path: Path) -> None:
     service.close()
 
 
+@given(MESSAGES, st.sampled_from(NAMES), st.integers(-50, 25 * RECORD_BYTES))
+def test_s05_a_walk_goes_on_before_any_offset(messages: Messages, name: str, before: int) -> None:
+    log = Log(messages)
+    with TemporaryDirectory() as folder:
+        service = IndexService(Path(folder), ManualClock(), SMALL)
+        log.put(service)
+        whole = [each for each in service.walk("T", name, 0, FOREVER) if each is not None]
+        for start in (before, *whole):
+            rest = service.walk("T", name, 0, FOREVER, start)
+            expected = [each for each in whole if each < start]
+            assert [each for each in rest if each is not None] == expected
+        service.close()
+
+
+def test_s05_a_walk_that_goes_on_passes_no_entry_again(tmp_path: Path) -> None:
+    log = Log([(["k1"], 0)] * (2 * STEP_ENTRIES + 2))
+    service = IndexService(tmp_path, ManualClock(), IndexFormat(7, 10_000))
+    log.put(service)
+    first, second = log.offsets[:2].tolist()
+    assert [*service.walk("T", "k1", 0, FOREVER, second)] == [first]
+    assert [*service.walk("T", "k1", 0, FOREVER, second - 1)] == [None, None, first]
+    service.close()
+
+
 def test_s05_a_walk_pauses_among_entries_of_other_times(tmp_path: Path) -> None:
     log = Log([(["k1"], 0), (["k1"], 5_000), *[(["k1"], 0)] * (2 * STEP_ENTRIES)])
     service = IndexService(tmp_path, ManualClock(), IndexFormat(7, 10_000))

@@ -34,6 +34,7 @@ from rocketpy_broker.store.backup.pieces import Piece
 from rocketpy_broker.store.backup.target import BackupTarget, BackupTargetError
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import Fault, Finding, StoreCheck
+from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 PATHS_MAX = 2
@@ -153,11 +154,11 @@ def _tell(target: BackupTarget, findings: list[Finding], *, as_json: bool) -> No
         output.print_json({"folder": folder, "copiedBytes": count, "faults": faults})
     else:
         show_findings(findings)
-        typer.echo(f"copied {target.copied_bytes} bytes to {target.folder}")
+        typer.echo(f"copied {counted(target.copied_bytes, 'byte')} to {target.folder}")
     if findings:
         typer.echo(
-            f"rocketpy store: the copy has {len(findings)} faults, from its source or from its "
-            "disk; see `rocketpy store check`",
+            f"rocketpy store: the copy has {counted(len(findings), 'fault')}, from its source or "
+            "from its disk; see `rocketpy store check`",
             err=True,
         )
         raise typer.Exit(EXIT_FAULTS)

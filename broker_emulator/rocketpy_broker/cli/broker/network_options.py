@@ -12,7 +12,7 @@ from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.registration.addresses import check_advertised, parse_name_servers
 from rocketpy_proto.tls import TlsConfig, TlsFileError
 
-REMOTING_PORT, NAME_SERVER_PORT = 10911, 9876
+PORT, REMOTING_PORT, NAME_SERVER_PORT = 8081, 10911, 9876
 
 Host = Annotated[
     str,
@@ -34,7 +34,14 @@ Users = Annotated[
         help="File of the users, written by `rocketpy user`. Default: config/users.json in --data."
     ),
 ]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 = any free one.")]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help=f"Port to listen on; 0 = any free one. Default: {PORT}, a free one with --ephemeral.",
+    ),
+]
 RemotingPort = Annotated[
     int | None,
     typer.Option(
@@ -160,7 +167,7 @@ HttpPort = Annotated[
         min=0,
         max=65535,
         help="HTTP port for /metrics, /healthz and the JSON API. RocketMQ's is 5557; 0 = any free "
-        "one. Default: no HTTP.",
+        "one. Default: no HTTP, a free one with --ephemeral.",
     ),
 ]
 

@@ -11,6 +11,7 @@ from rocketpy_broker.cli.broker.status_fields import waiting_line
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.contract_json import json_of
+from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 CLEAN_SECONDS = 600.0
@@ -38,7 +39,7 @@ def clean(
         output.print_json(json_of(response))
         return
     typer.echo(
-        f"removed {response.removed_file_count} log segments; "
+        f"removed {counted(response.removed_file_count, 'log segment')}; "
         f"the log begins at {response.log_begin_offset}"
     )
     for each in response.waiting_segments:
@@ -54,4 +55,4 @@ def _clean_unused_topics(connection: BrokerConnection, *, as_json: bool) -> None
     if as_json:
         output.print_json(json_of(response))
         return
-    typer.echo(f"removed the messages of {len(response.topics)} topics")
+    typer.echo(f"removed the messages of {counted(len(response.topics), 'topic')}")

@@ -10,6 +10,7 @@ import typer
 
 from rocketpy_broker.broker_program import SEGMENT_BYTES_MIN, run
 from rocketpy_broker.cli.broker.network_options import (
+    PORT,
     AdvertiseHost,
     AdvertisePort,
     Host,
@@ -38,6 +39,7 @@ from rocketpy_broker.cli.broker.network_options import (
     name_server_tls as name_server_tls_of,
 )
 from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.embedded.temporary_store import TEST_SEGMENT_BYTES
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.store.check.read_only import (
     DEFAULT_QUEUE_FILE_BYTES,
@@ -87,6 +89,15 @@ SegmentBytes = Annotated[
 StopAtEof = Annotated[
     bool,
     typer.Option("--stop-at-eof", help="Stop when standard input ends, as when a parent exits."),
+]
+Ephemeral = Annotated[
+    bool,
+    typer.Option(
+        "--ephemeral",
+        help="Serve one program: on free ports, with a temporary store. Prints the addresses as "
+        "one line of JSON. Stops with the parent process, and when a pipe that is standard input "
+        "ends.",
+    ),
 ]
 QueueFileBytes = Annotated[
     int | None,
@@ -195,7 +206,7 @@ def broker(
     host: Host = "127.0.0.1",
     insecure: Insecure = False,
     users: Users = None,
-    port: Port = 8081,
+    port: Port = None,
     remoting_port: RemotingPort = None,
     name_server_port: NameServerPort = None,
     name_server: NameServers = "",
@@ -234,16 +245,21 @@ def broker(
     long_polling: LongPolling = True,
     short_polling_time_ms: ShortPollingTimeMs = 1_000,
     stop_at_eof: StopAtEof = False,
+    ephemeral: Ephemeral = False,
     log_level: LogLevel = LogLevelName.WARNING,
     temporary: Temporary = None,
     clock_ahead_ms: ClockAheadMs = None,
     new_segment_bytes: NewSegmentBytes = DEFAULT_SEGMENT_BYTES,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT."""
+    if ephemeral:
+        _check_temporary(data)
+        port, http_port, new_segment_bytes = port or 0, http_port or 0, TEST_SEGMENT_BYTES
     _check_queue_file_bytes(consume_queue_file_bytes)
     delay_levels = _delay_levels(message_delay_level)
     network = network_settings(
-        port, remoting_port, name_server_port, name_server, advertise_host, advertise_port
+        PORT if port is None else port,
+        *(remoting_port, name_server_port, name_server, advertise_host, advertise_port),
     )
     tls = server_tls(
         *(tls_mode, tls_certificate, tls_key, tls_client_ca, tls_port),
@@ -289,7 +305,13 @@ def broker(
             ),
         )
 
-    run(config, data, temporary, stop_at_eof=stop_at_eof, log_level=log_level.value)
+    level = log_level.value
+    run(config, data, temporary, stop_at_eof=stop_at_eof, log_level=level, is_ephemeral=ephemeral)
+
+
+def _check_temporary(data: Path | None) -> None:
+    if data is not None:
+        raise typer.BadParameter("--ephemeral has a temporary store; leave --data out")
 
 
 def _check_queue_file_bytes(size: int | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rocketpy_broker.client.statistics import Statistic
 from rocketpy_broker.contract_json import camel, json_of
 from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 Info = admin_pb2.GetBrokerInfoResponse
@@ -116,7 +117,8 @@ def waiting_line(waiting: Waiting) -> str:
     cause, until = WAITS.get(waiting.reason, (waiting.reason, "until"))
     when = waiting.until_timestamp_ms
     time = f"; {until} {time_of_ms(when)}" if until and when else ""
-    return f"{waiting.segment_count} segments wait ({waiting.reason}): {cause}{time}"
+    segments = counted(waiting.segment_count, "segment waits", "segments wait")
+    return f"{segments} ({waiting.reason}): {cause}{time}"
 
 
 def _of_messages(counted: Mapping[str, Statistic], uptime_ms: int) -> dict[str, object]:

@@ -30,6 +30,7 @@ from rocketpy_broker.services.admin.files.store_export import ExportRequest, Fil
 from rocketpy_broker.store.check.faults import Advance
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import CheckSummary, Fault, Finding, StoreCheck
+from rocketpy_proto.counts import counted
 
 EXIT_FAULTS, EXIT_NO_STORE = 1, 2
 store_app = typer.Typer(
@@ -129,9 +130,9 @@ def export_messages(
     else:
         for path in result.paths:
             typer.echo(f"wrote {path}")
-        typer.echo(f"exported {result.message_count} messages")
+        typer.echo(f"exported {counted(result.message_count, 'message')}")
     if result.damaged_count:
-        text = f"{result.damaged_count} damaged messages were skipped"
+        text = f"skipped {counted(result.damaged_count, 'damaged message')}"
         typer.echo(f"rocketpy store: {text}; see `rocketpy store check {folder}`", err=True)
         raise typer.Exit(EXIT_FAULTS)
 

@@ -17,6 +17,7 @@ from rocketpy_broker.client import group_admin
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.groups import list_connections
 from rocketpy_broker.runtime.time_format import parsed_time
+from rocketpy_proto.counts import counted
 
 # The protocol's maxima; the broker's own limits may be lower.
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
@@ -248,7 +249,7 @@ def delete(
     """
     with asking(endpoint) as connection:
         details = group_admin.get_group(connection, group)
-        letters = "" if keep_topics else f" and {details.dead_letter_count} dead letters"
+        letters = "" if keep_topics else f" and {counted(details.dead_letter_count, 'dead letter')}"
         confirm(f"Delete group {group} with its progress{letters}?", yes=yes)
         topics = group_admin.delete_group(connection, group, keep_topics=keep_topics, force=force)
     if as_json:

@@ -30,6 +30,7 @@ from rocketpy_broker.client.messages.resend import resend_dead_letters
 from rocketpy_broker.client.messages.retries import dead_letter_counts, dead_letters
 from rocketpy_broker.messages.copies import origin_topic
 from rocketpy_broker.messages.json_form import json_of
+from rocketpy_proto.counts import counted
 
 dlq_app = typer.Typer(
     help="Show dead letters of groups, and send them again.",
@@ -40,11 +41,22 @@ COUNTS = (
     Column("consumerGroup", "consumer group", itemgetter(0)),
     Column("deadLetters", "dead letters", itemgetter(1)),
 )
-GroupToResend = Annotated[str, typer.Option(help="The consumer group of the dead letters.")]
+GroupToResend = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="GROUP", help="The consumer group of the dead letters.", show_default=False
+    ),
+]
 GroupToList = Annotated[
     str | None,
-    typer.Option(help="The consumer group of the dead letters. Default: a count for each group."),
+    typer.Argument(
+        metavar="GROUP",
+        help="The consumer group of the dead letters. Default: a count for each group.",
+        show_default=False,
+    ),
 ]
+# The place of the name before it was an argument.
+OldGroup = Annotated[str | None, typer.Option("--group", hidden=True)]
 Keys = Annotated[
     list[str] | None,
     typer.Option("--key", help="Only dead letters with this key or unique id; may be repeated."),
@@ -67,6 +79,7 @@ Begin = Annotated[
 @dlq_app.command("list")
 def list_of_group(
     group: GroupToList = None,
+    old_group: OldGroup = None,
     key: Keys = None,
     offset: Offsets = None,
     queue: Queues = None,
@@ -82,8 +95,9 @@ def list_of_group(
     A line has the topic that the message was first sent to, store time, queue, offset, tags, keys
     and body.
     """
+    group = _one_of(group, old_group)
     if group is None and (key or offset or queue or begin or whole):
-        raise typer.BadParameter("--key, --offset, --queue, --from and --whole need --group")
+        raise typer.BadParameter("--key, --offset, --queue, --from and --whole need a GROUP")
     since = None if begin is None else time_option(begin, "--from")
     with asking(endpoint) as connection:
         if group is None:
@@ -102,8 +116,15 @@ def list_of_group(
             typer.echo(f"rocketpy: {_none_text(group, is_chosen=is_chosen)}", err=True)
 
 
+def _one_of(group: str | None, old_group: str | None) -> str | None:
+    """Returns the group of the argument or of the old option. Raises typer.BadParameter."""
+    if group is not None and old_group is not None:
+        raise typer.BadParameter("give GROUP or --group, not both")
+    return old_group if group is None else group
+
+
 def _none_text(group: str, *, is_chosen: bool) -> str:
-    those = "with these options; `rocketpy dlq list --group` shows all" if is_chosen else ""
+    those = "with these options; `rocketpy dlq list GROUP` shows all" if is_chosen else ""
     return f"consumer group {group!r} has no dead letters {those}".rstrip()
 
 
@@ -116,7 +137,8 @@ def _count(connection: BrokerConnection, *, as_json: bool) -> None:
 
 @dlq_app.command("resend")
 def resend_of_group(
-    group: GroupToResend,
+    group: GroupToResend = None,
+    old_group: OldGroup = None,
     key: Keys = None,
     offset: Offsets = None,
     queue: Queues = None,
@@ -138,6 +160,9 @@ def resend_of_group(
     delayed messages has them at once. They stay dead letters, and a second command sends them
     a second time.
     """
+    group = _one_of(group, old_group)
+    if group is None:
+        raise typer.BadParameter("name the GROUP of the dead letters")
     is_chosen = bool(key or offset or queue or begin)
     if everything and is_chosen:
         raise typer.BadParameter(
@@ -145,7 +170,7 @@ def resend_of_group(
         )
     since = None if begin is None else time_option(begin, "--from")
     count = 0
-    with asking(endpoint) as connection, _counting() as counted:
+    with asking(endpoint) as connection, _counting() as show_count:
         letters = dead_letters(connection, group, key or (), offset or (), queue or (), since)
         for resent in resend_dead_letters(connection, group, letters, to):
             count += 1
@@ -154,11 +179,11 @@ def resend_of_group(
                 output.print_json({"deadLetterOffset": place, **json_of_resent(resent)})
             else:
                 typer.echo(line_of_resent(f"dead letter {place}", resent))
-            counted(count)
+            show_count(count)
         if not count:
             refuse(_none_text(group, is_chosen=is_chosen))
     if not as_json:
-        typer.echo(f"sent {count} dead {'letter' if count == 1 else 'letters'} again")
+        typer.echo(f"sent {counted(count, 'dead letter')} again")
 
 
 @contextmanager
@@ -169,7 +194,7 @@ def _counting() -> Iterator[Callable[[int], None]]:
     """
     console = Console(stderr=True)
     is_shown = console.is_terminal and not sys.stdout.isatty()
-    column = TextColumn("{task.completed} dead letters sent")
+    column = TextColumn("dead letters sent: {task.completed}")
     with Progress(column, console=console, transient=True, disable=not is_shown) as bar:
         task = bar.add_task("", total=None)
         yield lambda count: bar.update(task, completed=count)

@@ -41,6 +41,7 @@ from rocketpy_broker.client.topics import RETRY_PREFIX
 from rocketpy_broker.messages.json_form import json_of, json_of_sent
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record.properties import DELAY, TRAN_MSG, WAITING_NAMES
 
 TAIL_COUNT_DEFAULT = 10
@@ -182,7 +183,8 @@ def _send_lines(
             try:
                 last = deque(sender.send(lines.messages()), maxlen=1)
             except MessageLineError as error:
-                refuse(f"{error.remark}; {sender.sent_count} messages were sent")
+                sent = counted(sender.sent_count, "message was", "messages were")
+                refuse(f"{error.remark}; {sent} sent")
         _tell_sent(topic, sender.sent_count, last[0] if last else None, as_json=as_json)
 
 
@@ -196,7 +198,7 @@ def _tell_sent(topic: str, count: int, last: SentMessage | None, *, as_json: boo
     place_text = ""
     if single is not None:
         place_text = f": {place_of_sent(single)}"
-    typer.echo(f"sent {count} {'message' if count == 1 else 'messages'} to {topic}{place_text}")
+    typer.echo(f"sent {counted(count, 'message')} to {topic}{place_text}")
 
 
 Whole = Annotated[bool, typer.Option("--whole", help="Show long bodies, tags and keys in full.")]

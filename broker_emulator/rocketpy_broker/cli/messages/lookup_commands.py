@@ -19,6 +19,7 @@ from rocketpy_broker.cli.messages.views import (
     json_of_resent,
     line_of_resent,
 )
+from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.lookup import message_at, query_messages, view_message
 from rocketpy_broker.client.messages.recall import recall_handle, recall_message
@@ -28,6 +29,8 @@ from rocketpy_broker.messages.outgoing_message import delivery_ms
 from rocketpy_broker.messages.stored import Message
 
 OFFSET_MAX = (1 << 63) - 1
+# The messages of a query are in memory together.
+QUERY_COUNT_MAX = 10_000
 
 Topic = Annotated[str, typer.Argument(help="Name of the topic.")]
 Ids = Annotated[
@@ -100,17 +103,38 @@ def query(
         str | None, typer.Argument(help="One of the KEYS, or the UNIQ_KEY.", show_default=False)
     ] = None,
     tag: Annotated[str | None, typer.Option(help="In place of a key: the tag.")] = None,
-    count: Annotated[int, typer.Option(min=1, max=64, help="Limit of shown messages.")] = 32,
+    count: Annotated[
+        int, typer.Option(min=1, max=QUERY_COUNT_MAX, help="Limit of shown messages.")
+    ] = 32,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="TIME",
+            help="Only messages stored since this time, such as 2026-05-01T08:00:00Z.",
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TIME", help="Only messages stored until this time."),
+    ] = None,
     as_json: output.AsJsonLines = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
-    """Show the newest messages of a topic that have a key, or a tag."""
+    """Show the newest messages of a topic that have a key, or a tag, oldest first."""
     if (key is None) == (tag is None):
         raise typer.BadParameter("give either a key or --tag")
+    since = None if begin is None else time_option(begin, "--from")
+    until = None if end is None else time_option(end, "--to")
+    if since and until and until < since:
+        raise typer.BadParameter("--to is before --from; exchange them")
     with asking(endpoint) as connection:
-        found = query_messages(connection, topic, key or "", count, tag=tag or "")
+        found = query_messages(
+            connection, topic, key or "", count, tag=tag or "", since=since, until=until
+        )
         if not found:
-            refuse(f"no message has this {'key' if tag is None else 'tag'}")
+            of_time = " and was stored in this time" if since or until else ""
+            refuse(f"no message has this {'key' if tag is None else 'tag'}{of_time}")
         _show(found, as_json=as_json)
 
 

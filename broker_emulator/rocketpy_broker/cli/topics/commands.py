@@ -16,6 +16,7 @@ from rocketpy_broker.client import topics
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.offsets import topic_groups
 from rocketpy_broker.client.statistics import list_statistics
+from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 PUT_NUMS = "TOPIC_PUT_NUMS"
@@ -60,7 +61,7 @@ def create(
         if as_json:
             output.print_json(output.json_of(TOPICS, topics.get_topic(connection, topic)))
             return
-    typer.echo(f"created topic {topic} with {queues} queues")
+    typer.echo(f"created topic {topic} with {counted(queues, 'queue')}")
 
 
 @topic_app.command()
@@ -121,7 +122,7 @@ def update(
         output.print_json({**output.json_of(TOPICS, changed), **hidden_count})
         return
     typer.echo(
-        f"topic {topic} has {changed.read_queue_nums} queues to read and "
+        f"topic {topic} has {counted(changed.read_queue_nums, 'queue')} to read and "
         f"{changed.write_queue_nums} to write"
     )
     if hidden:
@@ -138,8 +139,8 @@ class _HiddenQueues:
     def text(self, topic: str) -> str:
         """Returns the warning about hidden messages."""
         return (
-            f"{self.message_count} messages of removed queues of topic {topic} are hidden, not "
-            "deleted. Give the topic its old number of queues to read them (`rocketpy topic "
+            f"{counted(self.message_count, 'message')} of removed queues of topic {topic}: hidden, "
+            "not deleted. Give the topic its old number of queues to read them (`rocketpy topic "
             f"update {topic} --read-queues {self.queue_count}`)"
         )
 
@@ -191,6 +192,27 @@ def delete(
         output.print_json({"topic": topic, "deleted": True})
         return
     typer.echo(f"deleted topic {topic}")
+
+
+@topic_app.command()
+def empty(
+    topic: Topic,
+    yes: Yes = False,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Remove the messages that a topic has now; its settings, offsets and groups' progress stay.
+
+    Consumers continue with the next message. A Spark query that has not read all reports a loss.
+    """
+    with asking(endpoint) as connection:
+        count = sum(map(message_count, topics.topic_queues(connection, topic)))
+        confirm(f"Remove {counted(count, 'message')} of topic {topic} for good?", yes=yes)
+        topics.empty_topic(connection, topic)
+    if as_json:
+        output.print_json({"topic": topic, "removedMessages": count})
+        return
+    typer.echo(f"removed {counted(count, 'message')} of topic {topic}")
 
 
 @topic_app.command("list")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
+from rocketpy_broker.client.calls.arguments import check_time
 from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.messages.lookup import query_messages, view_message
 from rocketpy_broker.client.offsets import GroupLag, query_lag
@@ -13,13 +16,24 @@ class QueryCalls(BrokerCalls):
     """Calls that find single messages, the lag of groups and statistics."""
 
     @call
-    def query(self, topic: str, key: str, *, count: int = 0) -> list[Message]:
+    def query(
+        self,
+        topic: str,
+        key: str,
+        *,
+        count: int = 0,
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[Message]:
         """Returns the newest messages of `topic` with this key or unique id, oldest first.
 
-        `count` limits them; 0 is the broker's own maximum.
+        `count` limits them; 0 is the broker's default, 32. `since` and `until` are store times
+        with a time zone, both included.
         """
+        check_time(since)
+        check_time(until)
         with self._connection() as connection:
-            return query_messages(connection, topic, key, count)
+            return query_messages(connection, topic, key, count, since=since, until=until)
 
     @call
     def view(self, offset_msg_id: str) -> Message:

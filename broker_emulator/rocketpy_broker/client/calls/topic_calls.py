@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rocketpy_broker.client import topics
 from rocketpy_broker.client.calls.base import BrokerCalls, call
+from rocketpy_broker.client.errors import RefusedError
 from rocketpy_broker.client.topics import Topic
 
 
@@ -27,8 +28,14 @@ class TopicCalls(BrokerCalls):
         `attributes` are RocketMQ's, such as `{"message.type": "FIFO"}`.
         """
         with self._connection() as connection:
-            if not (exist_ok and topics.topic_exists(connection, topic)):
+            if exist_ok and topics.topic_exists(connection, topic):
+                return
+            try:
                 topics.create_topic(connection, topic, queues, attributes=attributes)
+            except RefusedError:
+                # Another client may have created it meanwhile.
+                if not (exist_ok and topics.topic_exists(connection, topic)):
+                    raise
 
     @call
     def update_topic(
@@ -62,6 +69,12 @@ class TopicCalls(BrokerCalls):
         """Returns the topic with all its settings."""
         with self._connection() as connection:
             return topics.get_topic(connection, topic)
+
+    @call
+    def empty_topic(self, topic: str) -> None:
+        """Removes the messages that `topic` has now; its settings and offsets stay."""
+        with self._connection() as connection:
+            topics.empty_topic(connection, topic)
 
     @call
     def delete_topic(self, topic: str) -> None:

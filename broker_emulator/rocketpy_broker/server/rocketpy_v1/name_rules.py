@@ -195,6 +195,7 @@ RULES: Mapping[str, Rule] = {
     "TopicConfig.attributes": TEXT,
     "TopicConfig.topic_filter_type": TEXT,
     "DeleteTopicRequest.topic": STORED,
+    "EmptyTopicRequest.topic": STORED,
     "ListTopicsRequest.after": STORED.or_empty(),
     "ListTopicQueuesRequest.topic": STORED,
     "ListTopicsRequest.topics": Texts(STORED, OFFSET_QUERY_ENTRIES_MAX),

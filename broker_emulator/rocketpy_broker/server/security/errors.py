@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rocketpy_broker.errors import AccessDeniedError, BrokerError
+from rocketpy_proto.counts import counted
 from rocketpy_proto.model.codes import ResponseCode
 
 
@@ -34,9 +35,8 @@ class TooManyAttemptsError(UnauthenticatedError):
     """An attempt that was not examined: too many before it have failed."""
 
     def __init__(self, wait_ms: float) -> None:
-        super().__init__(
-            f"too many attempts have failed; try again in {wait_ms / 1000:.0f} seconds"
-        )
+        wait = counted(round(wait_ms / 1000), "second")
+        super().__init__(f"too many attempts have failed; try again in {wait}")
         self.wait_ms = wait_ms
 
 

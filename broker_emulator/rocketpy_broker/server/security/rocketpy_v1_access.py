@@ -88,6 +88,7 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "Broker/RecallMessage": (_topic(PUB),),
     "Admin/UpdateTopic": (Requirement(ADMIN, lambda request: (topic(request.config.topic),)),),
     "Admin/DeleteTopic": (_topic(ADMIN),),
+    "Admin/EmptyTopic": (_topic(ADMIN),),
     "Admin/ListTopics": _ANY_USER,
     "Admin/ListTopicGroups": (_topic(EITHER),),
     "Admin/ListTopicQueues": (_topic(EITHER),),

@@ -37,6 +37,7 @@ from rocketpy_broker.server.security.permissions import (
 )
 from rocketpy_broker.server.security.secret_box import SecretBox
 from rocketpy_broker.store.files import durable
+from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 logger = logging.getLogger(__name__)
@@ -129,7 +130,7 @@ class UserTable:
             self._stamp = stamp
             return
         self._take(users, read_stamp)
-        logger.warning("%s has changed: %d users", self.path, len(users))
+        logger.warning("%s has changed: %s", self.path, counted(len(users), "user"))
 
     def _take(self, users: Users, stamp: tuple[int, ...]) -> None:
         self._users, self._stamp = users, stamp

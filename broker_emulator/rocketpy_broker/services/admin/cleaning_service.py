@@ -14,6 +14,7 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.services.flush.store_files import StoreFiles
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 logger = logging.getLogger(__name__)
@@ -69,5 +70,5 @@ class CleaningService:
             if left > 0:
                 await sleep(self._clock, PAUSE_MS)
         if removed:
-            logger.info("removed %d expired log segments", removed)
+            logger.info("removed %s", counted(removed, "expired log segment"))
         return removed

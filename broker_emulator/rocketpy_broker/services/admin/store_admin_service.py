@@ -21,8 +21,11 @@ from rocketpy_broker.services.flush.admission import Admission
 from rocketpy_broker.services.observability.statistics.speeds import StoreSpeeds
 from rocketpy_broker.services.pull.newest_records import newest_records
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.index.file import LOG_END_MAX
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.queues.readers.messages import WalkPosition
 from rocketpy_broker.store.statistics import latency_classes, percentile_ms
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import Host, decode_offset_message_id, decode_record
 from rocketpy_proto.record.hosts import PORT_MAX
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
@@ -62,9 +65,10 @@ class StoreAdminService:
     async def query_message(
         self, request: admin_pb2.QueryMessageRequest
     ) -> admin_pb2.MessagesResponse:
-        """Returns the newest records of `topic` with `key`, or else with `tag`, oldest first.
+        """Returns a page of records of `topic` with `key`, or else with `tag`, oldest first.
 
-        0 selects the defaults of `end_timestamp_ms` and `count_max`. The result has at most
+        They are the newest ones below `before_offset`. 0 selects the defaults of
+        `end_timestamp_ms`, `count_max` and `before_offset`. The result has at most
         ANSWER_BYTES_MAX bytes, but at least one found record. Raises TopicNotExistError,
         ParameterIllegalError, StoreReadError.
         """
@@ -74,8 +78,16 @@ class StoreAdminService:
         messages = self._store.messages
         walk = messages.walk_tag if request.tag else messages.walk_key
         begin_ms, end_ms = request.begin_timestamp_ms, request.end_timestamp_ms or NO_END_MS
-        found = walk(request.topic, request.tag or request.key, begin_ms, end_ms, count)
-        return _messages(await newest_records(found, ANSWER_BYTES_MAX))
+        position = WalkPosition(request.before_offset or LOG_END_MAX)
+        wanted = request.tag or request.key
+        walked = walk(request.topic, wanted, begin_ms, end_ms, count, position)
+        found = await newest_records(walked, ANSWER_BYTES_MAX)
+        response = _messages(found)
+        if position.before is not None:
+            # The walk may have passed a record that did not fit.
+            oldest = decode_record(found[0]).record.physical_offset if found else position.before
+            response.next_before_offset = oldest
+        return response
 
     async def view_message(
         self, request: admin_pb2.ViewMessageRequest
@@ -161,9 +173,9 @@ class StoreAdminService:
             names = ", ".join(repr(topic) for topic in unused[:UNUSED_NAMED_MAX])
             more = ", ..." if len(unused) > UNUSED_NAMED_MAX else ""
             logger.warning(
-                "%d topics have queues but no entry in topics.json: %s%s; create them to read "
-                "their messages, or remove the messages with `rocketpy clean --unused-topics`",
-                len(unused),
+                "%s queues but no entry in topics.json: %s%s; create each to read its "
+                "messages, or remove the messages with `rocketpy clean --unused-topics`",
+                counted(len(unused), "topic has", "topics have"),
                 names,
                 more,
             )
@@ -217,6 +229,8 @@ def _check_query(request: admin_pb2.QueryMessageRequest) -> None:
         raise ParameterIllegalError("end_timestamp_ms", end_ms, accepted)
     if count_max < 0:
         raise ParameterIllegalError("count_max", count_max, f"0 to {QUERY_COUNT_MAX}")
+    if request.before_offset < 0:
+        raise ParameterIllegalError("before_offset", request.before_offset, "0 or more")
 
 
 def _messages(records: Sequence[bytes | memoryview]) -> admin_pb2.MessagesResponse:

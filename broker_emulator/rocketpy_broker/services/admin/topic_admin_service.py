@@ -117,6 +117,23 @@ class TopicAdminService:
                 await self._topics.delete(each)
             await self._statistics.forget_topic(each)
 
+    async def empty_topic(self, topic: str) -> None:
+        """Removes the messages of a topic and of its pop retry topics; durable on return.
+
+        Configuration, offsets of queues and committed offsets stay. It continues when the caller is
+        cancelled. Raises TopicNotExistError, TopicIllegalError, StoreClosedError, BrokerError.
+        """
+        await self._tasks.finish(self._empty_topic(topic))
+
+    async def _empty_topic(self, topic: str) -> None:
+        # Lets a large write under way end first, so that its messages go, too.
+        await self._admission.write_over()
+        self._topics.check_deletable(topic)
+        for each in [*await self._pop_retry_topics(topic), topic]:
+            self._store.deletions.check(each)
+            with saving(f"topic {each!r}"):
+                await self._contents.empty(each)
+
     async def _pop_retry_topics(self, topic: str) -> list[str]:
         """Returns the topics for redeliveries of the topic's messages to groups that pop them.
 

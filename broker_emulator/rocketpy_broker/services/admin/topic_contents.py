@@ -30,3 +30,10 @@ class TopicContents:
         await self._store_files.delete_topic(topic)
         await self._consumers.delete_topic(topic)
         await self._saver.save()
+
+    async def empty(self, topic: str) -> None:
+        """Removes the messages permanently; durable on return. Committed offsets stay.
+
+        Raises OSError, StoreClosedError.
+        """
+        await self._store_files.empty_topic(topic)

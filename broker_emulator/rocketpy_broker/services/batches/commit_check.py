@@ -20,6 +20,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
+from rocketpy_proto.counts import counted
 
 
 class CommitCheck:
@@ -119,4 +120,5 @@ def _named(job: Job, task: StagedTask) -> Attempt:
 
 
 def _described(counts: StagedCounts) -> str:
-    return f"{counts.block_count} blocks of {counts.record_count} records, {counts.bytes} bytes"
+    blocks, records = counted(counts.block_count, "block"), counted(counts.record_count, "record")
+    return f"{blocks} of {records}, {counted(counts.bytes, 'byte')}"

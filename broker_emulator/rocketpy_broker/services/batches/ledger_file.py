@@ -25,6 +25,7 @@ import msgspec
 from rocketpy_broker.errors import ConfigFileError
 from rocketpy_broker.services.config_files.json_fields import as_long
 from rocketpy_broker.store.files import durable
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record.crc import body_crc
 
 logger = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class LedgerFile:
             raise ConfigFileError(self._path, "no line has the right checksum", _WAY_OUT)
         if self._end < len(data):
             left = len(data) - self._end
-            logger.warning("%s: %d bytes of a torn tail are dropped", self._path, left)
+            logger.warning("%s: dropped %s of a torn tail", self._path, counted(left, "byte"))
         if is_damaged:
             broken = self._path.with_name(self._path.name + ".broken")
             durable.replace_bytes(broken, data)

@@ -36,6 +36,7 @@ from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import LOST_ERRNOS, Unreadable
 from rocketpy_broker.store.staging.frames import StagedRecords, joined
 from rocketpy_proto.call_limits import OWN_QUEUES
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 PROGRESS_MS = 10_000
@@ -195,21 +196,21 @@ class RollForward:
     def _tell(pending: DecidedBatch) -> None:
         batch = pending.decision.batch
         logger.info(
-            "batch %d of writer %r: %d of %d messages are stored",
+            "batch %d of writer %r: stored %d of %s",
             batch.job.batch_id,
             batch.job.writer_id,
             pending.stored_count,
-            batch.record_count,
+            counted(batch.record_count, "message"),
         )
 
 
 def _give_up(pending: DecidedBatch, before: int, lost: Unreadable) -> None:
     job = pending.decision.batch.job
     logger.critical(
-        "batch %d of writer %r is decided, and %d of its messages are lost: %s",
+        "batch %d of writer %r is decided, and has lost %s: %s",
         job.batch_id,
         job.writer_id,
-        lost.record_count,
+        counted(lost.record_count, "message"),
         lost.reason,
     )
     pending.passed = before + lost.record_count

@@ -44,6 +44,7 @@ from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.store.append.batch_marks import numbers_of
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 RETRY_MS = 5_000
@@ -378,7 +379,7 @@ class BatchService:
 
 def _described(job: BatchJob, stored_count: int, record_count: int) -> str:
     of_whom = f"batch {job.batch_id} of writer {job.writer_id!r}"
-    return f"{of_whom} shows {stored_count} of its {record_count} messages"
+    return f"{of_whom} shows {stored_count} of its {counted(record_count, 'message')}"
 
 
 def _entry(decision: Decision, stored_count: int) -> LedgerEntry:

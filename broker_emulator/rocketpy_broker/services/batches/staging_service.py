@@ -41,6 +41,7 @@ from rocketpy_broker.store.staging.area import BatchJob, BlockFrames, StagedAtte
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.staging.frames import StagedRecords
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -199,8 +200,8 @@ class StagingService:
         if not (is_known or command.block_number == count):
             raise StagedIllegalError(
                 f"block {command.block_number} of task {command.attempt.task} comes after "
-                f"{count} blocks: blocks between were removed, or lost in a crash. Run the task "
-                "again"
+                f"{counted(count, 'block')}: blocks between were removed, or lost in a crash. Run "
+                "the task again"
             )
         if staged.is_sealed and not (is_known or command.is_last):
             raise StagedIllegalError("this attempt has ended; run the task again")
@@ -332,10 +333,10 @@ class StagingService:
         attempts = self._jobs.discard(name, reason)
         if attempts:
             logger.info(
-                "batch %d of writer %r: removing %d staged attempts (%s)",
+                "batch %d of writer %r: removing %s (%s)",
                 name.batch_id,
                 name.writer_id,
-                len(attempts),
+                counted(len(attempts), "staged attempt"),
                 reason,
             )
         self._leaving.update(dict.fromkeys(attempts))

@@ -27,6 +27,7 @@ from rocketpy_broker.store.append.blocks import parts_within, tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import (
     RecordBlock,
     properties_strings,
@@ -112,7 +113,8 @@ class DelayRelease:
             try:
                 self._store.append(queue, block, AppendHints(found, KEEP_NUMBERS))
             except RecordIllegalError as error:
-                logger.critical("%d waiting messages of %s are lost: %s", len(block), queue, error)
+                lost = counted(len(block), "waiting message")
+                logger.critical("lost %s of %s: %s", lost, queue, error)
             else:
                 self.released(queue.topic, part)
 
@@ -120,9 +122,8 @@ class DelayRelease:
         self._dropped_count += count
         if self._log_throttle.may_say():
             logger.warning(
-                "%d waiting messages of deleted topics were dropped since the last such line, "
-                "for instance of topic %r",
-                self._dropped_count,
+                "dropped %s of deleted topics since the last such line, for instance of topic %r",
+                counted(self._dropped_count, "waiting message"),
                 topic,
             )
             self._dropped_count = 0
@@ -149,8 +150,8 @@ def _by_real_queue(block: RecordBlock) -> Iterator[tuple[QueueKey, RecordBlock]]
     good = good.fill_null(False).to_numpy(zero_copy_only=False)
     if not good.all():
         logger.critical(
-            "%d waiting messages without a real topic and queue are dropped",
-            np.count_nonzero(~good),
+            "dropped %s without a real topic and queue",
+            counted(int(np.count_nonzero(~good)), "waiting message"),
         )
         block = block.filter(good)
         topics, ids = topics.filter(pa.array(good)), ids.filter(pa.array(good))

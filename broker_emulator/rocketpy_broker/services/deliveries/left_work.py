@@ -15,6 +15,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 # Messages of such tasks, in all and of one connection. Each takes about 300 bytes.
@@ -39,9 +40,9 @@ class LeftWork:
             work.close()
             if self._log_throttle.may_say():
                 logger.warning(
-                    "%d messages of broken receives come again at the end of their invisible time "
-                    "only: too many were left before them",
-                    count,
+                    "%s of broken receives will come again at the end of the invisible time only: "
+                    "too many were left before",
+                    counted(count, "message"),
                 )
             return None
         self._shares.change(connection, count)

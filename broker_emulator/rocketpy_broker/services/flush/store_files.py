@@ -81,6 +81,12 @@ class StoreFiles:
             await self._in_thread(lambda: deletions.mark(topic), lambda: deletions.forget(topic))
             await self._in_thread(lambda: deletions.remove_files(topic))
 
+    async def empty_topic(self, topic: str) -> None:
+        """Removes the messages that the topic has now. Raises OSError, StoreClosedError."""
+        async with self._one_at_a_time:
+            emptying = self._store.plan_emptying(topic)
+            await self._in_thread(emptying.run, emptying.finish)
+
     async def _try(self, work: Callable[[], None], failure: str) -> None:
         try:
             await self._in_thread(work)

@@ -22,6 +22,7 @@ from rocketpy_broker.hooks import (
     SendContext,
     SendOutcome,
 )
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
@@ -66,7 +67,8 @@ class HookChain:
         self.failures[hook.hook_name] += 1
         count = self.failures[hook.hook_name]
         if count <= FAILURES_TOLD or count % FAILURES_PER_LINE == 0:
-            logger.error("hook %r failed, %d times by now", hook.hook_name, count, exc_info=error)
+            times = counted(count, "time")
+            logger.error("hook %r failed, %s by now", hook.hook_name, times, exc_info=error)
 
 
 @cache

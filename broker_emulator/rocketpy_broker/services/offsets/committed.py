@@ -39,6 +39,7 @@ from rocketpy_broker.services.offsets.table import (
     passed_ends,
 )
 from rocketpy_broker.store.values import QueueBounds, QueueKey
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 NOT_COMMITTED = -1
@@ -117,7 +118,8 @@ class ConsumerOffsetManager:
             logger.warning("%s: the queue was longer; the group continues at its end", text)
         if changes[CHANGES_MAX:]:
             logger.warning(
-                "%d more groups continue at the ends of their queues", len(changes) - CHANGES_MAX
+                "%s, too, at the ends of the queues",
+                counted(len(changes) - CHANGES_MAX, "more group continues", "more groups continue"),
             )
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:

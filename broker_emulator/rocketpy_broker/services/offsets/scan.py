@@ -22,6 +22,7 @@ from rocketpy_broker.services.groups.manager import SYSTEM_GROUP_PREFIX
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.store.values import QueueBounds, QueueKey
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 # Clients reconnect within minutes of a start.
@@ -70,9 +71,9 @@ class OffsetScan:
                 removed.append(topic + SEPARATOR + group)
         if removed:
             logger.info(
-                "the progress of %d groups in topics is below its queues, and the broker removed "
-                "it; the first: %s",
-                len(removed),
+                "the progress of %s in topics is below its queues, and the broker removed it; "
+                "the first: %s",
+                counted(len(removed), "group"),
                 removed[0],
             )
         return removed

@@ -22,6 +22,7 @@ from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.topics.system import OFFSET_MOVED_EVENT
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import Record, RecordBlock, encode_record
 from rocketpy_proto.record.properties import KEYS, TAGS
 
@@ -97,7 +98,8 @@ class MovedOffsetEvents:
         minute = int(now_ms // MINUTE_MS)
         if minute != self._minute:
             if self.left_out_count:
-                logger.warning("%d events of moved offsets were left out", self.left_out_count)
+                left_out = counted(self.left_out_count, "event")
+                logger.warning("left out %s of moved offsets", left_out)
             self._minute, self._count, self.left_out_count = minute, 0, 0
         self._count += 1
         return self._count <= EVENTS_PER_MINUTE_MAX

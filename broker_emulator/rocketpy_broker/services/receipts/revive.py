@@ -40,6 +40,7 @@ from rocketpy_broker.store.append.blocks import parts_within, tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.values import GetMessageStatus, PutCause, QueueKey, ReadLimits
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import RecordBlock, UnencodableRecordError
 
 logger = logging.getLogger(__name__)
@@ -188,11 +189,11 @@ class ReviveQueue:
         self.revived(point, len(found))
 
     def _is_wanted(self, waiting: _Waiting) -> bool:
-        """True if the topic and group of a check point still exist."""
+        """True if the topic, its messages and the group of a check point still exist."""
         point = waiting.point
-        deleted_below = self._store.deleted_below(point.topic)
+        gone_below = self._store.gone_below(point.topic)
         is_known = point.topic in self._topics and point.group in self._groups
-        return is_known and waiting.entry.written_at >= deleted_below
+        return is_known and waiting.entry.written_at >= gone_below
 
     async def _make(self, topic: str) -> None:
         if topic not in self._topics:
@@ -255,7 +256,8 @@ class ReviveQueue:
                 hints = AppendHints(known, KEEP_NUMBERS, PutCause.SENT_BACK)
                 self._store.append(queue, part, hints)
         except (RecordIllegalError, UnencodableRecordError, pa.ArrowInvalid) as error:
-            logger.critical("%d messages of %s are lost: %s", len(found), point.queue, error)
+            lost = counted(len(found), "message")
+            logger.critical("lost %s of %s: %s", lost, point.queue, error)
         finally:
             self._group_commit.flush_soon()
 

@@ -15,6 +15,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import AUTO_CREATE_TOPIC
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 
@@ -79,9 +80,10 @@ class SendPreconditions:
         nums = min(queue_nums_max, template.write_queue_nums)
         if nums < 1:
             raise TopicIllegalError(
-                f"topic {topic!r} cannot be created with {queue_nums_max} queues; ask for 1 or more"
+                f"topic {topic!r} cannot be created with {counted(queue_nums_max, 'queue')}; ask "
+                "for 1 or more"
             )
         perm = template.perm & ~Perm.INHERIT
         config = TopicConfig(topic, nums, nums, perm, topic_filter_type=template.topic_filter_type)
         await self._topics.create(config)
-        logger.info("topic %r was created by a send, with %d queues", topic, nums)
+        logger.info("topic %r was created by a send, with %s", topic, counted(nums, "queue"))

@@ -10,20 +10,21 @@ import logging
 from enum import Enum
 
 from rocketpy_broker.services.transactions.messages import HalfMessage
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
-_GIVEN_UP = "are given up and moved to TRANS_CHECK_MAX_TIME_TOPIC:"
+_GIVEN_UP = "given up and moved to TRANS_CHECK_MAX_TIME_TOPIC, as"
 
 
 class CheckReason(Enum):
     """A reason: its log level, and the words after the number of its transactions."""
 
-    DELETED = logging.WARNING, f"{_GIVEN_UP} their topics have been deleted"
-    UNANSWERED = logging.WARNING, f"{_GIVEN_UP} no producer answered their checks"
-    NO_PRODUCER = logging.WARNING, "have no producer of their group that listens for checks"
-    ENDED = logging.INFO, "had ended before the start"
+    DELETED = logging.WARNING, f"{_GIVEN_UP} the topic has been deleted"
+    UNANSWERED = logging.WARNING, f"{_GIVEN_UP} no producer answered the checks"
+    NO_PRODUCER = logging.WARNING, "no producer of the group listens for checks"
+    ENDED = logging.INFO, "ended before the start"
     NOT_ASKED = logging.CRITICAL, "cannot be checked"
-    LOST = logging.CRITICAL, "are lost with their half messages, and ended"
+    LOST = logging.CRITICAL, "lost with the half message, and ended"
 
 
 class TransactionLines:
@@ -44,7 +45,7 @@ class TransactionLines:
         for reason, count in self._counts.items():
             level, words = reason.value
             first = self._firsts[reason]
-            logger.log(level, "%d transactions %s; the first: %s", count, words, first)
+            logger.log(level, "%s: %s; the first: %s", counted(count, "transaction"), words, first)
         self._counts.clear()
         self._firsts.clear()
 

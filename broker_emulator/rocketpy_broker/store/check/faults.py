@@ -21,6 +21,7 @@ from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import Checksummed, Trust
 from rocketpy_broker.store.recovery.plan import Traces
 from rocketpy_broker.store.values import Damage
+from rocketpy_proto.counts import counted
 
 # The limit of listed findings per file; a broken file would have one for each of its entries.
 FINDINGS_PER_FILE_MAX = 50
@@ -129,7 +130,8 @@ def limited(findings: Iterable[Finding]) -> Iterator[Finding]:
             faulty.add(found.path)
     for path, count in counts.items():
         if count > FINDINGS_PER_FILE_MAX:
-            text = f"{count - FINDINGS_PER_FILE_MAX} more findings are not listed"
+            more = counted(count - FINDINGS_PER_FILE_MAX, "more finding is", "more findings are")
+            text = f"{more} not listed"
             yield finding(path, 0, text, is_fault=path in faulty)
 
 

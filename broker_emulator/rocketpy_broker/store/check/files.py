@@ -16,7 +16,9 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.check.faults import CheckContext, Fault, Finding, Note, finding
 from rocketpy_broker.store.check.read_only import queue_folder, queue_keys
 from rocketpy_broker.store.files.checkpoint import FIELDS, FILE_BYTES
+from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.log.file_sequence import Misplaced
+from rocketpy_broker.store.queues.table import EMPTIED_NAME
 from rocketpy_proto.remoting import RemotingFormatError
 from rocketpy_proto.remoting.json_text import parse_json
 
@@ -109,14 +111,16 @@ def _json_problem(path: Path) -> tuple[int, str] | None:
 
 def deleted_topics(context: CheckContext) -> Iterator[Finding]:
     """Yields marks that cannot be read, or that are not offsets of this log."""
-    try:
-        context.deleted.load()
-    except StoreDirectoryError as error:
-        yield Fault(error.path, 0, error.reason)
-    for topic, mark in context.deleted.marks.items():
-        if not 0 <= mark <= context.log_end:
-            text = f"topic {topic} is deleted below {mark}, but the log ends at {context.log_end}"
-            yield Fault(context.deleted.path, 0, text)
+    emptied = DeletedTopics(context.folder / "config" / EMPTIED_NAME)
+    for what, marks in (("deleted", context.deleted), ("emptied", emptied)):
+        try:
+            marks.load()
+        except StoreDirectoryError as error:
+            yield Fault(error.path, 0, error.reason)
+        for topic, mark in marks.marks.items():
+            if not 0 <= mark <= context.log_end:
+                text = f"topic {topic} is {what} below {mark}, but the log ends at "
+                yield Fault(marks.path, 0, f"{text}{context.log_end}")
 
 
 def checkpoint(context: CheckContext) -> Iterator[Finding]:

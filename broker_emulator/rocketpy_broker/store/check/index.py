@@ -21,6 +21,7 @@ from rocketpy_broker.store.index.file import IndexFile
 from rocketpy_broker.store.index.head import IndexHead
 from rocketpy_broker.store.index.layout import ENTRY, HEADER, IndexFormat
 from rocketpy_broker.store.index.service import HEAD, NAME_DIGITS
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record.index_keys import IndexKeys
 
 ENTRIES_AT_ONCE = 1 << 16
@@ -130,7 +131,7 @@ class _File:
         for slot in wrong[:1].tolist():
             text = (
                 f"slot {slot} names entry {found.slots[slot]}, its newest is {right.slots[slot]} "
-                f"({len(wrong)} slots are wrong)"
+                f"({counted(len(wrong), 'slot is', 'slots are')} wrong)"
             )
             is_fault = not (is_mended and (found.slots[wrong] >= self.index.count).all())
             yield finding(self.path, HEADER.itemsize + 4 * slot, text, is_fault=is_fault)
@@ -147,7 +148,9 @@ class _MissingKeys:
 
     def finding(self, *, is_fault: bool) -> Finding:
         """Returns the finding for these keys."""
-        text = f"{self.count} keys of records from log offset {self.offset} on are not entered"
+        of_log = f"of records from log offset {self.offset} on"
+        keys = counted(self.count, f"key {of_log} is", f"keys {of_log} are")
+        text = f"{keys} not entered"
         return finding(self.path, self.position, text, is_fault=is_fault)
 
 
@@ -266,7 +269,8 @@ class IndexCheck:
                 yield item
                 continue
             count, first = len(item.entries), item.entries["physical_offset"][0]
-            text = f"{count} entries are of log offset {first} and beyond the log's end"
+            entries = counted(count, "entry is", "entries are")
+            text = f"{entries} of log offset {first} and beyond the log's end"
             yield finding(item.path, item.position, text, is_fault=not abnormal)
         if self._missing is not None:
             is_mended = self._context.is_mended(self._missing.offset)
@@ -285,11 +289,13 @@ class IndexCheck:
         is_last, count = file.path == self._paths[-1], file.index.count
         is_mended = is_last and self._context.traces.abnormal
         if count > file.fitting:
-            text = f"counts {count - 1} entries, at most {file.fitting - 1} fit"
+            entries = counted(count - 1, "entry", "entries")
+            text = f"counts {entries}, at most {file.fitting - 1} fit"
             yield Fault(file.path, COUNT_PLACE, text)
             return
         if not (is_last or file.index.is_full):
-            text = f"has {count - 1} entries and is not full, but a newer file follows"
+            entries = counted(count - 1, "entry", "entries")
+            text = f"has {entries} and is not full, but a newer file follows"
             yield Fault(file.path, COUNT_PLACE, text)
         if count > 1:
             yield from file.differences(is_mended=is_mended)

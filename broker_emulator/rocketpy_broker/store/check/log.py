@@ -27,6 +27,7 @@ from rocketpy_broker.store.log.filler import fillers_of
 from rocketpy_broker.store.log.scanner import LogScanner, LogSpan
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.values import Damage
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import BLANK_BYTES, MalformedRecordError, decode_record
 
 # Lower than any position that an entry can name, so that broken entries are found, too.
@@ -73,7 +74,8 @@ class LogCheck:
         segment = self._segment(damage.offset)
         position = damage.offset - segment.base
         reason = _reason(segment, position, damage)
-        text = f"{damage.length} bytes of the log are damaged: {reason}"
+        lost = counted(damage.length, "byte of the log is", "bytes of the log are")
+        text = f"{lost} damaged: {reason}"
         return Fault(damage.path, position, text)
 
     def stretch(self, stretch: LogSpan) -> Iterator[Finding]:
@@ -96,7 +98,9 @@ class LogCheck:
         for run in runs(checksums.lookup(positions)["check"] == 0):
             first = int(positions[run.start])
             number = checksums.count - len(checksums.entries_from(first))
-            text = f"{len(run)} records from byte {first} of the segment on have no checksum"
+            text = (
+                f"no checksum of {counted(len(run), 'record')} from byte {first} of the segment on"
+            )
             is_fault = first + segment.base < self._context.checksums_end
             yield finding(checksums.path, number * ENTRY_BYTES, text, is_fault=is_fault)
 

@@ -34,6 +34,7 @@ from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.queues.prefixes import Prefixes
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, UNIT_BYTES, Units
 from rocketpy_broker.store.values import FilePrefix, QueueKey
+from rocketpy_proto.counts import counted
 
 # Codes below this are addresses in consumequeue_ext, which is not read.
 EXTENSION_CODE_MAX = -(1 << 31) - 1
@@ -176,10 +177,8 @@ class QueuesCheck:
         for key in sorted({*self._queues, *prefixes}):
             queue = self._queues.get(key) or self._add(key, exists=False)
             if not queue.exists and not self._context.traces.ours:
-                text = (
-                    f"does not exist; {queue.record_count} records of {_name(key)} are of a "
-                    "deleted topic"
-                )
+                records = counted(queue.record_count, "record")
+                text = f"does not exist; the log has {records} of {_name(key)}, a deleted topic"
                 yield Note(Path(queue.files.folder), 0, text)
                 continue
             yield from queue.findings

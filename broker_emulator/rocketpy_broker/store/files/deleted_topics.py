@@ -1,10 +1,11 @@
-"""The file `config/deletedTopics.json`: marks of deleted topics.
+"""The files `config/deletedTopics.json` and `config/emptiedTopics.json`: marks of topics.
 
-It maps the name of a deleted topic to the log's end at its deletion. Records of that topic below
-the mark belong to the deleted topic. Recovery must not add them to a recreated topic, where offsets
-start at 0. The file holds a CRC of its content. A crash leaves the old or the new content, or the
-old one as `.bak`. A mark is removed when the log has no records below it. RocketMQ has no such
-marks.
+The first maps the name of a deleted topic to the log's end at its deletion. Records of that topic
+below the mark belong to the deleted topic. Recovery must not add them to a recreated topic, where
+offsets start at 0. The second maps the name of an emptied topic to the log's end at that time. Its
+queues keep their units, and begin with newer records. Each file holds a CRC of its
+content. A crash leaves the old or the new content, or the old one as `.bak`. A mark is removed when
+the log has no records below it. RocketMQ has no such marks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rocketpy_proto.record.crc import body_crc
 
 
 class DeletedTopics:
-    """The marks of one store."""
+    """The marks of one file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -42,13 +43,13 @@ class DeletedTopics:
             raise StoreDirectoryError(
                 path,
                 f"cannot be read ({problem})",
-                "restore it from its .bak; without the file, messages of deleted topics may return",
+                "restore it from its .bak; without the file, messages of its topics may return",
             )
         self._marks = marks
 
     @property
     def marks(self) -> Mapping[str, int]:
-        """The log's end at the deletion, of each deleted topic."""
+        """The log's end at the removal, of each topic."""
         return self._marks
 
     def below(self, topic: str) -> int:

@@ -20,10 +20,11 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.store.config import StoreConfig
-from rocketpy_broker.store.index.file import StoreTimeOf
+from rocketpy_broker.store.index.file import LOG_END_MAX, StoreTimeOf
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.index.service import NO_END_MS, IndexService
 from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record.index_keys import IndexKeys
 
 logger = logging.getLogger(__name__)
@@ -148,9 +149,8 @@ class IndexDispatch:
             )
         except OSError as error:
             if self._log_throttle.may_say():
-                logger.warning(
-                    "the index cannot grow, %d keys wait: %s", self._waiting_count, error
-                )
+                waiting = counted(self._waiting_count, "key waits", "keys wait")
+                logger.warning("the index cannot grow, %s: %s", waiting, error)
             return False
         return True
 
@@ -167,13 +167,15 @@ class IndexDispatch:
         """Returns store time and physical offset of the last record with entered keys, or zeros."""
         return self._service.end_timestamp_ms, max(self._service.physical_end, 0)
 
-    def walk(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
+    def walk(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, before: int = LOG_END_MAX
+    ) -> Iterator[int | None]:
         """Yields the physical offsets of records that may have the key, newest first, and None.
 
         See `IndexService.walk`. Raises OSError.
         """
         self.drain()
-        return self._service.walk(topic, key, begin_ms, end_ms)
+        return self._service.walk(topic, key, begin_ms, end_ms, before)
 
     def query_all(self, topic: str, key: str, count_max: int) -> NDArray[np.int64] | None:
         """Returns the physical offsets of all records that may have the key.

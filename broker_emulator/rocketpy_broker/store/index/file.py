@@ -35,6 +35,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,19 @@ STEP_ENTRIES = 2_000
 _ENTRY = struct.Struct(">iqii")
 assert _ENTRY.size == ENTRY.itemsize
 
+# More than any physical offset.
+LOG_END_MAX = (1 << 63) - 1
+
 StoreTimeOf = Callable[[int], int]
+
+
+class _Entry(NamedTuple):
+    """An entry; `seconds` are from the file's start, `previous` is the next entry of its chain."""
+
+    key_hash: int
+    offset: int
+    seconds: int
+    previous: int
 
 
 class IndexFile:
@@ -209,30 +222,49 @@ class IndexFile:
             os.posix_fallocate(self._descriptor, self._allocated, end - self._allocated)
             self._allocated = end
 
-    def walk(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Yields the offsets of the entries with this hash, newest first.
+    def walk(
+        self, key_hash: int, begin_ms: int, end_ms: int, before: int = LOG_END_MAX
+    ) -> Iterator[int | None]:
+        """Yields the offsets below `before` of the entries with this hash, newest first.
 
         Yields None after each STEP_ENTRIES other entries, so that a caller may let other tasks
         run. Entries have their time in seconds, rounded down, from the file's start. See
         docs/design/storage.md section 7.5.
         """
         begin_of_file = self.begin_timestamp_ms
-        number = int(self.head.slots[key_hash % self._format.slot_count])
+        end, number = self._start_of_walk(key_hash, before)
         newer, others = self.count, 0
         # Chains lead to ever older entries; a chain that does not is broken and could be endless.
         while 0 < number < newer:
-            position = self._format.entries_begin + number * ENTRY.itemsize
-            entry_hash, offset, seconds, previous = _ENTRY.unpack_from(self._mapping, position)
+            entry_hash, offset, seconds, previous = self._entry(number)
             time_ms = begin_of_file + seconds * 1000
             if seconds < 0:
                 break
-            if entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
+            if number < end and entry_hash == key_hash and begin_ms <= time_ms <= end_ms:
                 yield offset
             elif (others := others + 1) % STEP_ENTRIES == 0:
                 yield None
             if time_ms < begin_ms:
                 break
             newer, number = number, previous
+
+    def _start_of_walk(self, key_hash: int, before: int) -> tuple[int, int]:
+        """Returns the first entry that a walk leaves out, and the entry at which it starts.
+
+        A walk that goes on before one of its own entries starts there. So a page of a long chain
+        costs as much as the first one.
+        """
+        head = int(self.head.slots[key_hash % self._format.slot_count])
+        if before > self.end_offset:
+            return self.count, head
+        end = 1 + bisect.bisect_left(range(1, self.count), before, key=self._offset_of)
+        for number in range(end, self.count):
+            entry_hash, offset, _, previous = self._entry(number)
+            if offset != before:
+                break
+            if entry_hash == key_hash:
+                return end, previous
+        return end, head
 
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         """True if a message of this time span may be in the file."""
@@ -276,6 +308,11 @@ class IndexFile:
                 if rest:
                     return start + len(part) - len(rest)
         return None
+
+    def _entry(self, number: int) -> _Entry:
+        """Returns an entry by its number."""
+        position = self._format.entries_begin + number * ENTRY.itemsize
+        return _Entry(*_ENTRY.unpack_from(self._mapping, position))
 
     def _offset_of(self, number: int) -> int:
         """Returns the physical offset of an entry."""

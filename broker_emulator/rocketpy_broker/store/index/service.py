@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.index.file import IndexFile, StoreTimeOf
+from rocketpy_broker.store.index.file import LOG_END_MAX, IndexFile, StoreTimeOf
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.values import FilePrefix
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import IndexKeys, index_hash
 
 logger = logging.getLogger(__name__)
@@ -70,7 +71,8 @@ class IndexService:
         for file in self._files:
             fault = file.fault()
             if fault is None and file is not self._files[-1] and not file.is_full:
-                fault = f"has {file.count - 1} entries and is not full, but a newer file follows"
+                entries = counted(file.count - 1, "entry", "entries")
+                fault = f"has {entries} and is not full, but a newer file follows"
             if fault is None and file.count > 1 and file.begin_offset < end:
                 fault = f"starts at {file.begin_offset}, the file before it ends at {end}"
             if fault is not None:
@@ -160,8 +162,10 @@ class IndexService:
         walk = (each for each in self.walk(topic, key, begin_ms, end_ms) if each is not None)
         return np.sort(np.array([*islice(walk, count_max)], np.int64))
 
-    def walk(self, topic: str, key: str, begin_ms: int, end_ms: int) -> Iterator[int | None]:
-        """Yields the offsets of the records with this key, newest first.
+    def walk(
+        self, topic: str, key: str, begin_ms: int, end_ms: int, before: int = LOG_END_MAX
+    ) -> Iterator[int | None]:
+        """Yields the offsets below `before` of the records with this key, newest first.
 
         Yields None at times, so that a caller may let other tasks run. Other keys may have the same
         hash: the caller compares the key. Times are compared in seconds from the start of a file.
@@ -173,11 +177,13 @@ class IndexService:
             raise self._flush_error
         key_hash = index_hash(topic, key)
         for file in self._files[::-1]:
+            if file.begin_offset >= before:
+                continue
             if file.end_timestamp_ms < file.begin_timestamp_ms:
                 # The clock was ahead when the file was created: its entries have no times.
-                yield from file.walk(key_hash, 0, NO_END_MS)
+                yield from file.walk(key_hash, 0, NO_END_MS, before)
             elif file.overlaps(begin_ms, end_ms):
-                yield from file.walk(key_hash, begin_ms, end_ms)
+                yield from file.walk(key_hash, begin_ms, end_ms, before)
             if file.begin_timestamp_ms < begin_ms:
                 break
 

@@ -179,6 +179,10 @@ class ConsumeQueue:
         for base in self._files.bases:
             first = offset = base // UNIT_BYTES
             end = min((base + self._files.file_bytes) // UNIT_BYTES, self.max_offset)
+            last = self.units(end - 1, end)
+            is_known = len(last) > 0 and last["size"][0] != BLANK_SIZE
+            if is_known and last["physical_offset"][0] < log_begin:
+                continue
             for units in self._parts(first, end):
                 real = (units["size"] != BLANK_SIZE) & (units["physical_offset"] >= log_begin)
                 if real.any():
@@ -222,6 +226,16 @@ class ConsumeQueue:
         for _ in expiry.paths:
             self._files.drop_first()
         self._set_min_offset(max(self.min_offset, expiry.min_offset))
+
+    def hide_below(self, physical_offset: int) -> None:
+        """Moves the queue's start to its first record from `physical_offset` on."""
+        if self._first_place < physical_offset:
+            self._set_min_offset(max(self.min_offset, self._first_offset_after(physical_offset)))
+
+    def hide_until(self, offset: int) -> None:
+        """Moves the queue's start to `offset`, up to its end."""
+        if self.min_offset < offset:
+            self._set_min_offset(offset)
 
     def reserve(self, max_offset: int) -> None:
         """Allocates space for all units up to `max_offset`. Raises OSError."""

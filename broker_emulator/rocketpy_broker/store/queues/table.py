@@ -6,7 +6,8 @@ queues are completed from the log. Used by the store alone.
 
 A topic is deleted in three steps: its mark is saved, its queues are dropped, their folder is
 removed. After the first step the messages are permanently deleted: a start completes the other
-steps after a crash.
+steps after a crash. An emptied topic has a mark, too. Its queues keep their units, which a start
+compares with the log, and begin with newer records.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.values import FilePrefix, QueueBounds, QueueKey
 
+EMPTIED_NAME = "emptiedTopics.json"
 KnownFiles = Mapping[QueueKey, Mapping[str, FilePrefix]]
 
 
@@ -47,6 +49,7 @@ class ConsumeQueueTable:
         self._folder = folder
         self._file_bytes = file_bytes
         self._deleted = DeletedTopics(marks_path)
+        self._emptied = DeletedTopics(marks_path.with_name(EMPTIED_NAME))
         self._open_files = OpenFiles()
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         # Queues with space for a message that is not yet dispatched; readers do not see them.
@@ -62,6 +65,7 @@ class ConsumeQueueTable:
         raises StoreDirectoryError.
         """
         self._deleted.load()
+        self._emptied.load()
         faults = []
         for topic in sorted(folders):
             queues = folders[topic]
@@ -140,6 +144,18 @@ class ConsumeQueueTable:
         """Returns the physical offset below which records of `topic` are deleted; -1 for none."""
         return self._deleted.below(topic)
 
+    def gone_below(self, topic: str) -> int:
+        """Returns the physical offset below which `topic` has no messages, by any mark."""
+        return max(self._deleted.below(topic), self._emptied.below(topic))
+
+    def mark_emptied(self, topic: str, log_begin: int, below: int) -> None:
+        """Marks the messages of the topic below `below` as removed. Blocks. Raises OSError.
+
+        Marks below the log's start are dropped.
+        """
+        over = {name for name, mark in self._emptied.marks.items() if mark <= log_begin}
+        self._emptied.mark(topic, below, over)
+
     def mark_deleted(self, topic: str, log_begin: int, log_end: int) -> None:
         """Marks records of the topic below `log_end` as deleted. Blocks. Raises OSError.
 
@@ -164,8 +180,9 @@ class ConsumeQueueTable:
         durable.remove_folder(self._folder / topic)
 
     def cut_marks(self, log_end: int) -> None:
-        """Cuts marks of deleted topics to the log's end. Raises OSError."""
+        """Cuts marks of deleted and emptied topics to the log's end. Raises OSError."""
         self._deleted.cut(log_end)
+        self._emptied.cut(log_end)
 
     def truncate(self, physical_end: int) -> None:
         """Drops units of records that end after `physical_end`."""
@@ -173,9 +190,10 @@ class ConsumeQueueTable:
             queue.truncate(physical_end)
 
     def correct_min_offsets(self, log_begin: int) -> None:
-        """Moves every queue's start to the first record still in the log."""
-        for queue in self:
+        """Moves every queue's start to the first record still in the log and in its topic."""
+        for key, queue in self.items():
             queue.correct_min_offset(log_begin)
+            queue.hide_below(self._emptied.below(key.topic))
 
     def flush(self) -> None:
         """Makes every queue durable. Blocks. Raises OSError."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from pyspark_rocketpy.errors import DataLossError, loss_advice
 from pyspark_rocketpy.offsets import BrokerQueue
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 # Losses of one batch with a log line of their own; a topic may have 65,536 queues.
@@ -26,7 +27,7 @@ class Loss:
     begin: int
     end: int
     what: str
-    going_on: str = "are skipped"
+    going_on: str = "skipped"
 
     @property
     def count(self) -> int:
@@ -41,7 +42,7 @@ class Loss:
 def refuse(losses: Sequence[Loss], advice: str = "") -> None:
     """Raises DataLossError for the first loss."""
     if losses:
-        others = f" (and of {len(losses) - 1} more queues)" if len(losses) > 1 else ""
+        others = f" (and of {counted(len(losses) - 1, 'more queue')})" if len(losses) > 1 else ""
         raise DataLossError(f"{losses[0]}{others}{advice}")
 
 
@@ -50,10 +51,14 @@ def raise_or_log(losses: Sequence[Loss], *, fail_on_data_loss: bool) -> None:
     if fail_on_data_loss:
         refuse(losses, f"; {loss_advice()}")
     for loss in losses[:LINES_MAX]:
-        known = f"{loss.count} messages" if loss.count else "an unknown number of messages"
+        known = "an unknown number of messages is"
+        if loss.count:
+            known = counted(loss.count, "message is", "messages are")
         logger.warning("%s; %s %s", loss, known, loss.going_on)
     if others := losses[LINES_MAX:]:
         count = sum(loss.count for loss in others)
         logger.warning(
-            "%d more queues have such losses, with %d known messages", len(others), count
+            "%s such losses, with %s",
+            counted(len(others), "more queue has", "more queues have"),
+            counted(count, "known message"),
         )

@@ -58,7 +58,7 @@ TAKEN_BACK = (
 RECREATED = "are gone: the topic was deleted and recreated"
 DELETED = "are gone: the topic was deleted"
 HIDDEN = f"are {OUT_OF_REACH}"
-READ_LATER = "are read when the topic has its queues again"
+READ_LATER = "read when the topic has its queues again"
 # A queue of an existing topic that the broker does not describe.
 UNKNOWN = QueueBounds(0, 0, -1, is_lagging=True, is_hidden=True)
 
@@ -250,7 +250,7 @@ class _Case:
         if cut is None or cut >= position:
             return position
         self.result.is_cut = True
-        going_on = f"are gone, and the query continues at {cut}"
+        going_on = f"gone, and the query continues at {cut}"
         self._lose(Loss(topic, queue, cut, position, TAKEN_BACK, going_on))
         return cut
 

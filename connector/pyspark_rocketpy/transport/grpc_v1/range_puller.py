@@ -32,6 +32,7 @@ from pyspark_rocketpy.transport.grpc_v1.retries import leaving_other_stores, ret
 from pyspark_rocketpy.transport.rebatching import RecordChunk, lost_end, wrong_answer
 from pyspark_rocketpy.transport.retries import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
+from rocketpy_proto.counts import counted
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.record import MalformedRecordError, decode_sizes
 from rocketpy_proto.rocketpy.v1 import broker_pb2
@@ -165,7 +166,8 @@ class RangePuller:
             raise ConnectionFailedError(
                 f"{place}: the broker answers a pull with status {head.pull_status}, though {held}"
             )
-        self._lose(end, f": {end - self._offset} messages are gone, {held}")
+        lost = counted(end - self._offset, "message is", "messages are")
+        self._lose(end, f": {lost} gone, {held}")
 
     def _lose(self, end: int, loss: str) -> None:
         """Skips messages up to `end`, with a warning.

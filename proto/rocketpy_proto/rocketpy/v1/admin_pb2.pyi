@@ -60,6 +60,18 @@ class DeleteTopicResponse(_message.Message):
     status: _common_pb2.Status
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...
 
+class EmptyTopicRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class EmptyTopicResponse(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...
+
 class ListTopicsRequest(_message.Message):
     __slots__ = ("topics", "include_system", "after", "count_max")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
@@ -223,20 +235,22 @@ class GetBrokerStatusResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
-    __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "tag")
+    __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "tag", "before_offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     KEY_FIELD_NUMBER: _ClassVar[int]
     BEGIN_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     END_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
     TAG_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     key: str
     begin_timestamp_ms: int
     end_timestamp_ms: int
     count_max: int
     tag: str
-    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., begin_timestamp_ms: _Optional[int] = ..., end_timestamp_ms: _Optional[int] = ..., count_max: _Optional[int] = ..., tag: _Optional[str] = ...) -> None: ...
+    before_offset: int
+    def __init__(self, topic: _Optional[str] = ..., key: _Optional[str] = ..., begin_timestamp_ms: _Optional[int] = ..., end_timestamp_ms: _Optional[int] = ..., count_max: _Optional[int] = ..., tag: _Optional[str] = ..., before_offset: _Optional[int] = ...) -> None: ...
 
 class ViewMessageRequest(_message.Message):
     __slots__ = ("offset_msg_id",)
@@ -245,14 +259,16 @@ class ViewMessageRequest(_message.Message):
     def __init__(self, offset_msg_id: _Optional[str] = ...) -> None: ...
 
 class MessagesResponse(_message.Message):
-    __slots__ = ("status", "record_sizes", "records")
+    __slots__ = ("status", "record_sizes", "records", "next_before_offset")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     RECORD_SIZES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_BEFORE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     record_sizes: bytes
     records: bytes
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ...) -> None: ...
+    next_before_offset: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., record_sizes: _Optional[bytes] = ..., records: _Optional[bytes] = ..., next_before_offset: _Optional[int] = ...) -> None: ...
 
 class GetStoreStatisticsRequest(_message.Message):
     __slots__ = ("include_system", "topics_after")

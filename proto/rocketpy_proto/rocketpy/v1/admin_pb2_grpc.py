@@ -44,6 +44,11 @@ class AdminStub(object):
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
                 _registered_method=True)
+        self.EmptyTopic = channel.unary_unary(
+                '/rocketpy.v1.Admin/EmptyTopic',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.EmptyTopicRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.EmptyTopicResponse.FromString,
+                _registered_method=True)
         self.ListTopics = channel.unary_unary(
                 '/rocketpy.v1.Admin/ListTopics',
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.ListTopicsRequest.SerializeToString,
@@ -140,6 +145,14 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def EmptyTopic(self, request, context):
+        """Removes the messages that a topic has now, and redeliveries of them to groups that pop.
+        Its queues' offsets, its configuration and the progress of groups stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListTopics(self, request, context):
         """Returns the configurations of topics.
         """
@@ -177,8 +190,8 @@ class AdminServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def QueryMessage(self, request, context):
-        """Returns messages with a key (KEYS or UNIQ_KEY) or with a tag. The broker finds them
-        through its index.
+        """Returns a page of the messages with a key (KEYS or UNIQ_KEY) or with a tag, the newest
+        page first. The broker finds them through its index.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -261,6 +274,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.DeleteTopic,
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.DeleteTopicRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.DeleteTopicResponse.SerializeToString,
+            ),
+            'EmptyTopic': grpc.unary_unary_rpc_method_handler(
+                    servicer.EmptyTopic,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.EmptyTopicRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.EmptyTopicResponse.SerializeToString,
             ),
             'ListTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.ListTopics,
@@ -392,6 +410,33 @@ class Admin(object):
             '/rocketpy.v1.Admin/DeleteTopic',
             rocketpy_dot_v1_dot_admin__pb2.DeleteTopicRequest.SerializeToString,
             rocketpy_dot_v1_dot_admin__pb2.DeleteTopicResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def EmptyTopic(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/EmptyTopic',
+            rocketpy_dot_v1_dot_admin__pb2.EmptyTopicRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.EmptyTopicResponse.FromString,
             options,
             channel_credentials,
             insecure,

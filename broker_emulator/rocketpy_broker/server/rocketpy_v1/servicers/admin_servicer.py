@@ -36,6 +36,7 @@ class AdminServicer:
         methods: dict[str, Callable[..., Any]] = {
             "UpdateTopic": admin.update_topic,
             "DeleteTopic": lambda request: admin.delete_topic(request.topic),
+            "EmptyTopic": lambda request: admin.empty_topic(request.topic),
             "ListTopics": admin.list_topics,
             "ListTopicGroups": admin.topic_groups,
             "ListTopicQueues": admin.topic_queues,

@@ -29,9 +29,11 @@ from rocketpy_broker.store.check.read_only import (
     queue_keys,
 )
 from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.queues.readers.range_reader import Reader
+from rocketpy_broker.store.queues.table import EMPTIED_NAME
 from rocketpy_broker.store.recovery.plan import Traces
 from rocketpy_broker.store.values import Damage, GetMessageStatus, QueueKey, ReadLimits
 from rocketpy_proto.record import (
@@ -116,10 +118,13 @@ class StoreExport:
                 # Another broker wrote since, so the checksums may be of records that are gone.
                 self._log.checksums.close()
             files = OpenFiles(read_only=True)
+            emptied = DeletedTopics(self._folder / "config" / EMPTIED_NAME)
+            emptied.load()
             for key in self._wanted():
                 folder = queue_folder(self._folder, key)
                 file_bytes = self._sizes.queue_file_bytes
-                queue = ReadOnlyQueue.load(folder, file_bytes, self._log.begin, files)
+                begin = max(self._log.begin, emptied.below(key.topic))
+                queue = ReadOnlyQueue.load(folder, file_bytes, begin, files)
                 stack.callback(queue.close)
                 self._queues[key] = queue
             self._stack = stack.pop_all()

@@ -39,6 +39,7 @@ from rocketpy_broker.store.files.timer_checkpoint import (
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.values import PutCause
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import (
     RecordBlock,
     properties_strings,
@@ -116,12 +117,11 @@ class RocketmqExport:
             return offset
         offset = int(pending[rolled_count])
         logger.warning(
-            "not all of %d pending timer messages could be appended again. From offset %d of the "
-            "timer queue on, RocketMQ would deliver %d delivered messages again; this broker "
-            "will not",
-            front_count - rolled_count,
+            "%s could not be appended again. From offset %d of the timer queue on, RocketMQ "
+            "would deliver %s again; this broker will not",
+            counted(front_count - rolled_count, "pending timer message"),
             offset,
-            queue_end - offset - (len(pending) - rolled_count),
+            counted(queue_end - offset - (len(pending) - rolled_count), "delivered message"),
         )
         return offset
 

@@ -38,6 +38,7 @@ from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, ReadLimits
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import RecordBlock
 
 logger = logging.getLogger(__name__)
@@ -180,7 +181,8 @@ class TimerDelivery:
             self.pending.add(due.due_ms[found.count :], due.offsets[found.count :])
         lost_count = found.count - len(found.block)
         if lost_count:
-            logger.critical("%d timer messages are lost: their records are gone", lost_count)
+            lost = counted(lost_count, "timer message")
+            logger.critical("lost %s: no record is left", lost)
         block = found.block.filter(~void_rows(found.block, due))
         self._progress.begin_timer()
         released: set[int] = set()

@@ -14,6 +14,7 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.groups.clients.members import MemberTable
 from rocketpy_broker.services.groups.clients.registry import ClientService
 from rocketpy_broker.services.groups.locks import QueueLocks
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 INTERVAL_MS = 10_000
@@ -45,6 +46,6 @@ class ClientExpiry:
             count += len(expired)
             await take_slot()
         if count:
-            logger.info("%d registrations of silent clients have expired", count)
+            logger.info("dropped %s of silent clients", counted(count, "registration"))
         while self._locks.drop_expired(ENTRIES_A_SLOT):
             await take_slot()

@@ -46,6 +46,7 @@ from rocketpy_broker.services.groups.manager import (
 )
 from rocketpy_broker.services.groups.notifier import Notifier
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
+from rocketpy_proto.counts import counted
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
@@ -56,9 +57,9 @@ class MembersOnlineError(BrokerError):
     code = ResponseCode.ILLEGAL_OPERATION
 
     def __init__(self, group: str, count: int) -> None:
-        members = "a member" if count == 1 else f"{count} members"
         super().__init__(
-            f"consumer group {group!r} has {members} online; stop them first, or force it"
+            f"consumer group {group!r} has {counted(count, 'member')} online; stop the group "
+            "first, or force it"
         )
 
 

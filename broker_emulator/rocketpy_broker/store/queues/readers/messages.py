@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rocketpy_broker.store.index.dispatch import IndexDispatch
+from rocketpy_broker.store.index.file import LOG_END_MAX
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import is_filler
 from rocketpy_broker.store.queues.errors import StoreReadError
@@ -32,6 +33,16 @@ QUERY_COUNT_MAX = 64
 SECOND_MS = 1000
 
 
+@dataclass(slots=True)
+class WalkPosition:
+    """The position of a look-up in the log: it goes on with records below `before`.
+
+    The walk moves it to each candidate, and to None at its end.
+    """
+
+    before: int | None = LOG_END_MAX
+
+
 @dataclass(frozen=True, slots=True)
 class MessagePosition:
     """The queue and offset of a message in its topic."""
@@ -44,11 +55,11 @@ class MessageLookup:
     """Look-ups of messages in one log."""
 
     def __init__(
-        self, log: CommitLog, index: IndexDispatch, deleted_below: Callable[[str], int]
+        self, log: CommitLog, index: IndexDispatch, gone_below: Callable[[str], int]
     ) -> None:
         self._log = log
         self._index = index
-        self._deleted_below = deleted_below
+        self._gone_below = gone_below
 
     def at(self, physical_offset: int) -> memoryview | None:
         """Returns the bytes of the message at `physical_offset`; None if none begins there.
@@ -108,20 +119,32 @@ class MessageLookup:
         begin_ms: int,
         end_ms: int,
         count_max: int,
+        position: WalkPosition | None = None,
         *,
         is_unique: bool = False,
     ) -> Iterator[memoryview | None]:
-        """Yields the records that `by_key` returns, newest first.
+        """Yields the records that `by_key` returns, newest first, from `position` on.
 
         Yields None for a candidate that is no such record, and for a step within the index. A
         caller may let other tasks run between two items. With `is_unique` the key is a UNIQ_KEY.
         Raises StoreReadError.
         """
-        is_wanted = _has_unique_key if is_unique else _has_key
-        return self._walk(topic, key, lambda one: is_wanted(one, key), begin_ms, end_ms, count_max)
+        has_key = _has_unique_key if is_unique else _has_key
+        times = begin_ms, end_ms
+
+        def is_wanted(record: Record) -> bool:
+            return has_key(record, key)
+
+        return self._walk(topic, key, is_wanted, *times, count_max, position or WalkPosition())
 
     def walk_tag(
-        self, topic: str, tag: str, begin_ms: int, end_ms: int, count_max: int
+        self,
+        topic: str,
+        tag: str,
+        begin_ms: int,
+        end_ms: int,
+        count_max: int,
+        position: WalkPosition | None = None,
     ) -> Iterator[memoryview | None]:
         """Yields records with `tag` in TAGS; otherwise as `walk_key`."""
         return self._walk(
@@ -131,6 +154,7 @@ class MessageLookup:
             begin_ms,
             end_ms,
             count_max,
+            position or WalkPosition(),
         )
 
     def _walk(
@@ -141,20 +165,25 @@ class MessageLookup:
         begin_ms: int,
         end_ms: int,
         count_max: int,
+        position: WalkPosition,
     ) -> Iterator[memoryview | None]:
         count_left = min(count_max, QUERY_COUNT_MAX)
-        if count_left <= 0:
+        before = position.before
+        if count_left <= 0 or before is None:
             return
         # Some entries are of other keys with the same hash, or of prepared records.
         candidates_left = 2 * count_left
-        for offset in self._offsets(topic, index_key, begin_ms, end_ms):
+        for offset in self._offsets(topic, index_key, begin_ms, end_ms, before):
             if offset is None:
                 yield None
                 continue
-            # A deleted topic has no messages, even if it was recreated.
-            if offset < self._deleted_below(topic) or 0 in {count_left, candidates_left}:
+            # A deleted topic has no messages, even if it was recreated, nor has an emptied one.
+            if offset < self._gone_below(topic):
+                break
+            if 0 in {count_left, candidates_left}:
                 return
             candidates_left -= 1
+            position.before = offset
             decoded = self._decoded(offset)
             # The index holds keys of the same hash together; it has times in seconds, or none.
             if (
@@ -167,13 +196,14 @@ class MessageLookup:
                 yield self._log.files.view(offset, decoded.size)
             else:
                 yield None
+        position.before = None
 
     def _offsets(
-        self, topic: str, index_key: str, begin_ms: int, end_ms: int
+        self, topic: str, index_key: str, begin_ms: int, end_ms: int, before: int
     ) -> Iterator[int | None]:
         """Yields the offsets that the index finds, and None. Raises StoreReadError."""
         try:
-            yield from self._index.walk(topic, index_key, begin_ms, end_ms)
+            yield from self._index.walk(topic, index_key, begin_ms, end_ms, before)
         except OSError as error:
             raise StoreReadError("the index", error) from error
 

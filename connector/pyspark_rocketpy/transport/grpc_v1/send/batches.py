@@ -24,6 +24,7 @@ from pyspark_rocketpy.transport.write_values import (
     CommittedBatch,
     CommitTimeouts,
 )
+from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 
 logger = logging.getLogger(__name__)
@@ -211,7 +212,7 @@ class _Watch:
 
     def _tell(self, response: broker_pb2.BatchResponse, now_ms: int) -> None:
         how_far = (
-            f"{response.record_count} of {response.record_count_decided} messages of "
+            f"{response.record_count} of {counted(response.record_count_decided, 'message')} of "
             f"batch {response.batch_id} of writer {self._job.writer_id} are stored"
         )
         if now_ms - self._moved_ms >= self._standstill_ms_max:

@@ -22,6 +22,7 @@ from pyspark_rocketpy.transport.grpc_v1.send.appender import Appender, StreamFor
 from pyspark_rocketpy.transport.grpc_v1.send.batches import job_of, part_of
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import SIZE_BYTES, Attempt, Block, WriteQueues
+from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1.broker_pb2 import (
     AppendRequest,
     AppendResponse,
@@ -147,4 +148,5 @@ def _counts(of: StageBlocksResponse) -> list[int]:
 
 
 def _described(of: StageBlocksResponse) -> str:
-    return f"{of.block_count} blocks of {of.record_count} messages, {of.bytes} bytes"
+    blocks, messages = counted(of.block_count, "block"), counted(of.record_count, "message")
+    return f"{blocks} of {messages}, {counted(of.bytes, 'byte')}"

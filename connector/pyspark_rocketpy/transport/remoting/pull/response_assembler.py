@@ -17,6 +17,7 @@ from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.rebatching import RecordChunk
 from pyspark_rocketpy.transport.remoting.cluster.records import Records, records_of
 from pyspark_rocketpy.transport.remoting.pull.pipeline import NOTHING, Answer
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record import RecordError
 
 logger = logging.getLogger(__name__)
@@ -96,7 +97,8 @@ class ResponseAssembler:
         Raises DataLossError if the options fail on data loss.
         """
         place = f"{self._range.rest(self.offset)} at broker {self._range.broker_name}"
-        text = f"{place}: {end - self.offset} messages are gone, {reason}"
+        lost = counted(end - self.offset, "message is", "messages are")
+        text = f"{place}: {lost} gone, {reason}"
         if self._fails_on_loss:
             raise DataLossError(f"{text}; {loss_advice()}")
         logger.warning("%s; the query continues without them", text)

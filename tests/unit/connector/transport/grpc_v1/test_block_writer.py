@@ -15,6 +15,7 @@ from pyspark_rocketpy.transport.grpc_v1.send.batches import job_of
 from pyspark_rocketpy.transport.grpc_v1.send.block_writer import GrpcBlockWriter, GrpcStagingWriter
 from pyspark_rocketpy.transport.values import RetryPolicy
 from pyspark_rocketpy.transport.write_values import Attempt, BatchJob, BatchName, Block
+from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.time_limits import WAIT_SECONDS_MAX
@@ -156,8 +157,9 @@ def test_a_broker_that_holds_something_else_is_told_with_both_counts(
     with ScriptedBroker(*script, MISCOUNT) as broker, pytest.raises(CommitError) as caught:
         stage_all(broker, bodies)
     sent, kept = 2 * len(bodies), 2 * len(bodies) - 1
-    assert f"task 3 has sent {len(bodies)} blocks of {sent} messages" in str(caught.value)
-    assert f"the broker has {len(bodies)} blocks of {kept} messages" in str(caught.value)
+    blocks = counted(len(bodies), "block")
+    assert f"task 3 has sent {blocks} of {counted(sent, 'message')}" in str(caught.value)
+    assert f"the broker has {blocks} of {counted(kept, 'message')}" in str(caught.value)
 
 
 def test_s7_a_batch_that_is_committed_gets_no_more_blocks() -> None:

@@ -78,7 +78,7 @@ def test_a_queue_that_is_hidden_is_an_error_and_no_loss(pulls: PullSetup) -> Non
 def test_missing_messages_are_a_loss(pulls: PullSetup) -> None:
     missing = frozenset({0, 40, 41, 99, 100, *range(200, 320), 399})
     pulls.route(id_0=answering(ScriptedQueue(400, missing=missing).answer))
-    with pytest.raises(DataLossError, match="1 messages are gone"):
+    with pytest.raises(DataLossError, match="1 message is gone"):
         pulls.pulled(0, 400)
     assert pulls.pulled(0, 400, TOLERANT) == [n for n in range(400) if n not in missing]
 

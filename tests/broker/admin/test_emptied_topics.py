@@ -1,0 +1,108 @@
+"""`topic empty`: consumers, commands and queries see no message of before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rocketpy_broker import LocalBroker
+from rocketpy_broker.cli.commands import app
+from rocketpy_broker.services.receipts.handle import pop_retry_topic
+from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+from tests.support.broker.running_broker import RunningBroker
+from tests.support.broker.shell import on_a_terminal, run
+
+
+async def empty(running: RunningBroker, topic: str) -> int:
+    """Empties a topic; returns the answer's code."""
+    request = admin_pb2.EmptyTopicRequest(topic=topic)
+    answer: admin_pb2.EmptyTopicResponse = await running.admin.EmptyTopic(request)
+    return answer.status.code
+
+
+async def test_a_reader_of_a_removed_offset_gets_the_first_one(running: RunningBroker) -> None:
+    await running.create_topic("T", queues=1)
+    await running.append("T", 0, b"a", b"b")
+    assert await empty(running, "T") == ResponseCode.SUCCESS
+    [pulled] = await running.pull(topic="T", queue_id=0, offset=0)
+    assert (pulled.status.code, pulled.next_offset) == (ResponseCode.PULL_OFFSET_MOVED, 2)
+    await running.append("T", 0, b"c")
+    [pulled] = await running.pull(topic="T", queue_id=0, offset=2)
+    assert b"c" in pulled.records
+
+
+@pytest.mark.parametrize(
+    ("topic", "code"),
+    [
+        ("Unknown", ResponseCode.TOPIC_NOT_EXIST),
+        ("TBW102", ResponseCode.INVALID_PARAMETER),
+        ("", ResponseCode.INVALID_PARAMETER),
+    ],
+)
+async def test_what_cannot_be_emptied_is_refused(
+    topic: str, code: ResponseCode, running: RunningBroker
+) -> None:
+    assert await empty(running, topic) == code
+
+
+async def test_redeliveries_to_groups_that_pop_go_along(running: RunningBroker) -> None:
+    retry = pop_retry_topic("g", "T")
+    for topic in ("T", retry):
+        await running.create_topic(topic, queues=1)
+        await running.append(topic, 0, b"a")
+    running.broker.services.offsets.committed.commit("g", "T", 0, 1)
+    assert await empty(running, "T") == ResponseCode.SUCCESS
+    for topic in ("T", retry):
+        [pulled] = await running.pull(topic=topic, queue_id=0, offset=0)
+        assert pulled.next_offset == 1, topic
+
+
+def test_a_topic_is_emptied_by_the_command_and_stays_so(tmp_path: Path) -> None:
+    with LocalBroker(tmp_path / "store") as broker:
+        broker.create_topic("orders", queues=2, attributes={"message.type": "NORMAL"})
+        broker.send("orders", ["a", "b", "c"], keys="k")
+        assert [each.text for each in broker.pull("orders", "g", 1)] == ["a"]
+        done = run(broker, "topic", "empty", "orders", "--yes")
+        assert (done.exit_code, done.stdout) == (0, "removed 3 messages of topic orders\n")
+        assert broker.messages("orders") == []
+        assert broker.query("orders", "k") == []
+        assert broker.lag("orders", "g").total == 0
+        assert broker.pull("orders", "g") == []
+        broker.send("orders", "d", keys="k")
+        broker.kill()
+        broker.start()
+        [left] = broker.messages("orders")
+        assert (left.text, left.queue_offset > 0) == ("d", True)
+        assert broker.query("orders", "k") == [left]
+        assert broker.pull("orders", "g") == [left]
+        assert broker.topic("orders").message_type == "NORMAL"
+        done = run(broker, "topic", "empty", "orders", "--json")
+        assert json.loads(done.stdout) == {"topic": "orders", "removedMessages": 1}
+        broker.empty_topic("orders")
+        assert run(broker, "topic", "empty", "orders").stdout.startswith("removed 0 messages")
+        refused = run(broker, "topic", "empty", "nowhere")
+        assert (refused.exit_code, "does not exist" in refused.stderr) == (1, True)
+        broker.send("orders", "e")
+    for words in (
+        ["store", "check", str(broker.data)],
+        ["store", "export", str(broker.data), "--topic", "orders", "--out", f"{tmp_path}/o.arrow"],
+    ):
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+    assert "exported 1 message\n" in done.output
+
+
+def test_the_command_names_what_is_lost_and_asks(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str
+) -> None:
+    rocketpy_broker.send(rocketpy_topic, "a")
+    words = ("topic", "empty", rocketpy_topic)
+    code, text = on_a_terminal(rocketpy_broker, *words, answer="n\n")
+    assert (code, len(rocketpy_broker.messages(rocketpy_topic))) == (1, 1)
+    assert "Remove 1 message of topic" in text
+    assert on_a_terminal(rocketpy_broker, *words, answer="y\n")[0] == 0
+    assert rocketpy_broker.messages(rocketpy_topic) == []

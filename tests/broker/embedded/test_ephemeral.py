@@ -1,0 +1,109 @@
+"""`rocketpy broker --ephemeral`: a broker for programs in any language."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rocketpy_broker
+from tests.support.broker.shell import ROCKETPY, environment
+from tests.support.time_limits import WAIT_SECONDS_MAX
+
+EPHEMERAL = [sys.executable, "-m", "rocketpy_broker", "--ephemeral"]
+ADDRESSES = ("endpoint", "nameServer", "remotingEndpoint", "httpEndpoint")
+
+
+def assert_gone(told: dict[str, str]) -> None:
+    """Asserts that the store is removed and no port listens."""
+    assert not Path(told["data"]).exists()
+    for name in ADDRESSES:
+        host, _, port = told[name].rpartition(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)))
+
+
+@pytest.mark.parametrize("command", [EPHEMERAL, [*ROCKETPY, "broker", "--ephemeral"]])
+def test_a_program_gets_the_addresses_and_ends_the_broker_by_its_pipe(command: list[str]) -> None:
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        assert told.keys() == {*ADDRESSES, "data", "pid"}
+        assert told["pid"] == process.pid
+        assert len({told[name] for name in ADDRESSES}) == len(ADDRESSES)
+        for name in ADDRESSES:
+            host, _, port = told[name].rpartition(":")
+            socket.create_connection((host, int(port))).close()
+        with rocketpy_broker.connect(told["endpoint"]) as broker:
+            broker.create_topic("orders")
+            broker.send("orders", "a")
+            assert [message.text for message in broker.messages("orders")] == ["a"]
+        assert Path(told["data"], "commitlog").is_dir()
+        rest = process.communicate(timeout=WAIT_SECONDS_MAX)
+    assert (process.returncode, rest) == (0, ("", ""))
+    assert_gone(told)
+
+
+def test_a_broker_ends_with_its_parent_where_no_pipe_tells() -> None:
+    """Kills a shell that waits in `cat`, which closes nothing of the broker."""
+    script = '"$@" < /dev/null & cat'
+    with subprocess.Popen(
+        ["sh", "-c", script, "sh", *EPHEMERAL],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as shell:
+        assert shell.stdout is not None
+        told = json.loads(shell.stdout.readline())
+        shell.send_signal(signal.SIGKILL)
+        shell.wait(WAIT_SECONDS_MAX)
+        # The broker has this pipe, too: it is at its end when the broker has ended.
+        assert shell.communicate(timeout=WAIT_SECONDS_MAX)[0] == ""
+    assert_gone(told)
+
+
+def test_tls_has_an_address_of_its_own() -> None:
+    with subprocess.Popen(
+        [*EPHEMERAL, "--tls-self-signed", "--remoting-port", "0"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        assert "remotingEndpoint" not in told
+        with rocketpy_broker.connect(
+            told["tlsEndpoint"], tls=True, tls_ca_file=told["tlsCaFile"]
+        ) as broker:
+            assert broker.topics() == []
+        process.communicate(timeout=WAIT_SECONDS_MAX)
+    assert process.returncode == 0
+
+
+def test_an_ephemeral_broker_keeps_no_directory(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*EPHEMERAL, "--data", str(tmp_path)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_SECONDS_MAX,
+        check=False,
+        env=environment(),
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "leave --data out" in done.stderr
+    assert [*tmp_path.iterdir()] == []
