@@ -107,6 +107,21 @@ async def test_a_message_is_stored_as_it_was_sent(
     }
 
 
+@pytest.mark.parametrize(
+    ("bytes_max", "count_max", "count"),
+    [(None, 1_000, 32), (256 << 10, 1_000, 32), (512 << 10, 1_000, 200), (512 << 10, 50, 50)],
+)
+async def test_s12_more_than_rocketmqs_limit_is_answered_to_a_client_that_wants_more_bytes(
+    remoting: RemotingBroker, bytes_max: int | None, count_max: int, count: int
+) -> None:
+    await remoting.running.create_topic("T")
+    batch = encode_batch([BatchMessage(b"body", b"", 0) for _ in range(200)])
+    await send(remoting.client, batch, Code.SEND_BATCH_MESSAGE, is_batch=True)
+    answer = await pull(remoting.client, max_msg_nums=count_max, max_msg_bytes=bytes_max)
+    assert len(bodies(answer)) == count
+    assert position(answer).next_begin_offset == count
+
+
 async def test_a_batch_has_each_message_and_all_ids(remoting: RemotingBroker) -> None:
     await remoting.running.create_topic("T")
     batch = [

@@ -232,4 +232,5 @@ class PullChecks:
                 codes,
             )
         wish = request.response_bytes_max or limits.pull_response_bytes
-        return ReadLimits.of_bytes(min(wish, limits.pull_response_bytes_max), codes)
+        bytes_max = min(wish, limits.pull_response_bytes_max)
+        return ReadLimits(request.count_max, bytes_max, request.count_max, bytes_max, codes)

@@ -33,6 +33,7 @@ class PullProcessor:
     def __init__(self, pulls: PullService, config: BrokerConfig) -> None:
         self._pulls = pulls
         self._wait_ms_max = config.limits.pull_wait_ms_max
+        self._transfer_bytes = config.limits.transfer.bytes_on_message_in_memory
 
     def by_code(self) -> Mapping[int, Processor]:
         """Returns the processors."""
@@ -52,6 +53,8 @@ class PullProcessor:
         is_held = header.sys_flag & SUSPEND and header.queue_offset >= 0
         wait_ms = header.suspend_timeout_ms if is_held else 0
         is_committing = header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0
+        # Java clients of 5.x always name RocketMQ's limit. A client that names more wants bulk.
+        bytes_max = header.max_msg_bytes or 0
         return PullRequest(
             QueueKey(header.topic, header.queue_id),
             max(header.queue_offset, 0),
@@ -63,6 +66,7 @@ class PullProcessor:
             sub_version=header.sub_version,
             class_filter=bool(header.sys_flag & CLASS_FILTER),
             count_max=max(header.max_msg_nums, 1),
+            response_bytes_max=bytes_max if bytes_max > self._transfer_bytes else 0,
         )
 
 

@@ -86,7 +86,8 @@ class PullResult(msgspec.Struct, frozen=True):
 class Pull(msgspec.Struct, frozen=True):
     """Parameters of a pull; `suspend_ms` > 0 waits for a message.
 
-    The default expression matches all messages.
+    The default expression matches all messages. `bytes_max` beyond RocketMQ's limit asks a broker of
+    rocketpy for more than 32 messages; RocketMQ's brokers ignore it.
     """
 
     consumer_group: str
@@ -97,6 +98,7 @@ class Pull(msgspec.Struct, frozen=True):
     expression_type: str = TAG
     suspend_ms: int = 0
     broker_id: int = MASTER_ID
+    bytes_max: int | None = None
 
 
 def max_offset(cluster: Cluster, queue: MessageQueue, broker_id: int = MASTER_ID) -> Call[int]:
@@ -202,6 +204,7 @@ def _pull_request(wanted: Pull, timeouts: Timeouts) -> Request[PullResult]:
         suspend_timeout_ms=wanted.suspend_ms,
         subscription=wanted.expression,
         expression_type=wanted.expression_type,
+        max_msg_bytes=wanted.bytes_max,
         broker_name=queue.broker_name,
     )
     return Request(

@@ -1,9 +1,9 @@
 """Pulls of one range of a cluster's queue, many at once.
 
-State is the next offset to deliver. Brokers answer 32 messages or 256 KiB at most. So the next
-offsets are predicted (`pipeline`) and pulled ahead, as far as `congestion_window` allows. Answers
-that are there together are checked together and joined to one chunk. The plan has seen every
-requested offset: an offset that the master lacks is a loss.
+State is the next offset to deliver. RocketMQ's brokers answer 32 messages or 256 KiB at most, ours
+512 KiB on request. So the next offsets are predicted (`pipeline`) and pulled ahead, as far as
+`congestion_window` allows. Answers that are there together are checked together and joined to one
+chunk. The plan has seen every requested offset: an offset that the master lacks is a loss.
 
 The master is asked first. A slave of the route is asked if the master is away or does not answer.
 The master's turn comes again after the slaves. A slave that lacks an offset may lag, and is waited
@@ -65,6 +65,8 @@ from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 logger = logging.getLogger(__name__)
 # More than brokers give: the first answer shows the limit of this one.
 _FIRST_COUNT = 1_024
+# The wanted size of an answer of rocketpy's broker.
+_ANSWER_BYTES = 512 << 10
 _OR = "||"
 # The log files with these messages are gone, though the queue still has them.
 _BEING_REMOVED = "MESSAGE_WAS_REMOVING"
@@ -194,6 +196,7 @@ class RangePuller:
             self._expression,
             self._type,
             broker_id=broker_id,
+            bytes_max=None if self._is_filtered else _ANSWER_BYTES,
         )
 
     def _next_broker_id(self) -> int:
