@@ -233,7 +233,8 @@ ON_CLUSTERS = {
     "filter": "SQL92 needs `enablePropertyFilter=true` at the brokers",
     "keys": "no index is used: tasks read all messages and filter",
     "failOnDataLoss": "in the source also: whether the query fails if a broker is away too long",
-    "fetchBytesMax": "of one Arrow batch; a broker answers with 32 messages or 256 KiB at a time",
+    "fetchBytesMax": "of one Arrow batch; RocketMQ's broker answers with 32 messages or 256 KiB at "
+    "a time, rocketpy's with 512 KiB",
     "delivery": "at-least-once, the default, or effectively-once; exactly-once is refused",
     "txnAppId": "refused: it needs exactly-once",
     "txnVersion": "refused: it needs exactly-once",

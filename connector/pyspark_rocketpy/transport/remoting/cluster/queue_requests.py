@@ -86,8 +86,8 @@ class PullResult(msgspec.Struct, frozen=True):
 class Pull(msgspec.Struct, frozen=True):
     """Parameters of a pull; `suspend_ms` > 0 waits for a message.
 
-    The default expression matches all messages. `bytes_max` beyond RocketMQ's limit asks a broker of
-    rocketpy for more than 32 messages; RocketMQ's brokers ignore it.
+    The default expression matches all messages. `bytes_max` beyond RocketMQ's limit asks rocketpy's
+    broker for more than 32 messages; RocketMQ's brokers ignore it.
     """
 
     consumer_group: str
