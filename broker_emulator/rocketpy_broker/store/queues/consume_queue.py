@@ -179,10 +179,6 @@ class ConsumeQueue:
         for base in self._files.bases:
             first = offset = base // UNIT_BYTES
             end = min((base + self._files.file_bytes) // UNIT_BYTES, self.max_offset)
-            last = self.units(end - 1, end)
-            is_known = len(last) > 0 and last["size"][0] != BLANK_SIZE
-            if is_known and last["physical_offset"][0] < log_begin:
-                continue
             for units in self._parts(first, end):
                 real = (units["size"] != BLANK_SIZE) & (units["physical_offset"] >= log_begin)
                 if real.any():
