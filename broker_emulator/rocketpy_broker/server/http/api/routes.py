@@ -175,7 +175,7 @@ READS = (
         "/topics/{topic}/messages",
         "Admin/QueryMessage",
         "The newest messages with a key, a unique id or a tag",
-        ("key", "tag", "begin_timestamp_ms", "end_timestamp_ms", "count_max"),
+        ("key", "tag", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "before_offset"),
     ),
     Route(
         "GET",
