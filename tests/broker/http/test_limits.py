@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import gzip
 import json
 import socket
 import sys
@@ -16,11 +18,12 @@ from rocketpy_broker.messages.json_input import json_message
 from rocketpy_broker.server.http.api import endpoint
 from rocketpy_broker.server.http.api.answers import message_json
 from rocketpy_broker.server.http.api.endpoint import MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_HOST
+from rocketpy_broker.server.http.connections import AHEAD_BYTES_MAX
 from rocketpy_broker.server.security.attempts import PAIR
 from rocketpy_broker.services.admin.store_admin_service import ANSWER_BYTES_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.sys_flag import COMPRESSED
-from tests.broker.http.api_client import Reply, ask, get
+from tests.broker.http.api_client import JSON_TYPE, Reply, ask, get
 from tests.broker.http.test_answers import message
 from tests.support.blocks import wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
@@ -110,6 +113,36 @@ async def test_a_failure_is_logged_without_text_of_the_client(
     assert reply.error == (500, ResponseCode.SYSTEM_ERROR)
     [line] = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
     assert line.startswith("HTTP GET /api/v1/topics/{topic} failed for 127.0.0.1 with ZeroDivision")
+
+
+async def test_requests_far_ahead_of_their_replies_end_the_connection(
+    running_http: RunningBroker,
+) -> None:
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    count = AHEAD_BYTES_MAX // len(request)
+    reader, writer = await asyncio.open_connection("127.0.0.1", running_http.ready.http_port)
+    replies = 0
+    with contextlib.suppress(ConnectionError):
+        for sends in range(1, 11):
+            writer.write(request * count)
+            while replies < sends * 20 and not reader.at_eof():
+                replies += (await reader.read(1_000)).count(b"HTTP/1.1 200")
+        while found := await reader.read(1 << 16):
+            replies += found.count(b"HTTP/1.1 200")
+            if replies >= 9 * count:
+                break
+    assert replies < 9 * count
+    writer.close()
+
+
+async def test_a_compressed_body_is_refused_and_not_inflated(running_http: RunningBroker) -> None:
+    body = gzip.compress(b"{}")
+    headers = {**JSON_TYPE, "Content-Encoding": "gzip"}
+    reply = await ask(running_http, "PUT", "/topics/orders", body, headers)
+    assert reply.error == (415, ResponseCode.INVALID_PARAMETER)
+    assert "Content-Encoding is 'gzip', accepted is identity" in reply.json["message"]
+    plain = {**JSON_TYPE, "Content-Encoding": "identity"}
+    assert (await ask(running_http, "PUT", "/topics/orders", b"{}", plain)).status == 200
 
 
 def test_a_body_is_inflated_as_far_as_it_is_shown() -> None:

@@ -88,6 +88,8 @@ class HttpServer:
             handle_signals=False,
             access_log=None,
             logger=_Malformed(clock),
+            # A body that inflates to many bytes would hold the event loop.
+            auto_decompress=False,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             shutdown_timeout=STOP_SECONDS,
