@@ -1,4 +1,4 @@
-"""Limits of the JSON API: one client takes nothing that others need."""
+"""Limits of the JSON API: one client takes nothing that another client needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 from rocketpy_broker.messages.json_input import json_message
 from rocketpy_broker.server.http.api import endpoint
 from rocketpy_broker.server.http.api.answers import message_json
-from rocketpy_broker.server.http.api.endpoint import MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_HOST
+from rocketpy_broker.server.http.api.endpoint import LARGE_ANSWERS_MAX, LARGE_ANSWERS_OF_HOST
 from rocketpy_broker.server.http.connections import AHEAD_BYTES_MAX
 from rocketpy_broker.server.security.attempts import PAIR
 from rocketpy_broker.services.admin.store_admin_service import ANSWER_BYTES_MAX
@@ -48,7 +48,7 @@ async def test_guesses_of_a_secret_key_hold_no_places_of_others(
 
         for _ in range(PAIR.free):
             assert (await guess()).status == 401
-        guesses = [guess() for _ in range(MESSAGE_ANSWERS_MAX)]
+        guesses = [guess() for _ in range(LARGE_ANSWERS_MAX)]
         await until(lambda: attempts.waiting > 0)
         user = "reader", SECRETS["reader"]
         letters = ask(running, "GET", f"/groups/{GROUP}/dead-letters", user=user)
@@ -72,7 +72,7 @@ async def test_unread_answers_of_one_address_leave_places_to_others(
     await running_large.append("orders", 0, b"x" * 4_000_000)
     loop, port = asyncio.get_running_loop(), running_large.ready.http_port
     unread = []
-    for _ in range(2 * MESSAGE_ANSWERS_MAX):
+    for _ in range(2 * LARGE_ANSWERS_MAX):
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         client.setblocking(False)
@@ -87,10 +87,34 @@ async def test_unread_answers_of_one_address_leave_places_to_others(
     answer = await asyncio.wait_for(reader.read(1 << 23), WAIT_SECONDS_MAX)
     assert answer.startswith(b"HTTP/1.1 200 ")
     waiting = sum(each.unread_bytes > 0 for each in http.connections if "127.0.0.1:" in each.peer)
-    assert waiting <= MESSAGE_ANSWERS_OF_HOST
+    assert waiting <= LARGE_ANSWERS_OF_HOST
     writer.close()
     for client in unread:
         client.close()
+
+
+@pytest.mark.parametrize("kind", ["groups", "producers"])
+async def test_lists_without_pages_are_made_for_a_few_requests_at_a_time(
+    running_http: RunningBroker, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Covers 100,000 clients of one group, whose JSON has 11 MiB."""
+    begun, rest = 0, asyncio.Event()
+
+    async def answer(*_: object) -> bytes:
+        nonlocal begun
+        begun += 1
+        await rest.wait()
+        return b"{}"
+
+    monkeypatch.setattr(endpoint, "answer_json", answer)
+    path = f"/{kind}/billing/clients"
+    asked = [asyncio.create_task(ask(running_http, "GET", path)) for _ in range(LARGE_ANSWERS_MAX)]
+    await until(lambda: begun >= LARGE_ANSWERS_OF_HOST)
+    for _ in range(3):
+        await get(running_http, "/openapi.json")
+    assert begun == LARGE_ANSWERS_OF_HOST
+    rest.set()
+    assert {each.status for each in await asyncio.gather(*asked)} == {200}
 
 
 def test_a_value_of_any_depth_is_no_text() -> None:

@@ -36,8 +36,8 @@ from rocketpy_proto.rocketpy.v1.broker_pb2 import PullRequest
 
 # Bytes of a request's body.
 BODY_BYTES_MAX = 16 << 10
-# Answers with messages that are made and read at a time, in all and of one address; more wait.
-MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_HOST = 8, 4
+# Answers of several MiB that are made and read at a time, in all and of one address; more wait.
+LARGE_ANSWERS_MAX, LARGE_ANSWERS_OF_HOST = 8, 4
 STATUS_OF: dict[int, HTTPStatus] = {
     ResponseCode.INVALID_PARAMETER: HTTPStatus.BAD_REQUEST,
     ResponseCode.MESSAGE_ILLEGAL: HTTPStatus.BAD_REQUEST,
@@ -81,7 +81,7 @@ class JsonApi:
         self._calls = calls
         self._clock = clock
         self._hosts = hosts
-        self._answers = InFlightLimiter(MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_HOST)
+        self._answers = InFlightLimiter(LARGE_ANSWERS_MAX, LARGE_ANSWERS_OF_HOST)
 
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
         """Returns all routes. `on_reply` is called when an answer is about to be written."""
@@ -116,7 +116,7 @@ class JsonApi:
             # First of all: a guess of a secret key waits, and must hold nothing of other clients.
             await self._calls.authenticate(caller, route.rpc)
             body = await _body(request)
-            if has_messages(route.answer):
+            if has_messages(route.answer) or route.is_unpaged:
                 # Until the client has read the answer.
                 await stack.enter_async_context(self._answers.room(host_of(caller.peer), 1))
             sending = Sending(self._calls, caller, self._clock.now_ms())
