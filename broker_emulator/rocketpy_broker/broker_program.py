@@ -51,14 +51,16 @@ def run(
     *,
     stop_at_eof: bool,
     log_level: str,
-    is_ephemeral: bool = False,
+    parent_pid: int | None = None,
 ) -> None:
-    """Runs a broker until SIGTERM or SIGINT; without `data` its store is temporary.
+    """Runs a broker until SIGTERM, SIGINT or SIGHUP; without `data` its store is temporary.
 
-    `token` is that of a LocalBroker's temporary store. An ephemeral broker also ends with its
-    parent process or its input, and prints its addresses alone.
+    `token` is that of a LocalBroker's temporary store. A broker with a `parent_pid` is ephemeral:
+    it also ends with this process or its input, and prints its addresses alone.
     """
-    parent_pid = os.getppid() if is_ephemeral else None
+    for number in _stop_signals():
+        # Until the loop handles it: a temporary store is removed.
+        signal.signal(number, lambda given, _: sys.exit(128 + given))
     logging.basicConfig(format=LOG_FORMAT, level=log_level.upper())
     process_tuning.tune()
     try:
@@ -66,6 +68,13 @@ def run(
             event_loop.run(_run(config(folder), parent_pid, stop_at_eof=stop_at_eof))
     except (BrokerError, OSError) as error:
         sys.exit(f"rocketpy broker: {error}")
+
+
+def _stop_signals() -> list[signal.Signals]:
+    """Returns the signals that stop a broker. `nohup` ignores SIGHUP, the end of a terminal."""
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    is_ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return numbers if is_ignored else [*numbers, signal.SIGHUP]
 
 
 @contextmanager
@@ -102,7 +111,7 @@ async def _run(config: BrokerConfig, parent_pid: int | None, *, stop_at_eof: boo
         _watch_input(loop, stopped)
     if parent_pid is not None:
         ephemeral.stop_with_parent(loop, stopped, parent_pid)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _stop_signals():
         loop.add_signal_handler(number, stopped.set)
     ready: asyncio.Future[Ready] = loop.create_future()
     ready.add_done_callback(lambda _: process_tuning.leave_start_uncollected())

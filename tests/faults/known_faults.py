@@ -376,7 +376,7 @@ FAULTS = (
     Fault(
         "a body that cannot be inflated stops its reader",
         "rocketpy_proto.record.compression.inflated_or_stored",
-        lambda _: lambda body, sys_flag: (inflate(body, sys_flag), None),
+        lambda _: lambda body, *arguments: (inflate(body, *arguments), None),
         (
             (
                 "tests/unit/record/test_compression.py::"

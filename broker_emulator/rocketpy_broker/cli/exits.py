@@ -1,4 +1,4 @@
-"""Exit codes, and the immediate end of a command.
+"""Exit codes, the parent process, and the immediate end of a command.
 
 0 is success, or a pipe that its reader closed; 1 refused, or no broker; 2 wrong use;
 130 interrupted. The module imports no library, so that `main` can use it.
@@ -16,6 +16,8 @@ from typing import NoReturn
 
 EXIT_REFUSED = 1
 EXIT_INTERRUPTED = 130
+# Read before the imports of a command, which take half a second: the parent may end meanwhile.
+PARENT_PID = os.getppid()
 
 
 def leave_at_once() -> NoReturn:

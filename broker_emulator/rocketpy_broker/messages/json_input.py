@@ -113,5 +113,8 @@ def _wrong(name: str, value: object, wanted: str) -> ValueError:
 
 def _shown(value: object) -> str:
     """Returns a value as JSON of at most 60 characters."""
-    text = json.dumps(value)
+    try:
+        text = json.dumps(value)
+    except RecursionError:
+        return "nested too deeply"
     return text if len(text) <= 60 else f"{text[:57]}..."

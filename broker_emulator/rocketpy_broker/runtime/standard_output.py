@@ -1,9 +1,12 @@
-"""Standard output whose reader may close the pipe."""
+"""Standard output whose reader may close the pipe, or whose disk may be full."""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+
+logger = logging.getLogger(__name__)
 
 
 def drop() -> None:
@@ -12,9 +15,11 @@ def drop() -> None:
 
 
 def say(line: str) -> None:
-    """Prints a line of a server, which keeps running after the reader closed the pipe."""
+    """Prints a line of a server, which keeps running where standard output takes none."""
     try:
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         drop()
+        if not isinstance(error, BrokenPipeError):
+            logger.warning("cannot print the line %r: %s", line, error.strerror)

@@ -36,17 +36,17 @@ _TYPE_SHIFT = 8
 _ZLIB_OR_GZIP = zlib.MAX_WBITS | 32
 
 
-def inflate(body: bytes, sys_flag: int) -> bytes:
-    """Returns the body as its producer sent it.
+def inflate(body: bytes, sys_flag: int, bytes_max: int = INFLATED_BYTES_MAX) -> bytes:
+    """Returns the body as its producer sent it, of a longer one `bytes_max` + 1 bytes.
 
     Raises ValueError for a body that cannot be inflated. The error text depends on the body alone,
     not on library versions.
     """
     kind = sys_flag & COMPRESSION_MASK
     if kind in _ZLIB_TYPES:
-        inflated = _inflated_by_zlib(body)
+        inflated = _inflated_by_zlib(body, bytes_max)
     elif kind in _ARROW_CODECS:
-        inflated = _inflated_by_arrow(body, _ARROW_CODECS[kind])
+        inflated = _inflated_by_arrow(body, _ARROW_CODECS[kind], bytes_max)
     else:
         raise ValueError(f"compression type {kind >> _TYPE_SHIFT} is unknown")
     if len(inflated) > INFLATED_BYTES_MAX:
@@ -54,32 +54,34 @@ def inflate(body: bytes, sys_flag: int) -> bytes:
     return inflated
 
 
-def _inflated_by_zlib(body: bytes) -> bytes:
+def _inflated_by_zlib(body: bytes, bytes_max: int) -> bytes:
     inflater = zlib.decompressobj(_ZLIB_OR_GZIP)
     try:
-        inflated = inflater.decompress(body, INFLATED_BYTES_MAX + 1)
+        inflated = inflater.decompress(body, bytes_max + 1)
     except zlib.error as error:
         raise ValueError("is no whole ZLIB stream") from error
-    if not inflater.eof and len(inflated) <= INFLATED_BYTES_MAX:
+    if not inflater.eof and len(inflated) <= bytes_max:
         raise ValueError("is no whole ZLIB stream")
     return inflated
 
 
-def _inflated_by_arrow(body: bytes, codec: str) -> bytes:
+def _inflated_by_arrow(body: bytes, codec: str, bytes_max: int) -> bytes:
     try:
         with pa.CompressedInputStream(pa.py_buffer(body), codec) as stream:
-            inflated: bytes = stream.read(INFLATED_BYTES_MAX + 1)
+            inflated: bytes = stream.read(bytes_max + 1)
     except (OSError, ValueError) as error:
         raise ValueError(f"is no whole {codec.upper()} stream") from error
     return inflated
 
 
-def inflated_or_stored(body: bytes, sys_flag: int) -> tuple[bytes, str | None]:
-    """Returns the body as its producer sent it; else the stored body and the reason."""
+def inflated_or_stored(
+    body: bytes, sys_flag: int, bytes_max: int = INFLATED_BYTES_MAX
+) -> tuple[bytes, str | None]:
+    """Returns the body as `inflate` does; else the stored body and the reason."""
     if not sys_flag & COMPRESSED or not body:
         return body, None
     try:
-        return inflate(body, sys_flag), None
+        return inflate(body, sys_flag, bytes_max), None
     except ValueError as error:
         return body, str(error)
 

@@ -75,6 +75,70 @@ def test_a_broker_ends_with_its_parent_where_no_pipe_tells() -> None:
     assert_gone(told)
 
 
+# A child whose parent ends after the child's first imports, and before its broker starts.
+ORPHAN = """
+import os, sys, time
+from rocketpy_broker.cli.main import main
+parent = os.getpid()
+if os.fork():
+    os._exit(0)
+while os.getppid() == parent:
+    time.sleep(0.001)
+sys.argv = ["rocketpy", "broker", "--ephemeral"]
+main()
+"""
+
+
+def test_a_broker_ends_whose_parent_ended_during_the_start() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        # The pipe is at its end when the broker has ended.
+        told = json.loads(process.communicate(timeout=WAIT_SECONDS_MAX)[0])
+    assert_gone(told)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_the_broker_with_its_store(number: signal.Signals) -> None:
+    with subprocess.Popen(
+        EPHEMERAL, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        process.send_signal(number)
+        assert process.wait(WAIT_SECONDS_MAX) == 0
+    assert_gone(told)
+
+
+def test_a_signal_during_the_start_leaves_no_store(tmp_path: Path) -> None:
+    env = {**environment(), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        EPHEMERAL, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, env=env
+    ) as process:
+        while not [*tmp_path.glob("rocketpy-*")]:
+            assert process.poll() is None
+        process.terminate()
+        process.wait(WAIT_SECONDS_MAX)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_line_that_a_full_disk_does_not_take_is_logged() -> None:
+    program = "from rocketpy_broker.runtime.standard_output import say; say('a'); say('b')"
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+    assert done.stderr == "cannot print the line 'a': No space left on device\n"
+
+
 def test_tls_has_an_address_of_its_own() -> None:
     with subprocess.Popen(
         [*EPHEMERAL, "--tls-self-signed", "--remoting-port", "0"],

@@ -168,6 +168,7 @@ async def test_a_body_that_is_none_is_no_fault_of_the_broker(
     writer.write_eof()
     answer = await reader.read()
     writer.close()
-    assert not answer or b" 400 " in answer.partition(b"\r\n")[0], answer
+    status = b" 415 " if "Encoding: gzip" in rest or "Encoding: br" in rest else b" 400 "
+    assert not answer or status in answer.partition(b"\r\n")[0], answer
     assert (await get(running_http, "/topics"))["configs"] == []
     assert [each for each in caplog.records if each.levelname == "ERROR"] == []

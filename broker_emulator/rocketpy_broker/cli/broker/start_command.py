@@ -38,6 +38,7 @@ from rocketpy_broker.cli.broker.network_options import (
 from rocketpy_broker.cli.broker.network_options import (
     name_server_tls as name_server_tls_of,
 )
+from rocketpy_broker.cli.exits import PARENT_PID
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.embedded.temporary_store import TEST_SEGMENT_BYTES
 from rocketpy_broker.errors import ParameterIllegalError
@@ -251,7 +252,7 @@ def broker(
     clock_ahead_ms: ClockAheadMs = None,
     new_segment_bytes: NewSegmentBytes = DEFAULT_SEGMENT_BYTES,
 ) -> None:
-    """Run a broker until SIGTERM or SIGINT."""
+    """Run a broker until SIGTERM, SIGINT or SIGHUP."""
     if ephemeral:
         _check_temporary(data)
         port, http_port, new_segment_bytes = port or 0, http_port or 0, TEST_SEGMENT_BYTES
@@ -306,7 +307,8 @@ def broker(
         )
 
     level = log_level.value
-    run(config, data, temporary, stop_at_eof=stop_at_eof, log_level=level, is_ephemeral=ephemeral)
+    parent_pid = PARENT_PID if ephemeral else None
+    run(config, data, temporary, stop_at_eof=stop_at_eof, log_level=level, parent_pid=parent_pid)
 
 
 def _check_temporary(data: Path | None) -> None:

@@ -7,8 +7,8 @@ at once. A connection is closed, whether its client reads or not:
 - MAKING_SECONDS after a request, without a reply;
 - REPLY_SECONDS after a reply that was not read;
 - IDLE_SECONDS after a reply that was read;
-- after more than AHEAD_BYTES_MAX before the next reply. Such bytes are a body, headers without end,
-  or requests without reads of their replies.
+- after more than AHEAD_BYTES_MAX before all requests are answered. Such bytes are a body, headers
+  without end, or requests without reads of their replies.
 
 A connection without a client counts until its request has ended.
 """
@@ -94,7 +94,10 @@ class HttpConnections:
         """Starts the idle time: the reply is written, or in the system's buffers."""
         found = self._of.get(protocol)
         if found is not None:
-            found.is_busy, found.ahead_bytes = False, 0
+            found.is_busy = False
+            # Versions of aiohttp queue any number of requests that a client sends ahead.
+            if not protocol._messages:  # noqa: SLF001 (there is no other way to count them)
+                found.ahead_bytes = 0
             self._allow(found, IDLE_SECONDS)
             self.leave_if_over(found)
 
@@ -140,7 +143,7 @@ class HttpConnection(asyncio.Protocol):
         self._is_decided = False
         self.peer = self.host = ""
         self.end_ms = 0.0
-        # Received since the last reply.
+        # Received since all requests were answered.
         self.ahead_bytes = 0
         self.is_busy = False
         self.is_lost = False

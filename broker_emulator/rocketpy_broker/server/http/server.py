@@ -88,6 +88,8 @@ class HttpServer:
             handle_signals=False,
             access_log=None,
             logger=_Malformed(clock),
+            # A body that inflates to many bytes would hold the event loop.
+            auto_decompress=False,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             shutdown_timeout=STOP_SECONDS,
@@ -156,7 +158,10 @@ class HttpServer:
         except NoPermissionError as error:
             return web.Response(status=403, text=f"{error.remark}\n")
         except Exception as error:
-            self._failures.tell(request.remote or "", request.path, error)
+            # Not the path itself, which may hold line breaks.
+            resource = request.match_info.route.resource
+            place = "" if resource is None else resource.canonical
+            self._failures.tell(request.remote or "", f"HTTP {request.method} {place}", error)
             raise web.HTTPInternalServerError(
                 text="the broker failed with an unknown error and logged it\n"
             ) from error

@@ -20,6 +20,7 @@ from rocketpy_broker.messages.stored import Message as StoredMessage
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.http.api.calls import check
 from rocketpy_proto.record import decode_record
+from rocketpy_proto.record.compression import inflated_or_stored
 
 KIND = "http"
 # Entries of a list, and records, per scheduler slot.
@@ -112,9 +113,12 @@ def message_json(message: StoredMessage, body_bytes_max: int) -> tuple[bytes, in
     Any thread may call it.
     """
     head = head_of(message)
-    content = message.body if body_bytes_max else b""
+    content, error = b"", None
+    if body_bytes_max:
+        # A bomb is inflated as far as it is shown.
+        stored = message.stored_body, message.sys_flag
+        content, error = inflated_or_stored(*stored, body_bytes_max)
     shown = _cut(content, body_bytes_max)
-    error = message.body_error if body_bytes_max else None
     if error is not None:
         head["bodyError"] = error
     if len(shown) < len(content) or (not body_bytes_max and message.stored_body):

@@ -51,6 +51,11 @@ class Caller:
     peer: str
     authorization: str
 
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """The metadata of gRPC by which the user is known."""
+        return ((AUTHORIZATION, self.authorization),)
+
 
 class InnerContext:
     """The context of one call, in place of gRPC's. It has one request and keeps one answer."""
@@ -68,7 +73,7 @@ class InnerContext:
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         """Returns the metadata by which the user is known."""
-        return ((AUTHORIZATION, self._caller.authorization),)
+        return self._caller.metadata
 
     async def read(self) -> Any:
         """Returns the request, and then EOF."""
@@ -96,14 +101,23 @@ class InnerCalls:
     def __init__(
         self, services: RocketpyV1Services, guard: CallGuard, access: CallAccess | None
     ) -> None:
+        self._access = access
         self._handlers = [
             GuardedHandlers(each, guard, services.failure, access) for each in services.handlers()
         ]
 
+    async def authenticate(self, caller: Caller, rpc: str) -> None:
+        """Returns for a known user, after the wait for earlier failures.
+
+        `call` checks the user again, and its permissions. Raises UnauthenticatedError.
+        """
+        if self._access is not None:
+            await self._access.admitted(_method(rpc), caller.metadata, caller.peer)
+
     async def call(self, caller: Caller, rpc: str, request: Message) -> Any:
         """Returns the answer of a method, of a stream its first one. Raises RefusedCallError."""
         described = method_of(rpc)
-        details: Any = _Details(f"/rocketpy.v1.{rpc}")
+        details: Any = _Details(_method(rpc))
         handler: Any = next(found for each in self._handlers if (found := each.service(details)))
         is_cut = described.server_streaming and not described.client_streaming
         context = InnerContext(caller, request.SerializeToString(), is_cut=is_cut)
@@ -117,6 +131,11 @@ class InnerCalls:
         answer: Any = GetMessageClass(described.output_type).FromString(data)
         check(answer)
         return answer
+
+
+def _method(rpc: str) -> str:
+    """Returns the name of a method in gRPC."""
+    return f"/rocketpy.v1.{rpc}"
 
 
 def check(answer: Any) -> None:

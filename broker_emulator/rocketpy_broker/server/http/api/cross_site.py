@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from rocketpy_broker.errors import AccessDeniedError, ParameterIllegalError
 from rocketpy_broker.server.bind_address import is_loopback
 
-JSON_TYPE = "application/json"
+JSON_TYPE, IDENTITY = "application/json", "identity"
 _OWN_SITE = frozenset({"same-origin", "none"})
 
 
@@ -31,10 +31,10 @@ class ForeignSiteError(AccessDeniedError):
 
 
 class ContentTypeError(ParameterIllegalError):
-    """An action without the content type of JSON; nothing was done."""
+    """A body that is no plain JSON by its header; nothing was done."""
 
-    def __init__(self, value: str) -> None:
-        super().__init__("header Content-Type", value, JSON_TYPE)
+    def __init__(self, value: str, header: str = "Content-Type", accepted: str = JSON_TYPE) -> None:
+        super().__init__(f"header {header}", value, accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,16 @@ def check_site(headers: Mapping[str, str], rule: HostRule) -> None:
 
 
 def check_content_type(headers: Mapping[str, str]) -> None:
-    """Raises ContentTypeError unless an action has the type that no form of a page can have."""
+    """Raises ContentTypeError unless an action has the type that no form of a page can have.
+
+    A compressed body is not inflated, so it is refused, too.
+    """
     value = headers.get("Content-Type", "")
     if value.partition(";")[0].strip().lower() != JSON_TYPE:
         raise ContentTypeError(value)
+    encoding = headers.get("Content-Encoding", IDENTITY)
+    if encoding.strip().lower() != IDENTITY:
+        raise ContentTypeError(encoding, "Content-Encoding", IDENTITY)
 
 
 def _is_address(name: str) -> bool:

@@ -30,13 +30,14 @@ from rocketpy_broker.server.http.api.requests import filled
 from rocketpy_broker.server.http.api.routes import PREFIX, ROUTES, Route, Sends
 from rocketpy_broker.server.http.api.sends import Sending
 from rocketpy_broker.server.http.replies import write_pieces
+from rocketpy_broker.server.security.attempts import host_of
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1.broker_pb2 import PullRequest
 
 # Bytes of a request's body.
 BODY_BYTES_MAX = 16 << 10
-# Answers with messages that are made and read at a time, in all and of one connection; more wait.
-MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_CONNECTION = 8, 1
+# Answers of several MiB that are made and read at a time, in all and of one address; more wait.
+LARGE_ANSWERS_MAX, LARGE_ANSWERS_OF_HOST = 8, 4
 STATUS_OF: dict[int, HTTPStatus] = {
     ResponseCode.INVALID_PARAMETER: HTTPStatus.BAD_REQUEST,
     ResponseCode.MESSAGE_ILLEGAL: HTTPStatus.BAD_REQUEST,
@@ -80,7 +81,7 @@ class JsonApi:
         self._calls = calls
         self._clock = clock
         self._hosts = hosts
-        self._answers = InFlightLimiter(MESSAGE_ANSWERS_MAX, MESSAGE_ANSWERS_OF_CONNECTION)
+        self._answers = InFlightLimiter(LARGE_ANSWERS_MAX, LARGE_ANSWERS_OF_HOST)
 
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
         """Returns all routes. `on_reply` is called when an answer is about to be written."""
@@ -111,11 +112,13 @@ class JsonApi:
         async def work(request: web.Request, stack: AsyncExitStack) -> bytes:
             if route.is_action:
                 check_content_type(request.headers)
-            body = await _body(request)
             caller = Caller(_peer(request), request.headers.get("Authorization", ""))
-            if has_messages(route.answer):
+            # First of all: a guess of a secret key waits, and must hold nothing of other clients.
+            await self._calls.authenticate(caller, route.rpc)
+            body = await _body(request)
+            if has_messages(route.answer) or route.is_unpaged:
                 # Until the client has read the answer.
-                await stack.enter_async_context(self._answers.room(caller.peer, 1))
+                await stack.enter_async_context(self._answers.room(host_of(caller.peer), 1))
             sending = Sending(self._calls, caller, self._clock.now_ms())
             if route.sends is Sends.BODY:
                 return await sending.message(request.match_info["topic"], body)

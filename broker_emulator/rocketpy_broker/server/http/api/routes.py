@@ -62,6 +62,7 @@ class Route:
     - `entry`: the answer is the first entry of this list.
     - `finish`: completes a request.
     - `sends`: the answer is the place of a message that is sent.
+    - `is_unpaged`: the answer is a list of any length.
     """
 
     method: str
@@ -75,6 +76,7 @@ class Route:
     entry: str = ""
     finish: Callable[[Any], None] | None = None
     sends: Sends | None = None
+    is_unpaged: bool = False
 
     @property
     def shown_path(self) -> str:
@@ -175,7 +177,7 @@ READS = (
         "/topics/{topic}/messages",
         "Admin/QueryMessage",
         "The newest messages with a key, a unique id or a tag",
-        ("key", "tag", "begin_timestamp_ms", "end_timestamp_ms", "count_max"),
+        ("key", "tag", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "before_offset"),
     ),
     Route(
         "GET",
@@ -228,6 +230,7 @@ READS = (
         "/groups/{consumer_group}/clients",
         "Groups/Connections",
         "A group's members and subscriptions",
+        is_unpaged=True,
     ),
     Route(
         "GET",
@@ -243,6 +246,7 @@ READS = (
         "/producers/{producer_group}/clients",
         "Groups/Connections",
         "The clients of a producer group",
+        is_unpaged=True,
     ),
     Route("GET", "/clients", "Groups/ListClients", "A page of clients, with their groups", _PAGE),
     Route(
