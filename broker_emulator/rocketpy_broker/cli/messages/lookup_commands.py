@@ -133,8 +133,11 @@ def query(
             connection, topic, key or "", count, tag=tag or "", since=since, until=until
         )
         if not found:
-            of_time = " and was stored in this time" if since or until else ""
-            refuse(f"no message has this {'key' if tag is None else 'tag'}{of_time}")
+            of_time = " was stored in this time" if since or until else " is in the topic"
+            refuse(
+                f"no message with this {'key' if tag is None else 'tag'}{of_time}. "
+                "Delayed messages are there from their delivery on"
+            )
         _show(found, as_json=as_json)
 
 
