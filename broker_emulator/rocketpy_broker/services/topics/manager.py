@@ -282,7 +282,8 @@ class TopicConfigManager:
     def check_deletable(self, topic: str) -> None:
         """Raises TopicIllegalError for a system topic, or TopicNotExistError."""
         if self.is_system(topic):
-            raise TopicIllegalError(f"topic {topic!r} is the broker's own and cannot be deleted")
+            fault = "is the broker's own and cannot be deleted or emptied"
+            raise TopicIllegalError(f"topic {topic!r} {fault}")
         self.get(topic)
 
     async def delete(self, topic: str) -> None:
