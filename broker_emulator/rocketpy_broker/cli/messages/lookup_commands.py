@@ -104,7 +104,8 @@ def query(
     ] = None,
     tag: Annotated[str | None, typer.Option(help="In place of a key: the tag.")] = None,
     count: Annotated[
-        int, typer.Option(min=1, max=QUERY_COUNT_MAX, help="Limit of shown messages.")
+        int,
+        typer.Option(min=1, max=QUERY_COUNT_MAX, help="Limit of shown messages, 10000 at most."),
     ] = 32,
     begin: Annotated[
         str | None,
