@@ -199,10 +199,10 @@ class TopicNotExistError(BrokerError):
     code = ResponseCode.TOPIC_NOT_EXIST
 
     def __init__(self, topic: str) -> None:
-        super().__init__(
-            f"topic {topic!r:.200} does not exist; create it first, for instance with "
-            f"`rocketpy topic create {topic:.200}`"
-        )
+        remedy = f"create it first, for instance with `rocketpy topic create {topic:.200}`"
+        if topic.startswith(("%RETRY%", "%DLQ%")):
+            remedy = "the broker creates it for the first such message of the group"
+        super().__init__(f"topic {topic!r:.200} does not exist; {remedy}")
         self.topic = topic
 
 

@@ -35,6 +35,7 @@ COMBINATIONS = (
     "tests/faults/test_f06_derived_files.py::"
     "test_f06_all_combinations_of_derived_files_are_rebuilt_byte_for_byte"
 )
+EPOCHS = "tests/broker/topics/test_epochs.py::test_s9_"
 FILES = (
     "tests/store/files/test_durable.py::"
     "test_f2_a_change_is_on_the_disk_when_it_is_done_and_contents_before_names"
@@ -282,12 +283,13 @@ FAULTS = (
         "a recreated topic counts as the old one",
         SERVICES + "topics.epochs.is_recreated",
         always(False),
-        (
-            (
-                "tests/broker/topics/test_epochs.py::"
-                "test_s9_a_pull_of_a_topic_that_was_made_again_is_refused_by_name"
-            ),
-        ),
+        (EPOCHS + "a_pull_of_a_topic_that_was_made_again_is_refused_by_name",),
+    ),
+    Fault(
+        "the mark of an emptied topic is not saved",
+        STORE + "queues.table.ConsumeQueueTable.mark_emptied",
+        nothing,
+        ("tests/store/test_emptied_topics.py::test_a_crash_after_the_mark_finishes_at_the_start",),
     ),
     Fault(
         "a group stays beyond the end of a queue that was cut",

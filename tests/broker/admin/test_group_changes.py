@@ -68,7 +68,6 @@ async def test_a_group_that_may_not_consume_is_refused(running: RunningBroker) -
         ("g", {"consume_timeout_minute": 0}, "consume_timeout_minute is 0"),
         ("g", {"group_sys_flag": -1}, "group_sys_flag is -1"),
         ("g", {"attributes": {"+a": "b"}}, "attributes is"),
-        ("known", {"create_only": True}, "'known' exists already"),
     ],
 )
 async def test_a_bad_change_is_refused_and_changes_nothing(
@@ -78,6 +77,15 @@ async def test_a_bad_change_is_refused_and_changes_nothing(
     before = running.broker.services.groups.configs.list()
     status = (await update(running, group, **fields)).status
     assert (status.code, said in status.remark) == (ResponseCode.INVALID_PARAMETER, True)
+    assert running.broker.services.groups.configs.list() == before
+
+
+async def test_a_group_that_exists_is_not_created_again(running: RunningBroker) -> None:
+    await update(running, "known", retry_max_times=3)
+    before = running.broker.services.groups.configs.list()
+    status = (await update(running, "known", create_only=True)).status
+    assert status.code == ResponseCode.ILLEGAL_OPERATION
+    assert "'known' exists already" in status.remark
     assert running.broker.services.groups.configs.list() == before
 
 

@@ -308,7 +308,8 @@ def test_messages_are_found_by_tag(rocketpy_broker: LocalBroker, rocketpy_topic:
     newest = run(rocketpy_broker, *line, "--tag", "paid", "--count", "1", "--json").output
     assert json.loads(newest)["body"] == "b"
     none = run(rocketpy_broker, *line, "--tag", "lost")
-    assert (none.exit_code, none.stderr) == (1, "rocketpy: no message has this tag\n")
+    assert none.exit_code == 1
+    assert none.stderr.startswith("rocketpy: no message with this tag is in the topic. ")
     for words in ([], ["k", "--tag", "paid"]):
         refused = run(rocketpy_broker, *line, *words)
         assert refused.exit_code == 2
@@ -317,7 +318,8 @@ def test_messages_are_found_by_tag(rocketpy_broker: LocalBroker, rocketpy_topic:
 
 def test_what_is_not_found_is_said(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> None:
     queried = run(rocketpy_broker, "message", "query", rocketpy_topic, "nobody")
-    assert (queried.exit_code, queried.stderr) == (1, "rocketpy: no message has this key\n")
+    assert queried.exit_code == 1
+    assert queried.stderr.startswith("rocketpy: no message with this key is in the topic. ")
     viewed = run(rocketpy_broker, "message", "view", "xyz")
     assert viewed.exit_code == 1
     assert "offset_msg_id is 'xyz'" in viewed.stderr

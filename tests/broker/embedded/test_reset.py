@@ -144,6 +144,8 @@ def test_groups_have_settings_and_places(broker: LocalBroker) -> None:
         (lambda b: b.send_transaction("T", 5, "G"), "body is 5, accepted is str or bytes"),
         (lambda b: b.send_transaction("nowhere", "a", "G"), "does not exist"),
         (lambda b: b.query("T", "k", count=-1), "count"),
+        (lambda b: b.query("T", "k", tag="t"), "tag is 't', accepted is none"),
+        (lambda b: b.query("T", "k", since="now"), "the time is 'now', accepted is a datetime"),
         (lambda b: b.view("nonsense"), "nonsense"),
     ],
 )
@@ -158,6 +160,8 @@ def test_what_cannot_be_is_an_error_of_the_broker(
 def test_messages_are_found_by_key_and_id(broker: LocalBroker) -> None:
     broker.create_topic("keys", queues=1)
     broker.send("keys", [str(number) for number in range(5)], keys=["k", "l"])
+    broker.send("keys", "tagged", tags="t")
+    assert [message.text for message in broker.query("keys", tag="t")] == ["tagged"]
     found = broker.query("keys", "k")
     assert [message.text for message in found] == ["0", "1", "2", "3", "4"]
     assert [message.text for message in broker.query("keys", "l", count=2)] == ["3", "4"]

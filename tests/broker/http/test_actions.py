@@ -63,6 +63,9 @@ async def test_every_action_is_answered_as_its_description_says(
     assert cleaned["removedSegments"] == 0
     unused = await act("/clean/unused-topics", "POST", "/clean/unused-topics")
     assert unused == {"removedTopics": []}
+    await act(f"{topic}/empty", "POST", "/topics/orders/empty")
+    [queue] = (await get(running, "/topics/orders/queues"))["queues"]
+    assert (queue["minOffset"], queue["maxOffset"]) == (2, 2)
     await act(topic, "DELETE", "/topics/orders")
     assert (await ask(running, "GET", "/topics/orders")).status == 404
     assert found.keys() == {(route.method, route.shown_path) for route in ACTIONS}
@@ -121,8 +124,17 @@ async def test_a_topic_that_exists_is_changed_or_refused(running_http: RunningBr
 
     assert (await put("", 1)).status == 200
     assert (await put("", 2)).status == 200
-    assert (await put("?createOnly=true", 3)).status >= 400
+    refused = await put("?createOnly=true", 3)
+    assert refused.error == (409, ResponseCode.TOPIC_EXIST_ALREADY)
     assert (await get(running_http, "/topics/orders"))["readQueueNums"] == 2
+
+
+async def test_a_group_that_exists_is_not_created(running_http: RunningBroker) -> None:
+    path = "/groups/billing?createOnly=true"
+    assert (await ask(running_http, "PUT", path, {"retryMaxTimes": 3})).status == 200
+    refused = await ask(running_http, "PUT", path, {"retryMaxTimes": 4})
+    assert refused.error == (409, ResponseCode.ILLEGAL_OPERATION)
+    assert (await get(running_http, "/groups/billing"))["config"]["retryMaxTimes"] == 3
 
 
 async def test_messages_are_sent_in_base64_and_with_a_delay(running_http: RunningBroker) -> None:

@@ -64,6 +64,16 @@ async def test_an_error_has_the_code_of_the_contract_and_a_status(
     assert (status == 405) == ("Allow" in reply.headers)
 
 
+async def test_a_group_without_dead_letters_needs_no_topic_from_the_client(
+    running_http: RunningBroker,
+) -> None:
+    reply = await ask(running_http, "GET", "/groups/none/dead-letters")
+    assert reply.json["message"] == (
+        "topic '%DLQ%none' does not exist; the broker creates it for the first such message of "
+        "the group"
+    )
+
+
 @pytest.mark.parametrize(
     ("body", "said"),
     [

@@ -115,6 +115,19 @@ async def test_lists_are_paged(start_broker: StartBroker) -> None:
     assert unlimited.error == (400, 29)
 
 
+async def test_messages_with_a_key_are_paged_from_the_newest(start_broker: StartBroker) -> None:
+    path, bodies, before = "/topics/orders/messages?key=k&countMax=2", [], 0
+    async with start_broker(http_port=0) as running:
+        await running.create_topic("orders", queues=1)
+        block = wire_block("orders", [b"1", b"2", b"3", b"4", b"5"], keys=["k"] * 5)
+        await running.append_block("orders", 0, block)
+        for _page in range(3):
+            page = await get(running, f"{path}&beforeOffset={before}")
+            before = page["nextBeforeOffset"]
+            bodies.append([each["body"] for each in page["messages"]])
+    assert (bodies, before) == ([["4", "5"], ["2", "3"], ["1"]], 0)
+
+
 async def test_messages_of_a_queue_are_paged_by_their_bytes(start_broker: StartBroker) -> None:
     async with start_broker(http_port=0) as running:
         await running.create_topic("orders", queues=1)

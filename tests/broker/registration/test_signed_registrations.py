@@ -64,7 +64,7 @@ async def test_a_broker_registers_at_a_name_server_with_users(
     [
         (None, "names none; set access key and secret key"),
         (SigningUser("admin", "another-secret-key"), "is not accepted"),
-        (SigningUser("writer", SECRETS["writer"]), "lacks the permission"),
+        (SigningUser("writer", SECRETS["writer"]), "lacks the role admin for the broker"),
     ],
 )
 async def test_a_registration_that_is_refused_names_the_reason(

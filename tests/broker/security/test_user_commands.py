@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +15,17 @@ from typer.testing import CliRunner, Result
 
 from rocketpy_broker import BrokerUser, LocalBroker, LocalBrokerError
 from rocketpy_broker.cli.commands import app
+from rocketpy_broker.server.security.errors import NoPermissionError
+from rocketpy_broker.server.security.permissions import (
+    BROKER,
+    Action,
+    Permissions,
+    Principal,
+    Resource,
+    Role,
+    authorize,
+    topic,
+)
 from rocketpy_broker.server.security.users import UserTable
 from tests.support.broker.shell import run
 from tests.support.broker.users import users_path
@@ -119,7 +131,7 @@ def test_n09_commands_call_in_the_name_of_a_user(
     read = run(broker, "message", "tail", "orders", "--from", "earliest", "--count", "1")
     assert "a first order" in read.output
     refused = run(broker, "user", "list")
-    assert (refused.exit_code, "lacks the permission ADMIN" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "lacks the role admin for" in refused.stderr) == (1, True)
 
 
 def test_a_running_broker_s_users_are_changed_by_an_admin(
@@ -209,3 +221,21 @@ def test_n09_a_copy_of_the_store_has_no_key(tmp_path: Path, broker: LocalBroker)
 def test_a_local_broker_needs_an_admin_among_its_users() -> None:
     with pytest.raises(LocalBrokerError, match="role admin"):
         LocalBroker(users=[BrokerUser("alice", SECRETS[1])]).start()
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "needed"),
+    [
+        (Action.PUB | Action.SUB, topic("orders"), "permission PUB|SUB for topic 'orders'"),
+        (Action.ADMIN, topic("orders"), "permission ALL for topic 'orders'"),
+        (Action.ADMIN, BROKER, "role admin for the broker"),
+        (Action.MONITOR, BROKER, "role monitor for the broker"),
+    ],
+)
+def test_n09_a_refusal_names_what_user_update_grants(
+    action: Action, resource: Resource, needed: str
+) -> None:
+    nothing = Permissions({})
+    alice = Principal("alice", Role.USER, nothing, nothing)
+    with pytest.raises(NoPermissionError, match=re.escape(f"'alice' lacks the {needed};")):
+        authorize(alice, action, resource)

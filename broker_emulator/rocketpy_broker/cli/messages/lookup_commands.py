@@ -104,7 +104,8 @@ def query(
     ] = None,
     tag: Annotated[str | None, typer.Option(help="In place of a key: the tag.")] = None,
     count: Annotated[
-        int, typer.Option(min=1, max=QUERY_COUNT_MAX, help="Limit of shown messages.")
+        int,
+        typer.Option(min=1, max=QUERY_COUNT_MAX, help="Limit of shown messages, 10000 at most."),
     ] = 32,
     begin: Annotated[
         str | None,
@@ -133,8 +134,11 @@ def query(
             connection, topic, key or "", count, tag=tag or "", since=since, until=until
         )
         if not found:
-            of_time = " and was stored in this time" if since or until else ""
-            refuse(f"no message has this {'key' if tag is None else 'tag'}{of_time}")
+            of_time = " was stored in this time" if since or until else " is in the topic"
+            refuse(
+                f"no message with this {'key' if tag is None else 'tag'}{of_time}. "
+                "Delayed messages are there from their delivery on"
+            )
         _show(found, as_json=as_json)
 
 

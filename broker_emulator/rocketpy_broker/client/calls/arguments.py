@@ -52,10 +52,12 @@ def check_delay(delay_level: object, deliver_at: object) -> None:
         raise _wrong("deliver_at", deliver_at, "a datetime with a time zone, or None")
 
 
-def check_time(since: datetime | None) -> None:
-    """Raises ClientError for a time without a time zone."""
-    if since is not None and since.tzinfo is None:
-        raise ClientError(f"the time {since.isoformat()} has no time zone; give one")
+def check_time(time: datetime | None) -> None:
+    """Raises ClientError for a time without a time zone, or a value of a wrong type."""
+    if not (time is None or isinstance(time, datetime)):
+        raise _wrong("the time", time, "a datetime with a time zone, or None")
+    if time is not None and time.tzinfo is None:
+        raise ClientError(f"the time {time.isoformat()} has no time zone; give one")
 
 
 def check_start(start: str, *, is_committing: bool) -> None:

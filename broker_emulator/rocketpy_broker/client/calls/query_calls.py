@@ -19,13 +19,14 @@ class QueryCalls(BrokerCalls):
     def query(
         self,
         topic: str,
-        key: str,
+        key: str = "",
         *,
+        tag: str = "",
         count: int = 0,
         since: datetime | None = None,
         until: datetime | None = None,
     ) -> list[Message]:
-        """Returns the newest messages of `topic` with this key or unique id, oldest first.
+        """Returns the newest messages of `topic` with this key, unique id or tag, oldest first.
 
         `count` limits them; 0 is the broker's default, 32. `since` and `until` are store times
         with a time zone, both included.
@@ -33,7 +34,7 @@ class QueryCalls(BrokerCalls):
         check_time(since)
         check_time(until)
         with self._connection() as connection:
-            return query_messages(connection, topic, key, count, since=since, until=until)
+            return query_messages(connection, topic, key, count, tag=tag, since=since, until=until)
 
     @call
     def view(self, offset_msg_id: str) -> Message:

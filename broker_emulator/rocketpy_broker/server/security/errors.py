@@ -43,9 +43,10 @@ class TooManyAttemptsError(UnauthenticatedError):
 class NoPermissionError(AccessDeniedError):
     """A request for which its user lacks the permission."""
 
-    def __init__(self, access_key: str, permission: str, resource: str) -> None:
+    def __init__(self, access_key: str, needed: str, resource: str) -> None:
+        """Takes in `needed` a permission or a role, such as `permission PUB`."""
         super().__init__(
-            f"user {access_key!r} lacks the permission {permission} for {resource}; "
+            f"user {access_key!r} lacks the {needed} for {resource}; "
             "an admin grants it with `rocketpy user update`"
         )
 

@@ -68,6 +68,7 @@ class Resource:
 
 
 BROKER = Resource(ResourceType.BROKER)
+_OF_ROLES = frozenset({ResourceType.BROKER, ResourceType.USER})
 _GRANTED_BY_ROLE = {Role.USER: Action.DENY, Role.MONITOR: Action.MONITOR}
 
 
@@ -158,7 +159,7 @@ class Principal:
         """Returns the actions that the user may do with a resource."""
         if self.role is Role.ADMIN:
             return Action.ALL | Action.MONITOR
-        if resource.type in {ResourceType.BROKER, ResourceType.USER}:
+        if resource.type in _OF_ROLES:
             return _GRANTED_BY_ROLE[self.role]
         name = resource.name
         if resource.type is ResourceType.GROUP:
@@ -183,4 +184,12 @@ def is_system(name: str) -> bool:
 def authorize(principal: Principal, action: Action, resource: Resource) -> None:
     """Raises NoPermissionError unless the user may do one of the actions with the resource."""
     if not principal.granted(resource) & action:
-        raise NoPermissionError(principal.access_key, permission_text(action), str(resource))
+        raise NoPermissionError(principal.access_key, _needed(action, resource), str(resource))
+
+
+def _needed(action: Action, resource: Resource) -> str:
+    """Returns the permission or the role that allows an action, as `rocketpy user` takes it."""
+    by_entry = action & Action.ALL
+    if resource.type in _OF_ROLES or not by_entry:
+        return f"role {(Role.MONITOR if Action.MONITOR & action else Role.ADMIN).value}"
+    return f"permission {permission_text(Action.ALL if by_entry == Action.ADMIN else by_entry)}"

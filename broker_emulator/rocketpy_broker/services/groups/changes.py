@@ -29,7 +29,7 @@ BOUNDS: Mapping[str, tuple[int, int]] = {
 class GroupExistsError(BrokerError):
     """A request to create a group that exists already."""
 
-    code = ResponseCode.INVALID_PARAMETER
+    code = ResponseCode.ILLEGAL_OPERATION
 
     def __init__(self, group: str) -> None:
         super().__init__(f"consumer group {group!r} exists already; change it, or choose another")

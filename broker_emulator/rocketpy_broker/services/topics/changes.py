@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rocketpy_broker.errors import TopicIllegalError
+from rocketpy_broker.errors import BrokerError, TopicIllegalError
 from rocketpy_broker.services.topics.attributes import ADD, MESSAGE_TYPE, MIXED, altered
 from rocketpy_broker.services.topics.config import (
     QUEUE_NUMS_MAX,
@@ -18,10 +18,20 @@ from rocketpy_broker.services.topics.config import (
     Perm,
     TopicConfig,
 )
+from rocketpy_proto.model.codes import ResponseCode
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 # Bits: unit, unit subscription.
 SYS_FLAG_MAX = 3
+
+
+class TopicExistsError(BrokerError):
+    """A request to create a topic that exists already."""
+
+    code = ResponseCode.TOPIC_EXIST_ALREADY
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(f"topic {topic!r} exists already; change it, or choose another name")
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.saver import Saver, save_now
 from rocketpy_broker.services.config_files.table import ConfigTable
-from rocketpy_broker.services.topics.changes import TopicChange, check_values
+from rocketpy_broker.services.topics.changes import TopicChange, TopicExistsError, check_values
 from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.epochs import (
     TopicRecreatedError,
@@ -188,7 +188,7 @@ class TopicConfigManager:
 
         Fewer queues hide the messages of the removed queues, until the number grows again.
         Raises TopicIllegalError, OSError; then nothing has changed. Raises TopicAttributeError, or
-        TopicIllegalError for a topic that exists already; then the other topics have changed.
+        TopicExistsError for a topic that exists already; then the other topics have changed.
         """
         for change in changes:
             self._check_own_name(change.topic)
@@ -204,7 +204,7 @@ class TopicConfigManager:
         """Creates a topic or changes it to this configuration; durable on return.
 
         An existing topic changes only its queue numbers, permission and attributes.
-        Raises TopicIllegalError, OSError; then nothing has changed.
+        Raises TopicIllegalError, TopicExistsError, OSError; then nothing has changed.
         """
         self._check(config)
 
@@ -282,7 +282,8 @@ class TopicConfigManager:
     def check_deletable(self, topic: str) -> None:
         """Raises TopicIllegalError for a system topic, or TopicNotExistError."""
         if self.is_system(topic):
-            raise TopicIllegalError(f"topic {topic!r} is the broker's own and cannot be deleted")
+            fault = "is the broker's own and cannot be deleted or emptied"
+            raise TopicIllegalError(f"topic {topic!r} {fault}")
         self.get(topic)
 
     async def delete(self, topic: str) -> None:
@@ -337,9 +338,9 @@ def _retry_topic(config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
 
 
 def _check_new(old: TopicConfig | None, *, create_only: bool) -> None:
-    """Raises TopicIllegalError if the topic to create exists already."""
+    """Raises TopicExistsError if the topic to create exists already."""
     if old is not None and create_only:
-        raise TopicIllegalError(f"topic {old.topic!r} exists already; choose another name")
+        raise TopicExistsError(old.topic)
 
 
 def _changed(old: TopicConfig, config: TopicConfig) -> TopicConfig:

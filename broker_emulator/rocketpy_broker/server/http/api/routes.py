@@ -177,7 +177,7 @@ READS = (
         "/topics/{topic}/messages",
         "Admin/QueryMessage",
         "The newest messages with a key, a unique id or a tag",
-        ("key", "tag", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "before_offset"),
+        ("key", "tag", "begin_timestamp_ms", "end_timestamp_ms", "before_offset", "count_max"),
     ),
     Route(
         "GET",
@@ -272,6 +272,12 @@ ACTIONS = (
         "/topics/{topic}",
         "Admin/DeleteTopic",
         "Delete a topic with its messages and all progress in it",
+    ),
+    Route(
+        "POST",
+        "/topics/{topic}/empty",
+        "Admin/EmptyTopic",
+        "Remove the messages that a topic has now; its settings and offsets stay",
     ),
     Route(
         "POST",

@@ -9,7 +9,7 @@ import asyncio
 import json
 from dataclasses import dataclass
 
-from rocketpy_broker.errors import MessageNotExistError, ParameterIllegalError
+from rocketpy_broker.errors import BrokerError, MessageNotExistError
 from rocketpy_broker.messages.copies import (
     TRANSACTION,
     TopicRules,
@@ -22,12 +22,19 @@ from rocketpy_broker.messages.json_input import json_message
 from rocketpy_broker.messages.outgoing_message import MessageRules, SentMessage, append_request
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
 
 _INT_MAX = (1 << 31) - 1
 # The broker itself checks queues and sizes.
 _NO_LIMITS = admin_pb2.GetBrokerInfoResponse(body_bytes_max=_INT_MAX)
+
+
+class MessageJsonError(BrokerError):
+    """A body that is no message in JSON; nothing was sent."""
+
+    code = ResponseCode.INVALID_PARAMETER
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +50,10 @@ class Sending:
         try:
             message = json_message(body)
         except ValueError as error:
-            raise ParameterIllegalError("body", str(error), "the JSON of a message") from error
+            raise MessageJsonError(f"illegal message: {error}") from error
         fault = MessageRules(topic, _INT_MAX, _NO_LIMITS).fault(message)
         if fault is not None:
-            raise ParameterIllegalError("body", fault, "the JSON of a message")
+            raise MessageJsonError(f"illegal message: {fault}")
         request, msg_id = append_request(topic, message, self.now_ms)
         return _json(topic, await self._append(request, msg_id))
 
