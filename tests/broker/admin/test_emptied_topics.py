@@ -10,10 +10,22 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
+from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.support.broker.running_broker import RunningBroker
+from tests.support.broker.pops import (
+    INVISIBLE_MS,
+    REVIVE_MS,
+    TOPIC,
+    found,
+    pass_time,
+    pop,
+    revived,
+    with_messages,
+)
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.shell import on_a_terminal, run
 
 
@@ -59,6 +71,27 @@ async def test_redeliveries_to_groups_that_pop_go_along(running: RunningBroker) 
     for topic in ("T", retry):
         [pulled] = await running.pull(topic=topic, queue_id=0, offset=0)
         assert pulled.next_offset == 1, topic
+
+
+async def test_a_redelivery_that_falls_due_meanwhile_goes_along(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_messages(start_broker, b"a", b"b", flush=FlushDiskType.ASYNC_FLUSH) as running:
+        await pop(running, count_max=1)
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert revived(running) == 1
+        await pop(running, count_max=1)
+        await pop(running, count_max=1)
+        empty_one = TopicContents.empty
+
+        async def slowly(contents: TopicContents, topic: str) -> None:
+            await empty_one(contents, topic)
+            await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+
+        monkeypatch.setattr(TopicContents, "empty", slowly)
+        assert await empty(running, TOPIC) == ResponseCode.SUCCESS
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert found(await pop(running)) == []
 
 
 def test_a_topic_is_emptied_by_the_command_and_stays_so(tmp_path: Path) -> None:

@@ -129,10 +129,15 @@ class TopicAdminService:
         # Lets a large write under way end first, so that its messages go, too.
         await self._admission.write_over()
         self._topics.check_deletable(topic)
-        for each in [*await self._pop_retry_topics(topic), topic]:
-            self._store.deletions.check(each)
-            with saving(f"topic {each!r}"):
-                await self._contents.empty(each)
+        await self._empty(topic)
+        # Only now: a redelivery copies no message of an emptied topic.
+        for each in await self._pop_retry_topics(topic):
+            await self._empty(each)
+
+    async def _empty(self, topic: str) -> None:
+        self._store.deletions.check(topic)
+        with saving(f"topic {topic!r}"):
+            await self._contents.empty(topic)
 
     async def _pop_retry_topics(self, topic: str) -> list[str]:
         """Returns the topics for redeliveries of the topic's messages to groups that pop them.
