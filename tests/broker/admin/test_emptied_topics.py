@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from rocketpy_broker.cli.commands import app
 from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.support.broker.pops import (
@@ -25,7 +27,7 @@ from tests.support.broker.pops import (
     revived,
     with_messages,
 )
-from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.shell import on_a_terminal, run
 
 
@@ -92,6 +94,46 @@ async def test_a_redelivery_that_falls_due_meanwhile_goes_along(
         assert await empty(running, TOPIC) == ResponseCode.SUCCESS
         await pass_time(running, INVISIBLE_MS + REVIVE_MS)
         assert found(await pop(running)) == []
+        await running.append(TOPIC, 0, b"c")
+        assert found(await pop(running)) == [b"c"]
+
+
+@pytest.mark.parametrize("flush", list(FlushDiskType))
+async def test_messages_of_before_go_and_those_after_the_answer_stay_over_a_kill(
+    start_crashed: StartBroker, flush: FlushDiskType
+) -> None:
+    """Writers and several calls run at a time; what comes during a call goes or stays."""
+    queues = 3
+    sent: list[list[int]] = [[] for _ in range(queues)]
+    emptied: list[list[int]] = []
+    is_over = False
+
+    async def write(running: RunningBroker, queue_id: int) -> None:
+        while not is_over:
+            answer = await running.append("T", queue_id, b"x", b"y")
+            sent[queue_id].append(answer.queue_offset + 1)
+
+    def counts() -> list[int]:
+        return [each[-1] + 1 for each in sent]
+
+    async with start_crashed(flush) as running:
+        await running.create_topic("T", queues=queues)
+        writers = [asyncio.ensure_future(write(running, number)) for number in range(queues)]
+        for goal in (20, 40, 60):
+            await until(lambda goal=goal: all(len(each) > goal for each in sent))
+            before = counts()
+            codes = await asyncio.gather(*(empty(running, "T") for _ in range(3)))
+            assert codes == [ResponseCode.SUCCESS] * 3
+            bounds = [running.broker.store.range_of(QueueKey("T", n)) for n in range(queues)]
+            emptied.append([each.min_offset for each in bounds])
+            assert all(one <= other for one, other in zip(before, emptied[-1], strict=True))
+        await until(lambda: all(len(each) > 80 for each in sent))
+        is_over = True
+        await asyncio.gather(*writers)
+    async with start_crashed(flush) as running:
+        bounds = [running.broker.store.range_of(QueueKey("T", number)) for number in range(queues)]
+        assert [each.min_offset for each in bounds] == emptied[-1]
+        assert [each.max_offset for each in bounds] == counts()
 
 
 def test_a_topic_is_emptied_by_the_command_and_stays_so(tmp_path: Path) -> None:
