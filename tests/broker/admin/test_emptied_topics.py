@@ -14,11 +14,14 @@ from rocketpy_broker.cli.commands import app
 from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
+from tests.support.blocks import wire_block
 from tests.support.broker.pops import (
+    GROUP,
     INVISIBLE_MS,
+    RETRY_TOPIC,
     REVIVE_MS,
     TOPIC,
     found,
@@ -73,6 +76,19 @@ async def test_redeliveries_to_groups_that_pop_go_along(running: RunningBroker) 
     for topic in ("T", retry):
         [pulled] = await running.pull(topic=topic, queue_id=0, offset=0)
         assert pulled.next_offset == 1, topic
+
+
+async def test_a_redelivery_that_is_not_on_disk_yet_goes_along(start_broker: StartBroker) -> None:
+    """With SYNC_FLUSH readers do not see it yet, and nobody is told of it."""
+    async with with_messages(start_broker, b"a", flush=FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic(RETRY_TOPIC, 1)
+        running.broker.services.offsets.committed.commit(GROUP, TOPIC, 0, 1)
+        store, retry = running.broker.store, QueueKey(RETRY_TOPIC, 0)
+        store.append(retry, wire_block(RETRY_TOPIC, [b"copy"]).parsed())
+        assert await empty(running, TOPIC) == ResponseCode.SUCCESS
+        await running.append(TOPIC, 0, b"b")
+        assert store.range_of(retry) == QueueBounds(1, 1)
+        assert found(await pop(running)) == [b"b"]
 
 
 async def test_a_redelivery_that_falls_due_meanwhile_goes_along(

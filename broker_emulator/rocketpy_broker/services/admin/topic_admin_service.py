@@ -121,7 +121,8 @@ class TopicAdminService:
         """Removes the messages of a topic and of its pop retry topics; durable on return.
 
         Configuration, offsets of queues and committed offsets stay. It continues when the caller is
-        cancelled. Raises TopicNotExistError, TopicIllegalError, StoreClosedError, BrokerError.
+        cancelled. Raises TopicNotExistError, TopicIllegalError, StoreClosedError,
+        FlushTimeoutError, BrokerError.
         """
         await self._tasks.finish(self._empty_topic(topic))
 
@@ -135,6 +136,8 @@ class TopicAdminService:
             await self._empty(each)
 
     async def _empty(self, topic: str) -> None:
+        # Messages that readers do not see yet go, too.
+        await self._admission.appends_over()
         self._store.deletions.check(topic)
         with saving(f"topic {topic!r}"):
             await self._contents.empty(topic)
