@@ -79,7 +79,7 @@ async def test_redeliveries_to_groups_that_pop_go_along(running: RunningBroker) 
 
 
 async def test_a_redelivery_that_is_not_on_disk_yet_goes_along(start_broker: StartBroker) -> None:
-    """With SYNC_FLUSH readers do not see it yet, and nobody is told of it."""
+    """Covers SYNC_FLUSH: readers do not see the copy yet."""
     async with with_messages(start_broker, b"a", flush=FlushDiskType.SYNC_FLUSH) as running:
         await running.create_topic(RETRY_TOPIC, 1)
         running.broker.services.offsets.committed.commit(GROUP, TOPIC, 0, 1)

@@ -152,7 +152,7 @@ def test_a_torn_tail_is_a_note(new_store: OpenStore, tmp_path: Path) -> None:
 
 
 def test_marks_beyond_a_torn_tail_are_notes(new_store: OpenStore, tmp_path: Path) -> None:
-    """A mark is on disk at once; with ASYNC_FLUSH a power cut removes records below it."""
+    """Covers a power cut with ASYNC_FLUSH: marks are on disk at once, records are not."""
     store = new_store()
     fill(store)
     end = put(store, [b"torn"])

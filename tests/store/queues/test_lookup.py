@@ -172,7 +172,7 @@ def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(
 
 
 def test_a_walk_ends_at_the_start_of_the_log(store: MessageStore) -> None:
-    """Otherwise each page of a query would pass a few of the entries of removed segments."""
+    """Covers entries of removed segments, a few of which each page of a query would pass."""
     position = WalkPosition()
     while store.positions().log_begin == 0:
         block = wire_block(QUEUE.topic, [b"x"] * 9, keys=["k"] * 9).parsed()
