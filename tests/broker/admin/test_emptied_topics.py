@@ -129,6 +129,9 @@ async def test_messages_of_before_go_and_those_after_the_answer_stay_over_a_kill
             answer = await running.append("T", queue_id, b"x", b"y")
             sent[queue_id].append(answer.queue_offset + 1)
 
+    async def until_sent(count: int) -> None:
+        await until(lambda: all(len(each) > count for each in sent))
+
     def counts() -> list[int]:
         return [each[-1] + 1 for each in sent]
 
@@ -136,14 +139,14 @@ async def test_messages_of_before_go_and_those_after_the_answer_stay_over_a_kill
         await running.create_topic("T", queues=queues)
         writers = [asyncio.ensure_future(write(running, number)) for number in range(queues)]
         for goal in (20, 40, 60):
-            await until(lambda goal=goal: all(len(each) > goal for each in sent))
+            await until_sent(goal)
             before = counts()
             codes = await asyncio.gather(*(empty(running, "T") for _ in range(3)))
             assert codes == [ResponseCode.SUCCESS] * 3
             bounds = [running.broker.store.range_of(QueueKey("T", n)) for n in range(queues)]
             emptied.append([each.min_offset for each in bounds])
             assert all(one <= other for one, other in zip(before, emptied[-1], strict=True))
-        await until(lambda: all(len(each) > 80 for each in sent))
+        await until_sent(80)
         is_over = True
         await asyncio.gather(*writers)
     async with start_crashed(flush) as running:
