@@ -56,6 +56,7 @@ HOUR_MS = 3_600_000
 JUMPS_MS = [-HOUR_MS, HOUR_MS, -72 * HOUR_MS, 2400 * HOUR_MS, -2400 * HOUR_MS]
 
 queues = st.sampled_from(QUEUES)
+topics = st.sampled_from(sorted({queue.topic for queue in QUEUES}))
 modes = st.sampled_from(FlushDiskType)
 
 
@@ -86,6 +87,7 @@ class StoreAndList(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.mode = FlushDiskType.ASYNC_FLUSH
         self.known: list[AppendHints] = []
+        self.emptied: set[AppendHints] = set()
         self.flushed = 0
         self.plan: FlushPlan | None = None
         self.sent = 0
@@ -188,10 +190,23 @@ class StoreAndList(RuleBasedStateMachine):
         for _ in range(self.live().expired_segment_count(manual=False)):
             remove_oldest_segment(self.live())
 
-    @rule(topic=st.sampled_from(sorted({queue.topic for queue in QUEUES})))
+    @rule(topic=topics)
     def delete_topic(self, topic: str) -> None:
         delete_topic(self.live(), topic)
         self.known = [record for record in self.known if record.queue.topic != topic]
+
+    @rule(topic=topics, is_killed=st.booleans())
+    def empty_topic(self, topic: str, *, is_killed: bool) -> None:
+        """Empties a topic; a kill between the mark and the end changes nothing."""
+        emptying = self.live().plan_emptying(topic)
+        for queue in QUEUES:
+            if queue.topic == topic:
+                self.emptied.update(self.visible(queue))
+        emptying.run()
+        if is_killed:
+            self.kill(self.mode)
+        else:
+            emptying.finish()
 
     # --- Reading ---
 
@@ -204,6 +219,12 @@ class StoreAndList(RuleBasedStateMachine):
         end = self.flushed if self.mode is FlushDiskType.SYNC_FLUSH else NO_END
         return [record for record in self.known if record.queue == queue and record.end <= end]
 
+    def there(self, queue: QueueKey) -> list[AppendHints]:
+        """Returns the records that a reader of the queue sees."""
+        begin = self.live()._log.begin
+        records = self.visible(queue)
+        return [part for part in records if part.begin >= begin and part not in self.emptied]
+
     @invariant()
     def ranges_are_those_of_the_list(self) -> None:
         for queue in QUEUES if self.store is not None else []:
@@ -212,7 +233,7 @@ class StoreAndList(RuleBasedStateMachine):
     def range_of(self, queue: QueueKey) -> QueueBounds:
         records = self.visible(queue)
         stop = records[-1].queue_offset + 1 if records else 0
-        left = [part for part in records if part.begin >= self.live()._log.begin]
+        left = self.there(queue)
         return QueueBounds(left[0].queue_offset if left else stop, stop)
 
     @rule(
@@ -246,7 +267,7 @@ class StoreAndList(RuleBasedStateMachine):
     def find_by_key(self, place: int) -> None:
         """Checks a record's key: its body, which no other record has."""
         record = self.known[place % len(self.known)]
-        is_there = record.begin >= self.live()._log.begin and record in self.visible(record.queue)
+        is_there = record in self.there(record.queue)
         key, topic = record.body.decode(), record.queue.topic
         found = self.live().messages.by_key(topic, key, 0, FAR_MS, 64)
         bodies = [decode_record(view).record.body for view in found]
@@ -257,8 +278,7 @@ class StoreAndList(RuleBasedStateMachine):
     def find_by_time(self, place: int, delta_ms: int) -> None:
         """Checks a time: the found record is after the last one from before that time."""
         asked = self.known[place % len(self.known)]
-        time_ms, begin = asked.time_ms + delta_ms, self.live()._log.begin
-        there = [part for part in self.visible(asked.queue) if part.begin >= begin]
+        time_ms, there = asked.time_ms + delta_ms, self.there(asked.queue)
         before = [number for number, part in enumerate(there, 1) if part.time_ms < time_ms]
         later = there[max(before, default=0) :]
         expected = StoredAt(later[0].queue_offset, later[0].time_ms) if later else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,10 +11,26 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
+from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.support.broker.running_broker import RunningBroker
+from tests.support.blocks import wire_block
+from tests.support.broker.pops import (
+    GROUP,
+    INVISIBLE_MS,
+    RETRY_TOPIC,
+    REVIVE_MS,
+    TOPIC,
+    found,
+    pass_time,
+    pop,
+    revived,
+    with_messages,
+)
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.shell import on_a_terminal, run
 
 
@@ -59,6 +76,83 @@ async def test_redeliveries_to_groups_that_pop_go_along(running: RunningBroker) 
     for topic in ("T", retry):
         [pulled] = await running.pull(topic=topic, queue_id=0, offset=0)
         assert pulled.next_offset == 1, topic
+
+
+async def test_a_redelivery_that_is_not_on_disk_yet_goes_along(start_broker: StartBroker) -> None:
+    """Covers SYNC_FLUSH: readers do not see the copy yet."""
+    async with with_messages(start_broker, b"a", flush=FlushDiskType.SYNC_FLUSH) as running:
+        await running.create_topic(RETRY_TOPIC, 1)
+        running.broker.services.offsets.committed.commit(GROUP, TOPIC, 0, 1)
+        store, retry = running.broker.store, QueueKey(RETRY_TOPIC, 0)
+        store.append(retry, wire_block(RETRY_TOPIC, [b"copy"]).parsed())
+        assert await empty(running, TOPIC) == ResponseCode.SUCCESS
+        await running.append(TOPIC, 0, b"b")
+        assert store.range_of(retry) == QueueBounds(1, 1)
+        assert found(await pop(running)) == [b"b"]
+
+
+async def test_a_redelivery_that_falls_due_meanwhile_goes_along(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_messages(start_broker, b"a", b"b", flush=FlushDiskType.ASYNC_FLUSH) as running:
+        await pop(running, count_max=1)
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert revived(running) == 1
+        await pop(running, count_max=1)
+        await pop(running, count_max=1)
+        empty_one = TopicContents.empty
+
+        async def slowly(contents: TopicContents, topic: str) -> None:
+            await empty_one(contents, topic)
+            await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+
+        monkeypatch.setattr(TopicContents, "empty", slowly)
+        assert await empty(running, TOPIC) == ResponseCode.SUCCESS
+        await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+        assert found(await pop(running)) == []
+        await running.append(TOPIC, 0, b"c")
+        assert found(await pop(running)) == [b"c"]
+
+
+@pytest.mark.parametrize("flush", list(FlushDiskType))
+async def test_messages_of_before_go_and_those_after_the_answer_stay_over_a_kill(
+    start_crashed: StartBroker, flush: FlushDiskType
+) -> None:
+    """Writers and several calls run at a time; what comes during a call goes or stays."""
+    queues = 3
+    sent: list[list[int]] = [[] for _ in range(queues)]
+    emptied: list[list[int]] = []
+    is_over = False
+
+    async def write(running: RunningBroker, queue_id: int) -> None:
+        while not is_over:
+            answer = await running.append("T", queue_id, b"x", b"y")
+            sent[queue_id].append(answer.queue_offset + 1)
+
+    async def until_sent(count: int) -> None:
+        await until(lambda: all(len(each) > count for each in sent))
+
+    def counts() -> list[int]:
+        return [each[-1] + 1 for each in sent]
+
+    async with start_crashed(flush) as running:
+        await running.create_topic("T", queues=queues)
+        writers = [asyncio.ensure_future(write(running, number)) for number in range(queues)]
+        for goal in (20, 40, 60):
+            await until_sent(goal)
+            before = counts()
+            codes = await asyncio.gather(*(empty(running, "T") for _ in range(3)))
+            assert codes == [ResponseCode.SUCCESS] * 3
+            bounds = [running.broker.store.range_of(QueueKey("T", n)) for n in range(queues)]
+            emptied.append([each.min_offset for each in bounds])
+            assert all(one <= other for one, other in zip(before, emptied[-1], strict=True))
+        await until_sent(80)
+        is_over = True
+        await asyncio.gather(*writers)
+    async with start_crashed(flush) as running:
+        bounds = [running.broker.store.range_of(QueueKey("T", number)) for number in range(queues)]
+        assert [each.min_offset for each in bounds] == emptied[-1]
+        assert [each.max_offset for each in bounds] == counts()
 
 
 def test_a_topic_is_emptied_by_the_command_and_stays_so(tmp_path: Path) -> None:

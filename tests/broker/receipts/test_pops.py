@@ -17,6 +17,7 @@ from rocketpy_broker.errors import (
     SubscriptionParseError,
     TopicNotExistError,
 )
+from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.receipts.handle import MessageGoneError, ReceiptIllegalError
@@ -346,3 +347,21 @@ async def reset(running: RunningBroker, offset: int) -> None:
         consumer_group=GROUP, topic=TOPIC, queue_id=0, offset=offset, force=True
     )
     await running.broker.services.offsets.resetting.reset(request)
+
+
+async def test_a_redelivery_that_falls_due_while_its_topic_is_deleted_does_not_stay(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with with_messages(start_broker, b"a", flush=FlushDiskType.ASYNC_FLUSH) as running:
+        await pop(running)
+        remove = TopicContents.remove
+
+        async def slowly(contents: TopicContents, topic: str) -> None:
+            await pass_time(running, INVISIBLE_MS + REVIVE_MS)
+            await remove(contents, topic)
+
+        monkeypatch.setattr(TopicContents, "remove", slowly)
+        await running.admin.DeleteTopic(admin_pb2.DeleteTopicRequest(topic=TOPIC))
+        await running.create_topic(TOPIC, 1)
+        assert found(await pop(running)) == []
+        assert RETRY_TOPIC not in running.broker.services.topics

@@ -259,10 +259,13 @@ async def test_a_pull_has_the_wished_messages_at_most(remoting: RemotingBroker) 
     assert answer.remark == "FOUND"
     assert position(answer) == PullMessageResponse(0, 3, 0, 40)
     assert len(bodies(await pull(remoting.client, max_msg_nums=0))) == 1
-    # S12: RocketMQ's limits, unless a client wants more bytes than they give.
-    for wish, count_max, count in ((0, 99, 32), (256, 99, 32), (257, 99, 40), (257, 35, 35)):
-        wide = await pull(remoting.client, max_msg_nums=count_max, max_msg_bytes=wish << 10)
-        assert len(bodies(wide)) == count
+    # S12: RocketMQ's limits, unless a client wants more bytes than they give. Java's push consumers
+    # send 256 KiB, its pull consumers and lite pull consumers INT32_MAX.
+    many, int32_max = (256 << 10) + 1, (1 << 31) - 1
+    usual = [(wish, 99, 32) for wish in (-1, 0, many - 1, int32_max)]
+    for wish, count_max, count in (*usual, (many, 99, 40), (many, 35, 35), (int32_max - 1, 99, 40)):
+        wide = await pull(remoting.client, max_msg_nums=count_max, max_msg_bytes=wish)
+        assert len(bodies(wide)) == count, wish
 
 
 async def test_a_pull_outside_the_queue_says_where_to_continue(remoting: RemotingBroker) -> None:

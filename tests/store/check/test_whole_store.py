@@ -27,6 +27,7 @@ from tests.support.store.messages import (
     numbered,
     put,
     put_all,
+    read_all,
     remove_oldest_segment,
 )
 from tests.support.store.planted_faults import (
@@ -148,6 +149,29 @@ def test_a_torn_tail_is_a_note(new_store: OpenStore, tmp_path: Path) -> None:
     assert "a torn tail of" in found[path, place]
     assert faults(tmp_path) == []
     assert contents(tmp_path) == before
+
+
+def test_marks_beyond_a_torn_tail_are_notes(new_store: OpenStore, tmp_path: Path) -> None:
+    """Covers a power cut with ASYNC_FLUSH: marks are on disk at once, records are not."""
+    store = new_store()
+    fill(store)
+    end = put(store, [b"torn"])
+    emptying = store.plan_emptying(QUEUE.topic)
+    emptying.run()
+    emptying.finish()
+    delete_topic(store, OTHER.topic)
+    crash(store)
+    flip(max((tmp_path / "commitlog").iterdir()), end % SEGMENT_BYTES + 90)
+    found = {one.path.name: one.text for one in check(tmp_path)}
+    assert f"TopicA is emptied below {store.positions().log_end}" in found["emptiedTopics.json"]
+    assert f"the log ends at {end}" in found["deletedTopics.json"]
+    assert faults(tmp_path) == []
+    again = new_store()
+    again.open()
+    put(again, [b"new"])
+    assert read_all(again) == [b"new"]
+    crash(again)
+    assert {one.path.name for one in check(tmp_path)} == {"abort"}
 
 
 @pytest.mark.parametrize("name", ["clean", "crashed"])

@@ -13,12 +13,24 @@ from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers import lookup as queue_lookup
 from rocketpy_broker.store.queues.readers.lookup import StoredAt
-from rocketpy_broker.store.queues.readers.messages import MessageLookup, MessagePosition
+from rocketpy_broker.store.queues.readers.messages import (
+    MessageLookup,
+    MessagePosition,
+    WalkPosition,
+)
 from rocketpy_broker.store.queues.units import BLANK_SIZE
 from rocketpy_broker.store.values import QueueKey
 from tests.store.test_cleaner import aged, clean
 from tests.support.blocks import wire_block
-from tests.support.store.messages import OTHER, QUEUE, numbered, put, put_all
+from tests.support.store.messages import (
+    OTHER,
+    QUEUE,
+    flush_log,
+    numbered,
+    put,
+    put_all,
+    remove_oldest_segment,
+)
 from tests.support.store.planted_faults import FIRST, UNIT_BYTES, flip, unit_of, write_at
 from tests.support.store.stores import (
     OpenStore,
@@ -157,6 +169,20 @@ def test_a_key_of_the_same_hash_in_another_topic_is_no_place_of_this_one(
         assert offsets is not None
         assert len(offsets) == 2
         assert store.messages.places(topic, offsets) == [MessagePosition(0, 0)]
+
+
+def test_a_walk_ends_at_the_start_of_the_log(store: MessageStore) -> None:
+    """Covers entries of removed segments, a few of which each page of a query would pass."""
+    position = WalkPosition()
+    while store.positions().log_begin == 0:
+        block = wire_block(QUEUE.topic, [b"x"] * 9, keys=["k"] * 9).parsed()
+        store.append(QUEUE, block)
+        flush_log(store)
+        if store._log.files.segments[1:]:
+            remove_oldest_segment(store)
+    walk = store.messages.walk_key(QUEUE.topic, "k", 0, 1 << 50, 64, position)
+    assert [None if each is None else len(each) for each in walk] == [len(block.data) // 9] * 9
+    assert position.before is None
 
 
 def test_s5_the_first_message_behind_an_end_of_the_log_is_found(store: MessageStore) -> None:

@@ -329,13 +329,14 @@ def test_another_segment_size_is_told_with_the_file(new_store: OpenStore) -> Non
         new_store(segment_bytes=8192).open()
 
 
+@pytest.mark.parametrize("name", ["deletedTopics.json", "emptiedTopics.json"])
 def test_unreadable_marks_of_deleted_topics_stop_the_start(
-    new_store: OpenStore, tmp_path: Path
+    new_store: OpenStore, tmp_path: Path, name: str
 ) -> None:
-    marks = tmp_path / "config" / "deletedTopics.json"
+    marks = tmp_path / "config" / name
     marks.parent.mkdir()
     for content in ("{", "[]", '{"T": "x"}'):
         marks.write_text(content)
-        with pytest.raises(StoreDirectoryError, match=r"deletedTopics\.json: cannot be read"):
+        with pytest.raises(StoreDirectoryError, match=rf"{name}: cannot be read"):
             new_store().open()
         assert marks.read_text() == content

@@ -149,6 +149,38 @@ def test_f16_a_mark_of_a_deleted_topic_hides_nothing_of_rocketmqs(
     assert read_all(again, gone) == [body("made again", number) for number in range(3)]
 
 
+@pytest.mark.parametrize("stop", [MessageStore.close, crash])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_f16_an_emptied_topic_stays_empty_and_hides_nothing_of_rocketmqs(
+    open_store: OpenStore,
+    tmp_path: Path,
+    clock: ManualClock,
+    filled: Filled,
+    stop: Callable[[MessageStore], None],
+    *,
+    is_cut: bool,
+) -> None:
+    offsets = filled()
+    store = open_store(**SIZES)
+    put(store, [b"late"])
+    flush_log(store)
+    emptying = store.plan_emptying(QUEUE.topic)
+    emptying.run()
+    emptying.finish()
+    end = store.positions().log_end
+    stop(store)
+    if is_cut:
+        flip(tmp_path / "commitlog" / FIRST, offsets[DAMAGED] + 90)
+    turn = RocketMQTurn(tmp_path)
+    turn.start(offsets[DAMAGED] if is_cut else end)
+    news = [body("new", number) for number in range(3)]
+    for number, each in enumerate(news):
+        turn.put(QUEUE, each, clock.now_ms() + LATER_MS + number)
+    turn.leave(abort=None)
+    again = open_store(**SIZES)
+    assert shown(again) == {QUEUE: news, OTHER: []}
+
+
 def test_f16_a_clock_that_steps_back_while_rocketmq_writes_loses_nothing(
     open_store: OpenStore, tmp_path: Path, clock: ManualClock, filled: Filled
 ) -> None:

@@ -227,6 +227,12 @@ PLANTS: dict[str, Plant] = {
     "deleted later": make_file(
         "config/deletedTopics.json", MARK_BEYOND, 0, "deleted below 9999999, but"
     ),
+    "emptied topics": make_file(
+        "config/emptiedTopics.json", b"{}", 0, "cannot be read (KeyError: 'topics')"
+    ),
+    "emptied later": make_file(
+        "config/emptiedTopics.json", MARK_BEYOND, 0, "emptied below 9999999, but"
+    ),
     "name in the log": make_file("commitlog/notes.txt", b"x", 0, "is not named by 20 digits"),
     "gap in the log": make_file(
         f"commitlog/{90 * SEGMENT_BYTES:020d}", bytes(SEGMENT_BYTES), 0, "should start at"

@@ -110,8 +110,12 @@ class TopicAdminService:
         # Lets a large write under way end first, so that the deletion includes it.
         await self._admission.write_over()
         self._topics.check_deletable(topic)
-        # The topic is the last one: a repeated call finds it after a crash.
-        for each in [*await self._pop_retry_topics(topic), topic]:
+        retries = await self._pop_retry_topics(topic)
+        # The topic follows them: a repeated call finds it after a crash. A redelivery may copy its
+        # messages until it is gone.
+        for each in [*retries, topic, *retries]:
+            if each not in self._topics:
+                continue
             with saving(f"topic {each!r}"), self._store.deletions.refusing(each):
                 await self._contents.remove(each)
                 await self._topics.delete(each)
@@ -121,7 +125,8 @@ class TopicAdminService:
         """Removes the messages of a topic and of its pop retry topics; durable on return.
 
         Configuration, offsets of queues and committed offsets stay. It continues when the caller is
-        cancelled. Raises TopicNotExistError, TopicIllegalError, StoreClosedError, BrokerError.
+        cancelled. Raises TopicNotExistError, TopicIllegalError, StoreClosedError,
+        FlushTimeoutError, BrokerError.
         """
         await self._tasks.finish(self._empty_topic(topic))
 
@@ -129,13 +134,21 @@ class TopicAdminService:
         # Lets a large write under way end first, so that its messages go, too.
         await self._admission.write_over()
         self._topics.check_deletable(topic)
-        for each in [*await self._pop_retry_topics(topic), topic]:
-            self._store.deletions.check(each)
-            with saving(f"topic {each!r}"):
-                await self._contents.empty(each)
+        await self._empty(topic)
+        # Only now: a redelivery copies no message of an emptied topic.
+        for each in await self._pop_retry_topics(topic):
+            if each in self._topics:
+                await self._empty(each)
+
+    async def _empty(self, topic: str) -> None:
+        # Messages that readers do not see yet go, too.
+        await self._admission.appends_over()
+        self._store.deletions.check(topic)
+        with saving(f"topic {topic!r}"):
+            await self._contents.empty(topic)
 
     async def _pop_retry_topics(self, topic: str) -> list[str]:
-        """Returns the topics for redeliveries of the topic's messages to groups that pop them.
+        """Returns the topics for redeliveries of the topic's messages to groups that may pop them.
 
         Omits %RETRY%a_b_c of group a_b and topic c if group a has read topic b_c: it is its own.
         """
@@ -143,7 +156,7 @@ class TopicAdminService:
         others: set[str] = set()
         async for of, group in self._consumers.entries():
             name = pop_retry_topic(group, of)
-            if name in self._topics:
+            if name.endswith(f"_{topic}"):
                 (own if of == topic else others).add(name)
         return sorted(own - others)
 

@@ -89,6 +89,13 @@ class Admission:
             self._waiting.append(asyncio.get_running_loop().create_future())
             await self._waiting[-1]
 
+    async def appends_over(self) -> None:
+        """Waits until everything appended so far may be acknowledged.
+
+        Raises StoreClosedError, FlushTimeoutError.
+        """
+        await self._flushed(self._store.positions().log_end)
+
     def when_write_over(self, callback: Callable[[], None]) -> None:
         """Calls `callback` when the current write has ended."""
         self._waiting.append(asyncio.get_running_loop().create_future())

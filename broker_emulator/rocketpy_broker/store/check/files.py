@@ -110,7 +110,10 @@ def _json_problem(path: Path) -> tuple[int, str] | None:
 
 
 def deleted_topics(context: CheckContext) -> Iterator[Finding]:
-    """Yields marks that cannot be read, or that are not offsets of this log."""
+    """Yields marks that cannot be read, or that are not offsets of this log.
+
+    The start after a power cut cuts the marks to the log's end.
+    """
     emptied = DeletedTopics(context.folder / "config" / EMPTIED_NAME)
     for what, marks in (("deleted", context.deleted), ("emptied", emptied)):
         try:
@@ -120,7 +123,8 @@ def deleted_topics(context: CheckContext) -> Iterator[Finding]:
         for topic, mark in marks.marks.items():
             if not 0 <= mark <= context.log_end:
                 text = f"topic {topic} is {what} below {mark}, but the log ends at "
-                yield Fault(marks.path, 0, f"{text}{context.log_end}")
+                is_fault = mark < 0 or not context.traces.abnormal
+                yield finding(marks.path, 0, f"{text}{context.log_end}", is_fault=is_fault)
 
 
 def checkpoint(context: CheckContext) -> Iterator[Finding]:

@@ -26,6 +26,10 @@ from rocketpy_proto.remoting.headers.pulls import (
     PullMessageResponse,
 )
 
+# Values of maxMsgBytes that ask for large answers. Java's push consumers of 5.x send 256 KiB, and
+# its pull consumers the largest value.
+LARGE_ANSWERS = range((256 << 10) + 1, (1 << 31) - 1)
+
 
 class PullProcessor:
     """The processor of pulls."""
@@ -33,7 +37,6 @@ class PullProcessor:
     def __init__(self, pulls: PullService, config: BrokerConfig) -> None:
         self._pulls = pulls
         self._wait_ms_max = config.limits.pull_wait_ms_max
-        self._transfer_bytes = config.limits.transfer.bytes_on_message_in_memory
 
     def by_code(self) -> Mapping[int, Processor]:
         """Returns the processors."""
@@ -53,7 +56,6 @@ class PullProcessor:
         is_held = header.sys_flag & SUSPEND and header.queue_offset >= 0
         wait_ms = header.suspend_timeout_ms if is_held else 0
         is_committing = header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0
-        # Java clients of 5.x always name RocketMQ's limit. A client that names more wants bulk.
         bytes_max = header.max_msg_bytes or 0
         return PullRequest(
             QueueKey(header.topic, header.queue_id),
@@ -66,7 +68,7 @@ class PullProcessor:
             sub_version=header.sub_version,
             class_filter=bool(header.sys_flag & CLASS_FILTER),
             count_max=max(header.max_msg_nums, 1),
-            response_bytes_max=bytes_max if bytes_max > self._transfer_bytes else 0,
+            response_bytes_max=bytes_max if bytes_max in LARGE_ANSWERS else 0,
         )
 
 

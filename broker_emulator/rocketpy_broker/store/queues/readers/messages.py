@@ -178,7 +178,7 @@ class MessageLookup:
                 yield None
                 continue
             # A deleted topic has no messages, even if it was recreated, nor has an emptied one.
-            if offset < self._gone_below(topic):
+            if offset < max(self._gone_below(topic), self._log.begin):
                 break
             if 0 in {count_left, candidates_left}:
                 return
