@@ -74,7 +74,7 @@ async def test_a_topic_needs_a_possible_number_of_queues(
 
 async def test_n03_a_topic_is_created_once(running: RunningBroker) -> None:
     await running.create_topic("T", queues=4)
-    assert await running.create_topic("T", queues=4) == ResponseCode.INVALID_PARAMETER
+    assert await running.create_topic("T", queues=4) == ResponseCode.TOPIC_EXIST_ALREADY
 
 
 async def test_a_deleted_topic_takes_its_messages_and_progress_along(
