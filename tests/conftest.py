@@ -56,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # A shell starts a command with `&` with SIGINT ignored, and its children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # `nohup` does so with SIGHUP. A handler, which no child inherits, ignores it, too.
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda *_: None)
 
 
 def _path_of(argument: str) -> tuple[str, ...]:
