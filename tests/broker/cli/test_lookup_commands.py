@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -133,31 +134,35 @@ def test_a_query_shows_more_messages_than_one_page_has(
     assert [each.text for each in rocketpy_broker.query(rocketpy_topic, "k", count=100)] == bodies
 
 
-def test_a_query_takes_times(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> None:
+@pytest.fixture
+def own_broker() -> Iterator[LocalBroker]:
+    """Yields a broker whose clock the test may move, with a topic T."""
+    with LocalBroker() as broker:
+        broker.create_topic("T", queues=1)
+        yield broker
+
+
+def test_a_query_takes_times(own_broker: LocalBroker) -> None:
     """Covers messages of one second, which is one time in the index."""
     for text in ("a", "b", "c"):
-        rocketpy_broker.send(rocketpy_topic, text, keys="k")
-        rocketpy_broker.advance_clock(0.25)
-    first, second, third = (
-        each.store_timestamp for each in rocketpy_broker.messages(rocketpy_topic)
-    )
+        own_broker.send("T", text, keys="k")
+        own_broker.advance_clock(0.25)
+    first, second, third = (each.store_timestamp for each in own_broker.messages("T"))
 
     def found(*words: str) -> str:
-        shown = run(rocketpy_broker, "message", "query", rocketpy_topic, "k", "--json", *words)
+        shown = run(own_broker, "message", "query", "T", "k", "--json", *words)
         return "".join(json.loads(line)["body"] for line in shown.stdout.splitlines())
 
     assert found("--from", second.isoformat()) == "bc"
     assert found("--to", second.isoformat()) == "ab"
     assert found("--from", second.isoformat(), "--to", second.isoformat()) == "b"
     assert found("--from", (third + timedelta(seconds=1)).isoformat()) == ""
-    [message] = rocketpy_broker.query(rocketpy_topic, "k", until=first)
+    [message] = own_broker.query("T", "k", until=first)
     assert message.text == "a"
     with pytest.raises(LocalBrokerError, match="has no time zone"):
-        rocketpy_broker.query(rocketpy_topic, "k", since=first.replace(tzinfo=None))
-    none = run(
-        rocketpy_broker, "message", "query", rocketpy_topic, "k", "--to", "1970-01-01T00:00Z"
-    )
+        own_broker.query("T", "k", since=first.replace(tzinfo=None))
+    none = run(own_broker, "message", "query", "T", "k", "--to", "1970-01-01T00:00Z")
     assert (none.exit_code, "was stored in this time" in none.stderr) == (1, True)
     for words in (["--from", "tomorrow"], ["--to", "2026-01-01"], _EXCHANGED):
-        done = run(rocketpy_broker, "message", "query", rocketpy_topic, "k", *words)
+        done = run(own_broker, "message", "query", "T", "k", *words)
         assert done.exit_code == 2, words
