@@ -257,7 +257,7 @@ FAULTS = (
     # --- Topics, cleaning, identity ---
     Fault(
         "a deleted topic has no mark",
-        STORE + "files.deleted_topics.DeletedTopics.mark",
+        STORE + "files.topic_marks.TopicMarks.mark",
         nothing,
         (RESTARTS + "test_a_deleted_topic_never_comes_back_into_one_of_the_same_name",),
     ),

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rocketpy_broker.store.files.deleted_topics import DeletedTopics
+from rocketpy_broker.store.files.topic_marks import TopicMarks
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.units import UNIT
 from rocketpy_broker.store.values import QueueKey
@@ -48,8 +48,8 @@ def test_f14_what_we_keep_beside_the_log_is_left_alone(filled: Stores, crashed: 
     folder = filled.folder
     marks = folder / "config" / "deletedTopics.json"
     emptied = marks.with_name("emptiedTopics.json")
-    DeletedTopics(marks).mark("Gone", 100)
-    DeletedTopics(emptied).mark("Emptied", 100)
+    TopicMarks(marks).mark("Gone", 100)
+    TopicMarks(emptied).mark("Emptied", 100)
     ours_alone = {
         marks: marks.read_bytes(),
         emptied: emptied.read_bytes(),

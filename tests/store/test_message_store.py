@@ -15,8 +15,8 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.files.manifest import Manifest
+from rocketpy_broker.store.files.topic_marks import TopicMarks
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.files import QueueFiles
@@ -240,11 +240,11 @@ def test_a_topic_that_cannot_be_marked_as_deleted_keeps_its_messages(
 ) -> None:
     put(store, numbered(3))
 
-    def full(_deleted: DeletedTopics, _topic: str, _log_end: int, _over: object) -> None:
+    def full(_deleted: TopicMarks, _topic: str, _log_end: int, _over: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(DeletedTopics, "mark", full)
+        patch.setattr(TopicMarks, "mark", full)
         with pytest.raises(OSError, match="No space left"):
             delete_topic(store, QUEUE.topic)
     assert read_all(store) == numbered(3)

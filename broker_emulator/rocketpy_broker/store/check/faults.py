@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.check.read_only import StoreSizes
-from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.files.manifest import Manifest
+from rocketpy_broker.store.files.topic_marks import TopicMarks
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import Checksummed, Trust
 from rocketpy_broker.store.recovery.plan import Traces
@@ -65,7 +65,7 @@ class CheckContext:
     traces: Traces
     trust: Trust
     log: CommitLog
-    deleted: DeletedTopics
+    deleted: TopicMarks
     log_end: int = 0
     last_store_timestamp_ms: int = 0
     damages: list[Damage] = field(default_factory=list)

@@ -16,7 +16,7 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.check.faults import CheckContext, Fault, Finding, Note, finding
 from rocketpy_broker.store.check.read_only import queue_folder, queue_keys
 from rocketpy_broker.store.files.checkpoint import FIELDS, FILE_BYTES
-from rocketpy_broker.store.files.deleted_topics import DeletedTopics
+from rocketpy_broker.store.files.topic_marks import TopicMarks
 from rocketpy_broker.store.log.file_sequence import Misplaced
 from rocketpy_broker.store.queues.table import EMPTIED_NAME
 from rocketpy_proto.remoting import RemotingFormatError
@@ -114,7 +114,7 @@ def deleted_topics(context: CheckContext) -> Iterator[Finding]:
 
     The start after a power cut cuts the marks to the log's end.
     """
-    emptied = DeletedTopics(context.folder / "config" / EMPTIED_NAME)
+    emptied = TopicMarks(context.folder / "config" / EMPTIED_NAME)
     for what, marks in (("deleted", context.deleted), ("emptied", emptied)):
         try:
             marks.load()

@@ -39,7 +39,7 @@ from rocketpy_broker.store.check.read_only import (
 )
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
-from rocketpy_broker.store.files.deleted_topics import DeletedTopics
+from rocketpy_broker.store.files.topic_marks import TopicMarks
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.scanner import LogSpan
@@ -126,7 +126,7 @@ class StoreCheck:
     def _context(self, loaded: LoadedLog) -> CheckContext:
         traces = Traces.read(self._folder, started_last=self._started_last).compared(loaded.log)
         their_start = 0 if traces.ours else self._their_start(loaded.log, traces)
-        deleted = DeletedTopics(self._folder / "config" / "deletedTopics.json")
+        deleted = TopicMarks(self._folder / "config" / "deletedTopics.json")
         with contextlib.suppress(StoreDirectoryError):
             deleted.load()
         trust = traces.trust(their_start)

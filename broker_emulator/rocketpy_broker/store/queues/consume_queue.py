@@ -226,7 +226,7 @@ class ConsumeQueue:
     def hide_below(self, physical_offset: int) -> None:
         """Moves the queue's start to its first record from `physical_offset` on."""
         if self._first_place < physical_offset:
-            self._set_min_offset(max(self.min_offset, self._first_offset_after(physical_offset)))
+            self.hide_until(self._first_offset_after(physical_offset))
 
     def hide_until(self, offset: int) -> None:
         """Moves the queue's start to `offset`, up to its end."""

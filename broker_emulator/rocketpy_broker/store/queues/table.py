@@ -19,8 +19,8 @@ from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.files.deleted_topics import DeletedTopics
 from rocketpy_broker.store.files.links import QueueFolders
+from rocketpy_broker.store.files.topic_marks import TopicMarks
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
 from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.values import FilePrefix, QueueBounds, QueueKey
@@ -48,8 +48,8 @@ class ConsumeQueueTable:
     def __init__(self, folder: Path, marks_path: Path, file_bytes: int) -> None:
         self._folder = folder
         self._file_bytes = file_bytes
-        self._deleted = DeletedTopics(marks_path)
-        self._emptied = DeletedTopics(marks_path.with_name(EMPTIED_NAME))
+        self._deleted = TopicMarks(marks_path)
+        self._emptied = TopicMarks(marks_path.with_name(EMPTIED_NAME))
         self._open_files = OpenFiles()
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         # Queues with space for a message that is not yet dispatched; readers do not see them.

@@ -29,7 +29,7 @@ from rocketpy_broker.store.check.read_only import (
     queue_keys,
 )
 from rocketpy_broker.store.files import durable
-from rocketpy_broker.store.files.deleted_topics import DeletedTopics
+from rocketpy_broker.store.files.topic_marks import TopicMarks
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.queues.open_files import OpenFiles
 from rocketpy_broker.store.queues.readers.range_reader import Reader
@@ -118,7 +118,7 @@ class StoreExport:
                 # Another broker wrote since, so the checksums may be of records that are gone.
                 self._log.checksums.close()
             files = OpenFiles(read_only=True)
-            emptied = DeletedTopics(self._folder / "config" / EMPTIED_NAME)
+            emptied = TopicMarks(self._folder / "config" / EMPTIED_NAME)
             emptied.load()
             for key in self._wanted():
                 folder = queue_folder(self._folder, key)

@@ -3,9 +3,9 @@
 The first maps the name of a deleted topic to the log's end at its deletion. Records of that topic
 below the mark belong to the deleted topic. Recovery must not add them to a recreated topic, where
 offsets start at 0. The second maps the name of an emptied topic to the log's end at that time. Its
-queues keep their units, and begin with newer records. Each file holds a CRC of its
-content. A crash leaves the old or the new content, or the old one as `.bak`. A mark is removed when
-the log has no records below it. RocketMQ has no such marks.
+queues keep their units, and begin with newer records. Each file holds a CRC of its content. A crash
+leaves the old or the new content, or the old one as `.bak`. A mark is removed when the log has no
+records below it. RocketMQ has no such marks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rocketpy_broker.store.files import durable
 from rocketpy_proto.record.crc import body_crc
 
 
-class DeletedTopics:
+class TopicMarks:
     """The marks of one file."""
 
     def __init__(self, path: Path) -> None:
@@ -53,11 +53,11 @@ class DeletedTopics:
         return self._marks
 
     def below(self, topic: str) -> int:
-        """Returns the physical offset below which records of `topic` are deleted; -1 for none."""
+        """Returns the physical offset below which records of `topic` are removed; -1 for none."""
         return self._marks.get(topic, -1)
 
     def mark(self, topic: str, log_end: int, over: Collection[str] = ()) -> None:
-        """Marks the topic's records below `log_end` as deleted. Raises OSError.
+        """Marks the topic's records below `log_end` as removed. Raises OSError.
 
         Removes the marks of the topics in `over`.
         """
