@@ -9,8 +9,9 @@ from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import RefusedError
 from rocketpy_broker.client.messages import transactions
 from rocketpy_broker.client.messages.retries import DEAD_LETTER_PREFIX
+from rocketpy_broker.messages.copies import RETRY_PREFIX
 
-OF_GROUPS = (topics.RETRY_PREFIX, DEAD_LETTER_PREFIX)
+OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,6 @@ QUEUES_DEFAULT = 8
 # Topics of one call.
 PAGE_COUNT = 1_000
 MESSAGE_TYPE = "message.type"
-# Prefix of the groups' retry topics.
-RETRY_PREFIX = "%RETRY%"
 
 
 @dataclass(frozen=True, slots=True)

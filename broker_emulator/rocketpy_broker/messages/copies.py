@@ -21,6 +21,7 @@ from rocketpy_proto.record.properties import (
     UNIQ_KEY,
 )
 
+# Prefix of the groups' retry topics.
 RETRY_PREFIX = "%RETRY%"
 TRANSACTION = "TRANSACTION"
 # The producer group of a transaction if the message has none.

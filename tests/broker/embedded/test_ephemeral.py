@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,20 @@ EPHEMERAL = [sys.executable, "-m", "rocketpy_broker", "--ephemeral"]
 ADDRESSES = ("endpoint", "nameServer", "remotingEndpoint", "httpEndpoint")
 
 
-def assert_gone(told: dict[str, str]) -> None:
+def started(command: list[str], stdin: int) -> subprocess.Popen[str]:
+    """Starts a program whose output is piped."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=stdin, stdout=pipe, text=True, env=environment())
+
+
+def addresses(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Waits for the broker's line of JSON, and returns it."""
+    assert process.stdout is not None
+    told: dict[str, Any] = json.loads(process.stdout.readline())
+    return told
+
+
+def assert_gone(told: dict[str, Any]) -> None:
     """Asserts that the store is removed and no port listens."""
     assert not Path(told["data"]).exists()
     for name in ADDRESSES:
@@ -38,8 +52,7 @@ def test_a_program_gets_the_addresses_and_ends_the_broker_by_its_pipe(command: l
         text=True,
         env=environment(),
     ) as process:
-        assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
+        told = addresses(process)
         assert told.keys() == {*ADDRESSES, "data", "pid"}
         assert told["pid"] == process.pid
         assert len({told[name] for name in ADDRESSES}) == len(ADDRESSES)
@@ -59,15 +72,8 @@ def test_a_program_gets_the_addresses_and_ends_the_broker_by_its_pipe(command: l
 def test_a_broker_ends_with_its_parent_where_no_pipe_tells() -> None:
     """Kills a shell that waits in `cat`, which closes nothing of the broker."""
     script = '"$@" < /dev/null & cat'
-    with subprocess.Popen(
-        ["sh", "-c", script, "sh", *EPHEMERAL],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as shell:
-        assert shell.stdout is not None
-        told = json.loads(shell.stdout.readline())
+    with started(["sh", "-c", script, "sh", *EPHEMERAL], subprocess.PIPE) as shell:
+        told = addresses(shell)
         shell.send_signal(signal.SIGKILL)
         shell.wait(WAIT_SECONDS_MAX)
         # The broker has this pipe, too: it is at its end when the broker has ended.
@@ -90,13 +96,7 @@ main()
 
 
 def test_a_broker_ends_whose_parent_ended_during_the_start() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", ORPHAN],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as process:
+    with started([sys.executable, "-c", ORPHAN], subprocess.DEVNULL) as process:
         # The pipe is at its end when the broker has ended.
         told = json.loads(process.communicate(timeout=WAIT_SECONDS_MAX)[0])
     assert_gone(told)
@@ -104,11 +104,8 @@ def test_a_broker_ends_whose_parent_ended_during_the_start() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_broker_with_its_store(number: signal.Signals) -> None:
-    with subprocess.Popen(
-        EPHEMERAL, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, env=environment()
-    ) as process:
-        assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
+    with started(EPHEMERAL, subprocess.DEVNULL) as process:
+        told = addresses(process)
         process.send_signal(number)
         assert process.wait(WAIT_SECONDS_MAX) == 0
     assert_gone(told)

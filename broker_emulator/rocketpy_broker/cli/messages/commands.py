@@ -37,7 +37,7 @@ from rocketpy_broker.client.messages import retries
 from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
-from rocketpy_broker.client.topics import RETRY_PREFIX
+from rocketpy_broker.messages.copies import RETRY_PREFIX
 from rocketpy_broker.messages.json_form import json_of, json_of_sent
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
