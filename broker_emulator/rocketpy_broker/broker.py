@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from rocketpy_broker.broker_services import BrokerServices
-from rocketpy_broker.config import BrokerConfig, TlsMode
+from rocketpy_broker.config import BrokerConfig, ConsoleMode, TlsMode
 from rocketpy_broker.remoting_servers import RemotingPorts, RemotingServers
 from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
 from rocketpy_broker.runtime.guarded_clock import GuardedClock
@@ -219,7 +219,7 @@ class Broker:
         from rocketpy_broker.server.http.api.calls import InnerCalls
         from rocketpy_broker.server.http.api.cross_site import HostRule
         from rocketpy_broker.server.http.api.endpoint import JsonApi
-        from rocketpy_broker.server.http.server import HttpServer
+        from rocketpy_broker.server.http.server import HttpServer, Routes
 
         running = self.server.guard
         metrics.watch("rocketpy_running_calls", lambda: running.running)
@@ -228,13 +228,19 @@ class Broker:
         names = frozenset({host.lower(), advertised.lower()} - {""})
         hosts = HostRule(is_loopback(host), names, lambda: access.is_on)
         calls = InnerCalls(rocketpy_v1, running, RocketpyV1Access(access, basic_credentials))
+        routes: list[Routes] = [JsonApi(calls, self._clock, hosts)]
+        if self._config.console is not ConsoleMode.OFF:
+            from rocketpy_broker.server.http.console.console import Console
+
+            name = self._config.broker_name
+            routes.append(Console(calls, self._clock, hosts, name, self._config.console))
         self.http = HttpServer(
             self._config.host,
             port,
             metrics.text,
             lambda: admin.refusal,
             self._call_clock,
-            JsonApi(calls, self._clock, hosts),
+            routes,
             HttpAccess(access),
             TlsPort.of(self._certificates, ConnectionLog(self._call_clock).closed),
         )

@@ -104,6 +104,14 @@ class TransactionTimes:
     check_max: int = 15
 
 
+class ConsoleMode(str, Enum):
+    """What the console on the HTTP port may do."""
+
+    ON = "on"
+    READ_ONLY = "read-only"
+    OFF = "off"
+
+
 class TlsMode(str, Enum):
     """RocketMQ's tls.server.mode: the connections that a port serves."""
 
@@ -189,6 +197,7 @@ class BrokerConfig:
 
     - `port`, `http_port`, `remoting_port`, `name_server_port`: 0 takes a free port, and None turns
       the server off. Without `http_port` there are no metrics.
+    - `console`: the pages on `http_port`; `READ_ONLY` has no actions.
     - `preferred_ports`: ports of remoting and the name server that free ones replace if in use.
     - `name_servers`: the addresses (host:port) of name servers where the broker registers.
     - `advertise_host`, `advertise_port`: the remoting address that clients get from name servers.
@@ -224,6 +233,7 @@ class BrokerConfig:
     users_path: Path | None = None
     port: int = 8081
     http_port: int | None = None
+    console: ConsoleMode = ConsoleMode.ON
     remoting_port: int | None = None
     name_server_port: int | None = None
     preferred_ports: frozenset[int] = frozenset()

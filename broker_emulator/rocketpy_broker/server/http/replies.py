@@ -14,10 +14,10 @@ CHUNK_BYTES = 65_536
 
 
 async def write_pieces(
-    request: web.Request, headers: Mapping[str, str], pieces: Sequence[bytes]
+    request: web.Request, headers: Mapping[str, str], pieces: Sequence[bytes], status: int = 200
 ) -> web.StreamResponse:
     """Writes a reply in scheduler slots; a client that has gone is no error."""
-    response = web.StreamResponse(headers=headers)
+    response = web.StreamResponse(status=status, headers=headers)
     response.content_length = sum(map(len, pieces))
     with contextlib.suppress(ConnectionError):
         await response.prepare(request)

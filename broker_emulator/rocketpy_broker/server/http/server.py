@@ -1,4 +1,4 @@
-"""The HTTP server: `/metrics` for Prometheus, `/healthz` for a supervisor, and the JSON API.
+"""The HTTP server: `/metrics`, `/healthz` for a supervisor, the JSON API, and the console.
 
 `connections` has the limits of a client. With users, `/metrics` needs a monitor or an admin, and
 `/api/v1` a user with the permission; `/healthz` stays open.
@@ -10,7 +10,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
@@ -21,7 +21,6 @@ from rocketpy_broker.server.calls.failure_log import TEXT_MAX, FailureLog, PeerL
 from rocketpy_broker.server.http.api.endpoint import (
     BODY_BYTES_MAX,
     CHALLENGE,
-    JsonApi,
     http_error_response,
     is_api,
     json_errors,
@@ -45,14 +44,24 @@ LINE_BYTES_MAX = 8_190
 # The grace time for running requests, and again for their ends.
 STOP_SECONDS = 0.5
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-PATHS = "this broker answers GET /metrics, GET /healthz and GET /api/v1/openapi.json\n"
+PATHS = (
+    "this broker answers GET /metrics, GET /healthz, GET /api/v1/openapi.json, and GET / with its "
+    "console\n"
+)
+
+
+class Routes(Protocol):
+    """A part of the server below paths of its own."""
+
+    def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
+        """Returns its routes, which call `on_reply` when an answer is about to be written."""
 
 
 class HttpServer:
     """An HTTP server in the running event loop.
 
-    `metrics` returns the text of all metrics in pieces. `refusal` returns the reason why the store
-    takes no messages, empty while it takes messages.
+    `routes` are the JSON API and the console. `metrics` returns the text of all metrics in pieces.
+    `refusal` returns the reason why the store takes no messages, empty while it takes messages.
     """
 
     def __init__(
@@ -62,7 +71,7 @@ class HttpServer:
         metrics: Callable[[], Awaitable[Sequence[bytes]]],
         refusal: Callable[[], str],
         clock: Clock,
-        api: JsonApi,
+        routes: Sequence[Routes],
         access: HttpAccess | None = None,
         tls: TlsPort | None = None,
     ) -> None:
@@ -80,9 +89,8 @@ class HttpServer:
         )
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_health)
-        app.router.add_routes(
-            api.routes(lambda request: self.connections.replies(request.protocol))
-        )
+        for each in routes:
+            app.router.add_routes(each.routes(self._replies))
         self._runner = web.AppRunner(
             app,
             handle_signals=False,
@@ -126,6 +134,9 @@ class HttpServer:
     def connection_count(self) -> int:
         """The number of open connections."""
         return len(self.connections)
+
+    def _replies(self, request: web.Request) -> None:
+        self.connections.replies(request.protocol)
 
     def _new_protocol(self) -> web.RequestHandler:
         assert self._runner.server is not None

@@ -112,10 +112,10 @@ class JsonApi:
         async def work(request: web.Request, stack: AsyncExitStack) -> bytes:
             if route.is_action:
                 check_content_type(request.headers)
-            caller = Caller(_peer(request), request.headers.get("Authorization", ""))
+            caller = caller_of(request)
             # First of all: a guess of a secret key waits, and must hold nothing of other clients.
             await self._calls.authenticate(caller, route.rpc)
-            body = await _body(request)
+            body = await body_of(request)
             if has_messages(route.answer) or route.is_unpaged:
                 # Until the client has read the answer.
                 await stack.enter_async_context(self._answers.room(host_of(caller.peer), 1))
@@ -141,7 +141,7 @@ async def _openapi(_request: web.Request, _stack: AsyncExitStack) -> bytes:
     return openapi_text()
 
 
-async def _body(request: web.Request) -> bytes:
+async def body_of(request: web.Request) -> bytes:
     """Returns the body of a request. Raises HTTPException for a long, broken or incomplete one."""
     try:
         return await request.read()
@@ -169,12 +169,20 @@ async def json_errors(
 
 def error_response(error: BrokerError) -> web.Response:
     """Returns the answer that reports an error of the broker."""
-    code: int = error.number if isinstance(error, RefusedCallError) else error.code
-    status = STATUS_OF.get(code, HTTPStatus.INTERNAL_SERVER_ERROR)
-    if isinstance(error, ContentTypeError):
-        status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    status = status_of(error)
     headers = CHALLENGE if status is HTTPStatus.UNAUTHORIZED else {}
-    return _error(status, code, error.remark, headers)
+    return _error(status, _code_of(error), error.remark, headers)
+
+
+def status_of(error: BrokerError) -> HTTPStatus:
+    """Returns the status of the answer that reports an error of the broker."""
+    if isinstance(error, ContentTypeError):
+        return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    return STATUS_OF.get(_code_of(error), HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _code_of(error: BrokerError) -> int:
+    return error.number if isinstance(error, RefusedCallError) else error.code
 
 
 def http_error_response(error: web.HTTPException) -> web.Response:
@@ -195,8 +203,8 @@ def _error(status: HTTPStatus, code: int, message: str, headers: dict[str, str])
     return web.Response(status=status, body=text.encode(), headers={**HEADERS, **headers})
 
 
-def _peer(request: web.Request) -> str:
-    """Returns the address of a request's connection."""
+def caller_of(request: web.Request) -> Caller:
+    """Returns the client of a request."""
     name: Any = request.transport and request.transport.get_extra_info("peername")
     host, port = name[:2] if name else (request.remote or "", 0)
-    return f"http:{host}:{port}"
+    return Caller(f"http:{host}:{port}", request.headers.get("Authorization", ""))

@@ -1,0 +1,112 @@
+"""Templates and the filters that write figures in them.
+
+All text is escaped by the templates' language. Jinja and the templates are loaded on a thread at
+their first use: that takes up to 100 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+from urllib.parse import quote
+
+import jinja2
+
+from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.server.http.console.assets import assets
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SPANS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+# An en dash.
+_NONE = "\u2013"
+# Width and height of a sparkline's box.
+_WIDTH, _HEIGHT = 120, 24
+
+
+async def rendered(template: str, values: Mapping[str, object]) -> bytes:
+    """Returns a page in UTF-8."""
+    loaded = await asyncio.to_thread(_environment_template, template)
+    await take_slot("http")
+    return loaded.render(values).encode()
+
+
+def _environment_template(name: str) -> jinja2.Template:
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    found = jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    filters: dict[str, Any] = {
+        "bytes": bytes_text,
+        "count": count_text,
+        "duration": duration_text,
+        "part": part,
+        "points": points,
+        "time": time_shown,
+    }
+    found.filters.update(filters)
+    found.globals["assets"] = {name: each.address for name, each in assets().items()}
+    return found
+
+
+def bytes_text(size_bytes: float) -> str:
+    """Returns a size in its largest unit, such as 1.5 MiB."""
+    size = float(size_bytes)
+    for unit in _UNITS[:-1]:
+        if abs(size) < 1024:
+            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} {_UNITS[-1]}"
+
+
+def count_text(number: float | None) -> str:
+    """Returns a number with commas between its thousands; a dash for none."""
+    if number is None:
+        return _NONE
+    return f"{number:,.1f}" if isinstance(number, float) else f"{number:,}"
+
+
+def duration_text(duration_ms: float) -> str:
+    """Returns a duration in its two largest units, such as 3 h 5 min."""
+    rest, parts = int(duration_ms) // 1000, []
+    for unit, seconds in _SPANS:
+        count, rest = divmod(rest, seconds)
+        if count or (parts and unit != "s"):
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2]) or "0 s"
+
+
+def part(name: str) -> str:
+    """Returns a name as a part of a path."""
+    return quote(name, safe="")
+
+
+def points(values: Sequence[float]) -> str:
+    """Returns the points of a sparkline through values, the oldest first."""
+    highest, count = max([*values, 1]), max(len(values) - 1, 1)
+    return " ".join(
+        f"{number * _WIDTH / count:.1f},{_HEIGHT - 1 - value * (_HEIGHT - 2) / highest:.1f}"
+        for number, value in enumerate(values)
+    )
+
+
+def time_shown(text: str | None) -> str:
+    """Returns a time of the JSON API as people read it, in UTC; a dash for none."""
+    if text is None:
+        return _NONE
+    try:
+        time = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return text
+    return time.strftime("%Y-%m-%d %H:%M:%S")
