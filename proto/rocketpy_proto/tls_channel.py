@@ -1,4 +1,4 @@
-"""gRPC channels in TLS, and the reasons why one is not made."""
+"""gRPC channels, in TLS or plaintext, and the reasons why one is not made."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from rocketpy_proto.tls import TlsConfig, TlsFileError, TlsNames, reason_of
 
 # The time of a handshake that looks for the reason of a failure.
 PROBE_SECONDS = 2.0
+# A client of HTTP/2 begins so; a server answers with a frame of this type (RFC 9113, section 3.4).
+_HTTP2_START = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+_FRAME_BYTES, _TYPE_PLACE, _SETTINGS = 9, 3, 4
 # OpenSSL's reasons for an answer that is no TLS record.
 _NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 
@@ -51,7 +54,9 @@ def _bytes_of(path: str | None, *, is_ca: bool) -> bytes | None:
 
 
 def failure_reason(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str | None:
-    """Returns why no call reaches the endpoint, where that is TLS; None for other reasons.
+    """Returns why no call reaches the endpoint that answers: TLS, or another protocol.
+
+    None for other reasons.
 
     gRPC often reports a time-out alone, so this opens a connection of its own. It takes
     PROBE_SECONDS at most for each step, and nothing where a proxy is on the way.
@@ -66,7 +71,9 @@ def failure_reason(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str
             f"{names.ca} and {names.server_name}"
         )
     except (ssl.SSLError, ConnectionResetError) as error:
-        return None if tls is None else _end_of_handshake(endpoint, error, names)
+        if tls is None:
+            return _other_protocol(endpoint)
+        return _end_of_handshake(endpoint, error, names)
     except (OSError, ValueError):
         return None
 
@@ -93,6 +100,25 @@ def _tried(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str | None:
         except OSError:
             is_accepted = False
         return None if is_accepted else _refusal(endpoint, names)
+
+
+def _other_protocol(endpoint: str) -> str | None:
+    """Returns why a server without TLS takes no call; None if it serves gRPC, or is silent."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS) as plain:
+            plain.sendall(_HTTP2_START)
+            answer = plain.recv(_FRAME_BYTES)
+    except ConnectionError:
+        answer = b""
+    except OSError:
+        return None
+    if answer[_TYPE_PLACE : _TYPE_PLACE + 1] == bytes([_SETTINGS]):
+        return None
+    return (
+        f"{endpoint} serves another protocol; name the broker's gRPC port, not its HTTP port or a "
+        "port for RocketMQ's remoting clients"
+    )
 
 
 def _end_of_handshake(endpoint: str, error: OSError, names: TlsNames) -> str:

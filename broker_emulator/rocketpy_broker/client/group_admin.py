@@ -14,6 +14,7 @@ from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # The broker may have to search each queue by time, or remove a topic's files.
 CHANGE_SECONDS_MAX = 120.0
+Group = groups_pb2.GetGroupResponse
 NAMED_TARGETS = ("earliest", "latest")
 FIELDS = tuple(
     each.name
@@ -37,6 +38,19 @@ class GroupDetails:
     retry_message_count: int
     dead_letter_count: int
 
+    @classmethod
+    def of(cls, group: str, answer: Group) -> GroupDetails:
+        """Returns the details that an answer has."""
+        config = answer.config if answer.HasField("config") else None
+        return cls(
+            group,
+            None if config is None else {camel(name): getattr(config, name) for name in FIELDS},
+            dict(sorted(answer.config.attributes.items())),
+            answer.member_count,
+            answer.retry_message_count,
+            answer.dead_letter_count,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class ResetQueue:
@@ -56,19 +70,11 @@ def list_groups(
     return connection.entries(listing, request, "groups", "consumer_group", CHANGE_SECONDS_MAX)
 
 
-def get_group(connection: BrokerConnection, group: str) -> GroupDetails:
+def get_group(connection: BrokerConnection, group: str) -> Group:
     """Returns a group. Raises UnreachableError, RefusedError also for a missing group."""
     request = groups_pb2.GetGroupRequest(consumer_group=group)
-    answer: groups_pb2.GetGroupResponse = connection.ask(connection.groups.GetGroup, request)
-    config = answer.config if answer.HasField("config") else None
-    return GroupDetails(
-        group,
-        None if config is None else {camel(name): getattr(config, name) for name in FIELDS},
-        dict(sorted(answer.config.attributes.items())),
-        answer.member_count,
-        answer.retry_message_count,
-        answer.dead_letter_count,
-    )
+    answer: Group = connection.ask(connection.groups.GetGroup, request)
+    return answer
 
 
 def group_topics(connection: BrokerConnection, group: str) -> Iterator[groups_pb2.GroupTopic]:
@@ -78,9 +84,7 @@ def group_topics(connection: BrokerConnection, group: str) -> Iterator[groups_pb
     return connection.entries(listing, request, "topics", "topic", CHANGE_SECONDS_MAX)
 
 
-def create_group(
-    connection: BrokerConnection, group: str, settings: Mapping[str, Any]
-) -> GroupDetails:
+def create_group(connection: BrokerConnection, group: str, settings: Mapping[str, Any]) -> Group:
     """Creates a group; `settings` are fields of GroupConfig.
 
     Raises UnreachableError, RefusedError also for an existing group.
@@ -88,9 +92,7 @@ def create_group(
     return _update(connection, group, settings, create_only=True)
 
 
-def update_group(
-    connection: BrokerConnection, group: str, settings: Mapping[str, Any]
-) -> GroupDetails:
+def update_group(connection: BrokerConnection, group: str, settings: Mapping[str, Any]) -> Group:
     """Changes a group and returns it.
 
     Raises UnreachableError, RefusedError also for a missing group.
@@ -99,16 +101,14 @@ def update_group(
     return set_group(connection, group, settings)
 
 
-def set_group(
-    connection: BrokerConnection, group: str, settings: Mapping[str, Any]
-) -> GroupDetails:
+def set_group(connection: BrokerConnection, group: str, settings: Mapping[str, Any]) -> Group:
     """Changes or creates a group and returns it. Raises UnreachableError, RefusedError."""
     return _update(connection, group, settings, create_only=False)
 
 
 def _update(
     connection: BrokerConnection, group: str, settings: Mapping[str, Any], *, create_only: bool
-) -> GroupDetails:
+) -> Group:
     config = groups_pb2.GroupConfig(consumer_group=group, **settings)
     request = groups_pb2.UpdateGroupRequest(config=config, create_only=create_only)
     connection.ask(connection.groups.UpdateGroup, request)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -49,21 +52,43 @@ def test_a_running_broker_tells_how_it_does() -> None:
         assert lines == sorted(lines)
         shown = dict(line.split(" : ", 1) for line in lines)
         assert shown["flushDiskType"] == "ASYNC_FLUSH"
-        assert shown["storeDirectory"] == str(broker.data)
-        assert (shown["recoveredFromCrash"], shown["refusal"]) == ("no", "none")
+        assert shown["store directory"] == str(broker.data)
+        assert (shown["recovered"], shown["refusal"]) == ("no", "-")
         told = json.loads(run(broker, "broker", "status", "--json").stdout)
-        assert told.keys() == shown.keys()
+        assert told.keys() - shown.keys() == {"directories"}
         assert (told["messagesPut"], told["messagesPutLastDay"]) == (3, 3)
-        assert (told["delayLevelPending"], told["timerPending"]) == (1, 0)
-        assert (told["queues"], told["clients"], told["halfMessages"]) == (2, 0, 0)
+        assert (told["delayLevelPendingCount"], told["timerPendingCount"]) == (1, 0)
+        counts = told["queueCount"], told["clientCount"], told["halfMessageCount"]
+        assert counts == (2, 0, 0)
         assert 0 <= told["diskUsedRatio"] <= 1
         broker.kill()
         broker.restart()
         told = json.loads(run(broker, "broker", "status", "--json").stdout)
-        assert told["recoveredFromCrash"] is True
+        assert told["recovered"] is True
 
 
 def test_a_broker_that_is_away_is_named() -> None:
     done = CliRunner().invoke(app, ["broker", "status", "--endpoint", "127.0.0.1:1"])
     assert (done.exit_code, done.stdout) == (1, "")
     assert done.stderr.startswith("rocketpy: no broker answers at 127.0.0.1:1")
+
+
+def test_a_port_of_another_protocol_is_named(rocketpy_broker: LocalBroker) -> None:
+    def refusal(endpoint: str) -> str:
+        done = CliRunner().invoke(app, ["topic", "list", "--endpoint", endpoint])
+        assert (done.exit_code, done.stdout) == (1, "")
+        return done.stderr
+
+    other = rocketpy_broker.name_server
+    assert f"{other} serves another protocol; name the broker's gRPC port" in refusal(other)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        end = f"127.0.0.1:{silent.getsockname()[1]}"
+        closing = threading.Thread(target=_close_each, args=(silent,), daemon=True)
+        closing.start()
+        assert f"{end} serves another protocol" in refusal(end)
+
+
+def _close_each(server: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        while True:
+            server.accept()[0].close()

@@ -74,17 +74,18 @@ def test_a_group_is_described(
     assert f"\n{rocketpy_topic}\tTAG\tTagA || TagB\n" in shown
     assert f"\n{rocketpy_topic}\t8\t1\t2\n" in shown
     told = json.loads(run(rocketpy_broker, "group", "describe", group, "--json").stdout)
-    assert [each["clientId"] for each in told["members"]] == ["m1", "m2"]
-    assert told["settings"]["consumeEnable"] is True
+    assert [each["clientId"] for each in told["clients"]["consumers"]] == ["m1", "m2"]
+    assert told["config"]["consumeEnable"] is True
     assert (told["lag"], told["deadLetters"], told["retryMessages"]) == (2, 1, 0)
     assert told["topics"][0]["committedQueues"] == 1
-    assert told["subscriptions"][0]["expression"] == "TagA || TagB"
+    subscriptions = told["clients"]["consumerData"]["subscriptions"]
+    assert subscriptions[0]["expression"] == "TagA || TagB"
 
 
 def test_a_group_is_created_and_changed(rocketpy_broker: LocalBroker) -> None:
     words = ["--retry-max-times", "3", "--no-consume", "--orderly"]
     made = run(rocketpy_broker, "group", "create", "cli-made", *words, "--json")
-    assert json.loads(made.stdout)["settings"]["consumeEnable"] is False
+    assert json.loads(made.stdout)["consumeEnable"] is False
     again = run(rocketpy_broker, "group", "create", "cli-made")
     assert (again.exit_code, again.stderr.count("\n")) == (1, 1)
     assert "'cli-made' exists already" in again.stderr

@@ -50,10 +50,14 @@ def status(as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
         if as_json:
             output.print_json(fields)
             return
-        output.print_fields({name: _shown(fields[name]) for name in sorted(fields)})
+        folders = {f"{each['role']} directory": each["path"] for each in fields.pop("directories")}
+        shown = {**fields, **folders}
+        output.print_fields({name: _shown(shown[name]) for name in sorted(shown)})
 
 
 def _shown(value: object) -> output.Cell:
+    if value is None:
+        return output.ABSENT
     if isinstance(value, list) and all(isinstance(each, dict) for each in value):
         return ", ".join(" ".join(str(part) for part in each.values() if part) for each in value)
     if isinstance(value, list):

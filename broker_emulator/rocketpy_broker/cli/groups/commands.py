@@ -100,6 +100,7 @@ def describe(
     """Show a consumer group: settings, members, subscriptions, lag, retries and dead letters."""
     with asking(endpoint) as connection:
         show_group(
+            group,
             group_admin.get_group(connection, group),
             list_connections(connection, group),
             list(group_admin.group_topics(connection, group)),
@@ -161,13 +162,13 @@ def _settings(options: Mapping[str, Any]) -> Settings:
 def _change(
     group: str,
     settings: Settings,
-    change: Callable[[BrokerConnection, str, Settings], group_admin.GroupDetails],
+    change: Callable[[BrokerConnection, str, Settings], group_admin.Group],
     endpoint: str,
     *,
     as_json: bool,
 ) -> None:
     with asking(endpoint) as connection:
-        show_settings(change(connection, group, settings), as_json=as_json)
+        show_settings(group, change(connection, group, settings), as_json=as_json)
 
 
 @group_app.command()
@@ -248,8 +249,8 @@ def delete(
     With --force, the next heartbeat of a member that is online recreates it with defaults.
     """
     with asking(endpoint) as connection:
-        details = group_admin.get_group(connection, group)
-        letters = "" if keep_topics else f" and {counted(details.dead_letter_count, 'dead letter')}"
+        found = group_admin.get_group(connection, group)
+        letters = "" if keep_topics else f" and {counted(found.dead_letter_count, 'dead letter')}"
         confirm(f"Delete group {group} with its progress{letters}?", yes=yes)
         topics = group_admin.delete_group(connection, group, keep_topics=keep_topics, force=force)
     if as_json:

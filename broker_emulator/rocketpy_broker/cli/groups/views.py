@@ -9,7 +9,8 @@ import typer
 
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.output import Column
-from rocketpy_broker.client.group_admin import GroupDetails
+from rocketpy_broker.client.group_admin import Group
+from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.runtime.time_format import time_of_ms
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
@@ -65,75 +66,71 @@ GROUP_TOPICS = (
 
 
 def show_group(
-    details: GroupDetails,
-    members: Connections,
+    group: str,
+    found: Group,
+    clients: Connections,
     topics: Sequence[groups_pb2.GroupTopic],
     *,
     as_json: bool,
 ) -> None:
     """Prints a group with its members and topics, as tables with an empty line between them."""
-    data, lag = members.consumer_data, sum(each.lag for each in topics)
-    subscriptions = sorted(data.subscriptions, key=lambda each: each.topic)
-    consumed = {
-        "consumeType": _name(groups_pb2.ConsumeType, data.consume_type),
-        "messageModel": _name(groups_pb2.MessageModel, data.message_model),
-        "consumeFromWhere": _name(groups_pb2.ConsumeFromWhere, data.consume_from_where),
-    }
-    lists: list[tuple[str, output.Columns, Sequence[object]]] = [
-        ("members", MEMBERS, members.consumers),
-        ("subscriptions", SUBSCRIPTIONS, subscriptions),
-        ("topics", GROUP_TOPICS, topics),
-    ]
+    lag = sum(each.lag for each in topics)
     if as_json:
         output.print_json(
             {
-                "consumerGroup": details.group,
-                "settings": None if details.settings is None else dict(details.settings),
-                "attributes": dict(details.attributes),
-                **consumed,
-                **{
-                    key: [output.json_of(columns, each) for each in entries]
-                    for key, columns, entries in lists
-                },
+                "consumerGroup": group,
+                **json_of(found),
                 "lag": lag,
-                "retryMessages": details.retry_message_count,
-                "deadLetters": details.dead_letter_count,
+                "topics": [json_of(each) for each in topics],
+                "clients": json_of(clients),
             }
         )
         return
-    fields: list[list[output.Cell]] = [
-        ["consumer group", details.group],
-        *_setting_fields(details),
-        ["consume type", consumed["consumeType"] or output.ABSENT],
-        ["message model", consumed["messageModel"] or output.ABSENT],
-        ["consume from where", consumed["consumeFromWhere"] or output.ABSENT],
-        ["members", details.member_count],
+    data = clients.consumer_data
+    consumed = {
+        "consume type": _name(groups_pb2.ConsumeType, data.consume_type),
+        "message model": _name(groups_pb2.MessageModel, data.message_model),
+        "consume from where": _name(groups_pb2.ConsumeFromWhere, data.consume_from_where),
+    }
+    fields: list[Sequence[output.Cell]] = [
+        ["consumer group", group],
+        *_setting_fields(found),
+        *((name, value or output.ABSENT) for name, value in consumed.items()),
+        ["members", found.member_count],
         ["lag", lag],
-        ["retry messages", details.retry_message_count],
-        ["dead letters", details.dead_letter_count],
+        ["retry messages", found.retry_message_count],
+        ["dead letters", found.dead_letter_count],
     ]
     output.print_table(("field", "value"), fields)
-    for _, columns, entries in lists:
+    subscriptions = sorted(data.subscriptions, key=lambda each: each.topic)
+    lists: list[tuple[output.Columns, Sequence[object]]] = [
+        (MEMBERS, clients.consumers),
+        (SUBSCRIPTIONS, subscriptions),
+        (GROUP_TOPICS, topics),
+    ]
+    for columns, entries in lists:
         if entries:
             typer.echo()
             output.print_entries(columns, entries)
 
 
-def show_settings(details: GroupDetails, *, as_json: bool) -> None:
+def show_settings(group: str, found: Group, *, as_json: bool) -> None:
     """Prints the settings of a group that was created or changed."""
     if as_json:
-        settings = dict(details.settings or {})
-        output.print_json({"consumerGroup": details.group, "settings": settings})
+        output.print_json(json_of(found.config))
         return
-    fields: list[list[output.Cell]] = [["consumer group", details.group]]
-    output.print_table(("field", "value"), [*fields, *_setting_fields(details)])
+    fields: list[list[output.Cell]] = [["consumer group", group]]
+    output.print_table(("field", "value"), [*fields, *_setting_fields(found)])
 
 
-def _setting_fields(details: GroupDetails) -> list[list[output.Cell]]:
-    if details.settings is None:
+def _setting_fields(found: Group) -> list[list[output.Cell]]:
+    if not found.HasField("config"):
         return [["settings", "none: it is not configured, and has progress only"]]
+    settings = json_of(found.config)
+    attributes: Any = settings.pop("attributes")
+    del settings["consumerGroup"]
     shown: list[list[output.Cell]] = [
-        [name, ("yes" if value else "no") if isinstance(value, bool) else value]
-        for name, value in details.settings.items()
+        [name, ("yes" if value else "no") if isinstance(value, bool) else str(value)]
+        for name, value in settings.items()
     ]
-    return shown + [[f"attribute {name}", value] for name, value in details.attributes.items()]
+    return shown + [[f"attribute {name}", value] for name, value in attributes.items()]

@@ -24,19 +24,21 @@ class GroupCalls(BrokerCalls):
         `consume_enable=False`.
         """
         with self._connection() as connection:
-            return group_admin.create_group(connection, group, _checked(settings))
+            answer = group_admin.create_group(connection, group, _checked(settings))
+            return GroupDetails.of(group, answer)
 
     @call
     def update_group(self, group: str, **settings: bool | int) -> GroupDetails:
         """Changes the named settings of a group. `settings` are as in `create_group`."""
         with self._connection() as connection:
-            return group_admin.update_group(connection, group, _checked(settings))
+            answer = group_admin.update_group(connection, group, _checked(settings))
+            return GroupDetails.of(group, answer)
 
     @call
     def group(self, group: str) -> GroupDetails:
         """Returns the group with its settings and its counts of retries and dead letters."""
         with self._connection() as connection:
-            return group_admin.get_group(connection, group)
+            return GroupDetails.of(group, group_admin.get_group(connection, group))
 
     @call
     def groups(self) -> list[str]:
