@@ -38,6 +38,7 @@ public final class BenchClient {
     private static final int PULLED_MAX = 32;
     private static final int TIMEOUT_MS = 30_000;
     private static final long FIRST = 0;
+    private static final int READY_SECONDS_MAX = 60;
 
     private final String nameServers;
     private final DefaultMQProducer producer = new DefaultMQProducer("bench-producer");
@@ -151,11 +152,13 @@ public final class BenchClient {
     }
 
     /**
-     * Sends `count` single messages, one each `paceMicros`, and listens with a push consumer. The
-     * answer has the sorted times from a send to the listener's call, in microseconds.
+     * Sends `count` single messages, one each `paceMicros`, and listens with a push consumer, which
+     * also gets messages of before. The answer has the sorted times from a send to the listener's
+     * call, in microseconds.
      */
     private JSONObject listen(JSONObject request) throws Exception {
         String topic = request.getString("topic");
+        long session = System.nanoTime();
         Queue<Long> tookNanos = new ConcurrentLinkedQueue<>();
         Semaphore ready = new Semaphore(0);
         Semaphore arrived = new Semaphore(0);
@@ -166,7 +169,11 @@ public final class BenchClient {
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             long now = System.nanoTime();
             for (MessageExt message : messages) {
-                long sent = ByteBuffer.wrap(message.getBody()).getLong();
+                ByteBuffer body = ByteBuffer.wrap(message.getBody());
+                if (body.getLong() != session) {
+                    continue;
+                }
+                long sent = body.getLong();
                 if (sent == FIRST) {
                     ready.release();
                 } else {
@@ -178,9 +185,7 @@ public final class BenchClient {
         });
         consumer.start();
         try {
-            do { // Until the consumer has its queues.
-                producer.send(stamped(topic, FIRST));
-            } while (!ready.tryAcquire(1, TimeUnit.SECONDS));
+            awaitQueues(topic, session, ready);
             int count = request.getIntValue("count");
             long begin = System.nanoTime();
             for (int number = 0; number < count; number++) {
@@ -188,7 +193,7 @@ public final class BenchClient {
                 while (System.nanoTime() < due) {
                     Thread.sleep(0, 200_000);
                 }
-                producer.send(stamped(topic, System.nanoTime()));
+                producer.send(stamped(topic, session, System.nanoTime()));
             }
             if (!arrived.tryAcquire(count, TIMEOUT_MS, TimeUnit.MILLISECONDS)) {
                 throw new IllegalStateException("only " + tookNanos.size() + " messages arrived");
@@ -201,7 +206,19 @@ public final class BenchClient {
         return new JSONObject().fluentPut("micros", micros);
     }
 
-    private static Message stamped(String topic, long stamp) {
-        return new Message(topic, ByteBuffer.allocate(100).putLong(stamp).array());
+    /** Sends a message each second until the listener has got one. */
+    private void awaitQueues(String topic, long session, Semaphore ready) throws Exception {
+        for (int second = 0; second < READY_SECONDS_MAX; second++) {
+            producer.send(stamped(topic, session, FIRST));
+            if (ready.tryAcquire(1, TimeUnit.SECONDS)) {
+                return;
+            }
+        }
+        throw new IllegalStateException(
+            "the listener got no message for " + READY_SECONDS_MAX + " s");
+    }
+
+    private static Message stamped(String topic, long session, long stamp) {
+        return new Message(topic, ByteBuffer.allocate(100).putLong(session).putLong(stamp).array());
     }
 }
