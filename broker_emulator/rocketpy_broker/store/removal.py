@@ -30,6 +30,9 @@ from rocketpy_broker.store.queues.expiry import QueueExpiry
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.recovery.passes import StoreParts
 
+# A queue without new messages takes 0.4 microseconds, another one some 10.
+QUEUES_A_STEP = 100
+
 
 @dataclass(frozen=True, slots=True)
 class SegmentRemoval:
@@ -99,8 +102,15 @@ class TopicEmptying:
 
     def finish(self) -> None:
         """Moves the queues' starts, on the store's thread. Raises StoreReadError."""
-        for queue, end in self.ends:
-            queue.hide_until(end)
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[None]:
+        """Does the work of `finish`, and yields after each millisecond or so."""
+        for begin in range(0, len(self.ends), QUEUES_A_STEP):
+            for queue, end in self.ends[begin : begin + QUEUES_A_STEP]:
+                queue.hide_until(end)
+            yield
 
 
 class TopicDeletions:

@@ -84,8 +84,13 @@ class StoreFiles:
     async def empty_topic(self, topic: str) -> None:
         """Removes the messages that the topic has now. Raises OSError, StoreClosedError."""
         async with self._one_at_a_time:
-            emptying = self._store.plan_emptying(topic)
-            await self._in_thread(emptying.run, emptying.finish)
+            await run_shielded(self._empty(topic))
+
+    async def _empty(self, topic: str) -> None:
+        emptying = self._store.plan_emptying(topic)
+        await asyncio.get_running_loop().run_in_executor(self._thread, emptying.run)
+        for _ in emptying.steps():
+            await take_slot("admin")
 
     async def _try(self, work: Callable[[], None], failure: str) -> None:
         try:
