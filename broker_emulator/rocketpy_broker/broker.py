@@ -25,6 +25,7 @@ from rocketpy_broker.server.bind_address import check_host, check_ports, is_loop
 from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.calls.guard import call_guard
 from rocketpy_broker.server.grpc.server import GrpcServer
+from rocketpy_broker.server.ha.server import HaServer
 from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services
 from rocketpy_broker.server.security.certificates import ServerCertificates
 from rocketpy_broker.server.security.credentials import basic_credentials
@@ -58,6 +59,7 @@ class Ready:
     remoting_port: int | None = None
     name_server_port: int | None = None
     tls_port: int | None = None
+    ha_port: int | None = None
 
 
 def _store_config(config: BrokerConfig) -> StoreConfig:
@@ -100,6 +102,7 @@ class Broker:
         self.server: GrpcServer
         self.remoting: RemotingServers
         self.http: HttpServer | None = None
+        self.ha: HaServer | None = None
         self._certificates: ServerCertificates | None = None
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
@@ -117,6 +120,9 @@ class Broker:
                 has_users=users.is_on,
                 is_encrypted=self._config.tls.mode is TlsMode.ENFORCING,
             )
+        if self._config.replication.port is not None:
+            # Slaves have no credentials.
+            check_host(self._config.host, insecure=self._config.insecure)
         check_ports(self._config)
         if not self._config.tls.is_self_signed:
             self._open_certificates()
@@ -167,11 +173,12 @@ class Broker:
                 scope.start(self._certificates.run())
             port = await server.start(scope)
             try:
-                ports = await self.remoting.start(scope)
+                ha_port = await self._start_ha(scope)
+                ports = await self.remoting.start(scope, ha_port)
                 # RocketMQ's tools ask for a message at the address in its id.
                 self.store.store_host = self._advertised_host(port, ports)
                 self.services.admin.status.serves(recovery, server.connection_count)
-                self.services.admin.settings.listens(ports.remoting)
+                self.services.admin.settings.listens(ports.remoting, ha_port)
                 http_port = await self._start_http(scope, rocketpy_v1)
                 ready.set_result(
                     Ready(
@@ -182,6 +189,7 @@ class Broker:
                         ports.remoting,
                         ports.name_server,
                         server.tls_port,
+                        ha_port,
                     )
                 )
                 await stopped.wait()
@@ -192,6 +200,8 @@ class Broker:
                     for stop in self._lifecycle.stops:
                         stop()
                 finally:
+                    if self.ha is not None:
+                        self.ha.stop()
                     await self.remoting.stop()
                     await server.stop()
                     if self.http is not None:
@@ -210,6 +220,24 @@ class Broker:
         if ports.remoting is None:
             return _store_host(self._config, port)
         return _store_host(self._config, self._config.advertise_port or ports.remoting)
+
+    async def _start_ha(self, scope: TaskScope) -> int | None:
+        """Listens for slaves if it is configured; returns the port. Raises PortInUseError."""
+        if self._config.replication.port is None:
+            return None
+        services = self.services
+        slaves, metrics = services.replication.slaves, services.metrics
+        if metrics is not None:
+            metrics.watch("rocketpy_slaves", lambda: len(slaves.slaves))
+            metrics.watch("rocketpy_slave_lag_bytes", lambda: slaves.lag_bytes or 0)
+        self.ha = HaServer(
+            self._config,
+            self.store,
+            slaves,
+            services.flush.group_commit,
+            self._call_clock,
+        )
+        return await self.ha.start(scope)
 
     async def _start_http(self, scope: TaskScope, rocketpy_v1: RocketpyV1Services) -> int | None:
         """Listens for HTTP if it is configured; returns the port. Raises PortInUseError."""

@@ -69,6 +69,7 @@ from rocketpy_broker.services.observability.statistics import wiring as statisti
 from rocketpy_broker.services.offsets import wiring as offsets
 from rocketpy_broker.services.pull import wiring as pull
 from rocketpy_broker.services.receipts import wiring as receipts
+from rocketpy_broker.services.replication import wiring as replication
 from rocketpy_broker.services.retry.service import SendBackService
 from rocketpy_broker.services.send.retry_sends import RetrySends
 from rocketpy_broker.services.send.retry_targets import RetryTargets
@@ -91,7 +92,8 @@ class BrokerServices:
         self.hooks = HookChain(installed_hooks())
         self.topics = topics.build(context)
         self.groups = groups.build(context, self.topics)
-        self.flush = flush.build(context)
+        self.replication = replication.build(context)
+        self.flush = flush.build(context, self.replication)
         self.long_polling = long_polling.build(context, self.topics)
         self.delay = delay.build(context, self.topics, self.flush, self.long_polling)
         targets = RetryTargets(
@@ -187,6 +189,7 @@ class BrokerServices:
             self.offsets,
             self.transactions,
             self.statistics,
+            self.replication.slaves,
         )
         wiring.admin.topic_changed.add(self.statistics.counter.topic_changed)
         wiring.groups.group_changed.add(self.statistics.counter.group_changed)
@@ -332,6 +335,7 @@ class BrokerServices:
                 admin.status,
                 self.statistics,
                 admin.settings,
+                self.replication.slaves,
             ),
             AuthProcessor(self.access.users),
         ]

@@ -50,6 +50,39 @@ class ClientLimits:
     notice_bytes_per_connection_max: int = 16 * MIB
 
 
+# Slaves of one master.
+SLAVES_MAX = 16
+
+
+class BrokerRole(str, Enum):
+    """RocketMQ's brokerRole of a master: with or without a wait for slaves."""
+
+    ASYNC_MASTER = "ASYNC_MASTER"
+    SYNC_MASTER = "SYNC_MASTER"
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """Replication of the log to slaves; sizes in bytes.
+
+    - `port`: the port for slaves; 0 takes a free one, and None turns it off. A client that reaches
+      it can read the whole log, since RocketMQ's slaves have no credentials.
+    - `in_sync_replicas`: the number of brokers, this one included, that have a message before a
+      SYNC_MASTER acknowledges it, as in RocketMQ 5. None: one slave as in RocketMQ 4, without a
+      wait if none is connected, or if all lack `fall_behind_bytes_max` of the log.
+    - `batch_bytes`: the log's bytes that a slave gets at a time.
+    - `bytes_per_second_max`: the limit of one slave's transfer; None is no limit.
+    """
+
+    role: BrokerRole = BrokerRole.ASYNC_MASTER
+    port: int | None = None
+    in_sync_replicas: int | None = None
+    slave_timeout_ms: int = 3_000
+    fall_behind_bytes_max: int = 256 * MIB
+    batch_bytes: int = 256 * KIB
+    bytes_per_second_max: int | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class TransferLimits:
     """Limits of a response to a group's pull without a size; RocketMQ's names and defaults.
@@ -246,6 +279,7 @@ class BrokerConfig:
     cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"
     flush_disk_type: FlushDiskType = FlushDiskType.SYNC_FLUSH
+    replication: Replication = field(default_factory=Replication)
     commit_log_segment_bytes: int = 1 << 30
     consume_queue_file_bytes: int = 6_000_000
     flush_times: FlushTimes = field(default_factory=FlushTimes)

@@ -11,7 +11,8 @@
     │   ├── StagingFullError          staged batches use all their disk space
     │   ├── TooManyJobsError          too many jobs stage batches
     │   ├── StagedIllegalError        an attempt that differs from the staged one
-    │   ├── FlushTimeoutError         stored, but not confirmed on disk in time
+    │   ├── UnconfirmedError          stored, but not confirmed in time
+    │   │   └── FlushTimeoutError     not by the disk
     │   ├── TimerRefusedError         messages with a delivery time are refused
     │   ├── LogOffsetError            an offset outside the log
     │   └── RecordIllegalError        an invalid block
@@ -140,8 +141,12 @@ class StagedIllegalError(StoreError):
     code = ResponseCode.MESSAGE_ILLEGAL
 
 
-class FlushTimeoutError(StoreError):
-    """The block is stored, but the disk did not confirm it in time; it may be flushed later."""
+class UnconfirmedError(StoreError):
+    """The block is stored, but not confirmed in time; that may still happen."""
+
+
+class FlushTimeoutError(UnconfirmedError):
+    """The disk did not confirm the block in time."""
 
     code = ResponseCode.FLUSH_DISK_TIMEOUT
 
@@ -152,26 +157,6 @@ class FlushTimeoutError(StoreError):
 
 class TimerRefusedError(StoreError):
     """Messages with a delivery time are refused; the block was not stored."""
-
-
-class TimerNotEnabledError(TimerRefusedError):
-    """Messages with a delivery time are disabled."""
-
-    def __init__(self) -> None:
-        super().__init__("accurate timer message is not enabled, timerWheelEnable is false")
-
-
-class TimerFullError(TimerRefusedError):
-    """The limit of messages that wait for a delivery time is reached."""
-
-    def __init__(self, waiting_count: int, sent_count: int, count_max: int) -> None:
-        super().__init__(
-            f"timer message is under flow control, {waiting_count} messages wait for their "
-            f"delivery time and {sent_count} more were sent, limit {count_max}. Send again when "
-            "some are delivered, or restart the broker with a larger --timer-pending-max"
-        )
-        self.waiting_count = waiting_count
-        self.count_max = count_max
 
 
 class LogOffsetError(StoreError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 from rocketpy_broker.broker_services import BrokerServices
@@ -11,7 +12,7 @@ from rocketpy_broker.nameserver.own_broker import OwnBroker
 from rocketpy_broker.nameserver.route_table import RouteTable
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.server.bind_address import ListenAddress
+from rocketpy_broker.server.bind_address import ListenAddress, PortInUseError
 from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.calls.guard import CallGuard
 from rocketpy_broker.server.grpc.server import CALLS_PER_CONNECTION
@@ -25,6 +26,10 @@ from rocketpy_broker.services.registration.identity import BrokerIdentity
 from rocketpy_broker.services.registration.name_server import NameServerRegistration
 from rocketpy_broker.services.registration.service import RegistrationService
 from rocketpy_broker.services.registration.topics import RegisteredTopics
+
+logger = logging.getLogger(__name__)
+# RocketMQ's `fastListenPort`.
+SLAVE_PORT_BELOW = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,27 +58,25 @@ class RemotingServers:
         self._guard = guard
         self._access = RemotingAccess(services.access)
         self.server: RemotingServer | None = None
+        self._for_slaves: RemotingServer | None = None
         self.name_server: NameServer | None = None
         self._registrations: RegistrationService | None = None
 
-    async def start(self, scope: TaskScope) -> RemotingPorts:
-        """Starts the servers; returns their ports. Raises PortInUseError, ConfigFileError."""
+    async def start(self, scope: TaskScope, ha_port: int | None) -> RemotingPorts:
+        """Starts the servers; returns their ports. Raises PortInUseError, ConfigFileError.
+
+        `ha_port` is the port for slaves that name servers get.
+        """
         config, port, name_server_port = self._config, None, None
         if config.remoting_port is not None:
-            self.server = RemotingServer(
-                self._address(config.remoting_port, "--remoting-port"),
-                self._services.processors(config),
-                self._clock,
-                self._guard,
-                CALLS_PER_CONNECTION,
-                self._access,
-                self._tls,
-            )
-            self.server.connection_lost.add(self._services.remoting_clients.connection_lost)
+            address = self._address(config.remoting_port, "--remoting-port")
+            self.server = self._remoting_server(address)
             port = await self.server.start(scope)
+        if port is not None and ha_port is not None:
+            await self._start_for_slaves(scope, port - SLAVE_PORT_BELOW)
         topics = RegisteredTopics(self._services.topics, config.broker_permission)
         self._services.admin.settings.changed.add(topics.configure)
-        identity = None if port is None else BrokerIdentity.of(config, port)
+        identity = None if port is None else BrokerIdentity.of(config, port, ha_port)
         if config.name_server_port is not None:
             self.name_server = self._name_server(config.name_server_port, topics, identity)
             name_server_port = await self.name_server.start(scope)
@@ -85,6 +88,28 @@ class RemotingServers:
     def _address(self, port: int, option: str) -> ListenAddress:
         is_preferred = port in self._config.preferred_ports
         return ListenAddress(self._config.host, port, option, is_preferred)
+
+    def _remoting_server(self, address: ListenAddress) -> RemotingServer:
+        server = RemotingServer(
+            address,
+            self._services.processors(self._config),
+            self._clock,
+            self._guard,
+            CALLS_PER_CONNECTION,
+            self._access,
+            self._tls,
+        )
+        server.connection_lost.add(self._services.remoting_clients.connection_lost)
+        return server
+
+    async def _start_for_slaves(self, scope: TaskScope, port: int) -> None:
+        """Serves RocketMQ's slaves, which ask for topics at a port of their own."""
+        server = self._remoting_server(ListenAddress(self._config.host, port, "--remoting-port"))
+        try:
+            await server.start(scope)
+            self._for_slaves = server
+        except PortInUseError as error:
+            logger.warning("slaves of RocketMQ get no topics: %s", error.remark)
 
     def _name_server(
         self, port: int, topics: RegisteredTopics, identity: BrokerIdentity | None
@@ -118,5 +143,7 @@ class RemotingServers:
             await self._registrations.stop()
         if self.name_server is not None:
             await self.name_server.stop()
+        if self._for_slaves is not None:
+            await self._for_slaves.stop(0)
         if self.server is not None:
             await self.server.stop(self._config.stop_grace_ms)

@@ -102,6 +102,7 @@ def check_ports(config: BrokerConfig) -> None:
     for port, option in (
         (config.remoting_port, "--remoting-port"),
         (config.name_server_port, "--name-server-port"),
+        (config.replication.port, "--ha-port"),
     ):
         if port not in config.preferred_ports:
             _check_port(config.host, port, option)

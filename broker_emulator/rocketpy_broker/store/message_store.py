@@ -18,7 +18,12 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from rocketpy_broker.errors import StoreBusyError, StoreClosedError, StoreError
+from rocketpy_broker.errors import (
+    LogOffsetError,
+    StoreBusyError,
+    StoreClosedError,
+    StoreError,
+)
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.store.append.appender import Appending, AppendUnderWay
 from rocketpy_broker.store.append.batch_marks import BatchMarks
@@ -332,6 +337,26 @@ class MessageStore:
     def positions(self) -> LogPositions:
         """Returns the start and end of the log, and the positions of flush and dispatch."""
         return LogPositions(self._log.begin, self._log.end, self._log.flushed, self._dispatcher.end)
+
+    @property
+    def last_segment_begin(self) -> int:
+        """The physical offset at which the log's last segment begins."""
+        return self._log.end - self._log.end % self.config.commit_log_segment_bytes
+
+    def log_piece(self, offset: int, bytes_max: int) -> memoryview:
+        """Returns the log's bytes from `offset` on, of one segment, for a slave; empty at the end.
+
+        With SYNC_FLUSH they are durable. Raises LogOffsetError for an offset outside the log.
+        """
+        is_sync = self.config.flush_disk_type is FlushDiskType.SYNC_FLUSH
+        end = self._log.flushed if is_sync else self._log.end
+        if end <= offset <= self._log.end:
+            return memoryview(b"")
+        segment = self._log.files.find(offset)
+        if segment is None or offset > end:
+            raise LogOffsetError(offset, self._log.begin, end)
+        stop = min(offset + bytes_max, segment.end, end)
+        return segment.view[offset - segment.base : stop - segment.base]
 
     def queues(self) -> list[QueueKey]:
         """Returns every queue that has had a message."""

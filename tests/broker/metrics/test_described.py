@@ -11,6 +11,7 @@ import promql_parser
 import pytest
 import yaml
 
+from rocketpy_broker.config import Replication
 from rocketpy_proto.rocketpy.v1 import retry_pb2, retry_pb2_grpc
 from tests.broker.metrics.scrape import Scraped, scrape
 from tests.broker.metrics.test_messages import commit, enter, update_group
@@ -48,7 +49,7 @@ async def use_everything(running: RunningBroker) -> None:
 
 @pytest.fixture
 async def scraped(start_broker: StartBroker) -> AsyncIterator[Scraped]:
-    async with start_broker(http_port=0) as running:
+    async with start_broker(http_port=0, replication=Replication(port=0)) as running:
         await use_everything(running)
         yield await scrape(running)
 

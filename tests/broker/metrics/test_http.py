@@ -83,7 +83,7 @@ async def test_health_tells_that_the_broker_stops_while_calls_are_let_end(
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
+        ("GET", "/nothing", 404),
         ("GET", "/metrics/..%2f..%2fetc/passwd", 404),
         ("POST", "/metrics", 405),
         ("DELETE", "/healthz", 405),

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from rocketpy_broker.errors import TimerFullError
+from rocketpy_broker.services.delay.errors import TimerFullError
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.pops import (

@@ -7,7 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from rocketpy_broker.config import ServerTls, SigningUser, TlsMode
+from rocketpy_broker.config import (
+    SLAVES_MAX,
+    BrokerRole,
+    Replication,
+    ServerTls,
+    SigningUser,
+    TlsMode,
+)
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.registration.addresses import check_advertised, parse_name_servers
 from rocketpy_proto.tls import TlsConfig, TlsFileError
@@ -170,6 +177,61 @@ HttpPort = Annotated[
         "one. Default: no HTTP, a free one with --ephemeral.",
     ),
 ]
+
+HaPort = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        max=65535,
+        help="haListenPort: the port where slaves get the log; 0 = any free one. RocketMQ's is the "
+        "remoting port + 1. Slaves have no credentials, so beyond loopback it needs --insecure. "
+        "Default: off.",
+    ),
+]
+Role = Annotated[
+    BrokerRole,
+    typer.Option(
+        help="brokerRole: with SYNC_MASTER an acknowledgement waits for slaves, see "
+        "--in-sync-replicas."
+    ),
+]
+InSyncReplicas = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=SLAVES_MAX + 1,
+        help="inSyncReplicas: the brokers, this one included, that have a message before it is "
+        "acknowledged. Default: as RocketMQ 4, one slave, without a wait if none is near.",
+    ),
+]
+SlaveTimeoutMs = Annotated[
+    int, typer.Option(min=1, help="slaveTimeout: FLUSH_SLAVE_TIMEOUT for slower slaves.")
+]
+HaTransferBytes = Annotated[
+    int | None,
+    typer.Option(
+        "--ha-transfer-bytes-per-second",
+        min=1,
+        help="maxHaTransferByteInSecond: the limit of a slave's transfer. Default: none.",
+    ),
+]
+
+
+def replication_of(
+    role: BrokerRole,
+    port: int | None,
+    in_sync_replicas: int | None,
+    timeout_ms: int,
+    bytes_per_second_max: int | None,
+) -> Replication:
+    """Returns the replication to slaves. Raises typer.BadParameter."""
+    if role is BrokerRole.SYNC_MASTER and port is None:
+        raise typer.BadParameter(
+            "SYNC_MASTER waits for slaves; give their port, too", param_hint="--ha-port"
+        )
+    return Replication(
+        role, port, in_sync_replicas, timeout_ms, bytes_per_second_max=bytes_per_second_max
+    )
 
 
 def network_settings(

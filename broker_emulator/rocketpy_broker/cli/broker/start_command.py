@@ -13,9 +13,12 @@ from rocketpy_broker.cli.broker.network_options import (
     PORT,
     AdvertiseHost,
     AdvertisePort,
+    HaPort,
+    HaTransferBytes,
     Host,
     HttpPort,
     Insecure,
+    InSyncReplicas,
     NameServerAccessKey,
     NameServerPort,
     NameServers,
@@ -24,6 +27,8 @@ from rocketpy_broker.cli.broker.network_options import (
     NameServerTlsCa,
     Port,
     RemotingPort,
+    Role,
+    SlaveTimeoutMs,
     TlsCertificate,
     TlsClientCa,
     TlsKey,
@@ -33,13 +38,14 @@ from rocketpy_broker.cli.broker.network_options import (
     Users,
     name_server_user,
     network_settings,
+    replication_of,
     server_tls,
 )
 from rocketpy_broker.cli.broker.network_options import (
     name_server_tls as name_server_tls_of,
 )
 from rocketpy_broker.cli.exits import PARENT_PID
-from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.config import BrokerConfig, BrokerRole
 from rocketpy_broker.embedded.temporary_store import TEST_SEGMENT_BYTES
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.store.check.read_only import (
@@ -214,6 +220,11 @@ def broker(
     advertise_host: AdvertiseHost = "",
     advertise_port: AdvertisePort = None,
     http_port: HttpPort = None,
+    ha_port: HaPort = None,
+    broker_role: Role = BrokerRole.ASYNC_MASTER,
+    in_sync_replicas: InSyncReplicas = None,
+    slave_timeout_ms: SlaveTimeoutMs = 3_000,
+    ha_transfer_bytes_per_second: HaTransferBytes = None,
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_client_ca: TlsClientCa = None,
@@ -266,6 +277,9 @@ def broker(
         *(tls_mode, tls_certificate, tls_key, tls_client_ca, tls_port),
         is_self_signed=tls_self_signed,
     )
+    replication = replication_of(
+        *(broker_role, ha_port, in_sync_replicas, slave_timeout_ms, ha_transfer_bytes_per_second)
+    )
     registration_tls = name_server_tls_of(
         name_server_tls_ca, tls_certificate, tls_key, is_used=name_server_tls
     )
@@ -282,6 +296,7 @@ def broker(
             users_path=users,
             **network,
             http_port=http_port,
+            replication=replication,
             tls=tls,
             name_server_tls=registration_tls,
             name_server_user=user,

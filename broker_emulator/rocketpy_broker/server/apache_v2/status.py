@@ -11,9 +11,9 @@ from rocketpy_broker.errors import (
     AccessDeniedError,
     BrokerError,
     QueueIdIllegalError,
-    TimerFullError,
     TransactionEndError,
 )
+from rocketpy_broker.services.delay.errors import TimerFullError
 from rocketpy_broker.services.delay.recall import RecallTimeError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import ResponseCode

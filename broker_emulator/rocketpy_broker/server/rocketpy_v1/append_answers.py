@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from rocketpy_broker.errors import BrokerError, FlushTimeoutError
+from rocketpy_broker.errors import BrokerError, UnconfirmedError
 from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.services.send.blocks import Stored
 from rocketpy_broker.services.send.service import SendService
@@ -71,7 +71,7 @@ class AppendAnswers:
         if isinstance(outcome, Stored):
             try:
                 await self._sends.acknowledged(outcome)
-            except FlushTimeoutError as error:
+            except UnconfirmedError as error:
                 # The block is stored, so the answer has its position.
                 answer = broker_pb2.AppendResponse.FromString(self._encoded(outcome))
                 answer.status.CopyFrom(status.failure(error))

@@ -19,6 +19,7 @@ from rocketpy_broker.services.admin.pages import shown
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.long_polling.wiring import LongPolling
+from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.wiring import Transactions
 from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
@@ -62,6 +63,7 @@ class BrokerStatusService:
         long_polling: LongPolling,
         delay: Delay,
         transactions: Transactions,
+        slaves: SlaveTable,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -70,6 +72,7 @@ class BrokerStatusService:
         self._long_polling = long_polling
         self._delay = delay
         self._transactions = transactions
+        self._slaves = slaves
         self._began_ms = clock.monotonic_ms()
         self._started_ms = clock.now_ms()
         self._recovery: RecoveryResult | None = None
@@ -112,12 +115,26 @@ class BrokerStatusService:
             half_message_count=self._transactions.listing.open_count,
             quarantined_file_count=_count(paths["quarantine"]),
             waiting_segments=waiting_segments(self._store, manual=False),
+            broker_role=self._slaves.role.value,
+            slaves=self._slave_statuses(),
         )
         if (recovery := self._recovery) is not None:
             response.recovered = recovery.abnormal
             response.recovery_damage_count = len(recovery.damages) + len(recovery.in_doubt)
             response.recovery_bytes_dropped = recovery.bytes_dropped
         return response
+
+    def _slave_statuses(self) -> list[admin_pb2.SlaveStatus]:
+        log_end = self._store.positions().log_end
+        return [
+            admin_pb2.SlaveStatus(
+                address=each.address,
+                acknowledged_offset=each.acknowledged,
+                lag_bytes=log_end - each.acknowledged,
+                sent_bytes=each.sent_bytes,
+            )
+            for each in self._slaves.slaves
+        ]
 
     def schedule_offsets(self) -> dict[int, tuple[int, int]]:
         """Returns the next offset and the end of each delay level's queue, by used level."""

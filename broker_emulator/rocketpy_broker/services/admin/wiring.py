@@ -22,6 +22,7 @@ from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.long_polling.wiring import LongPolling
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_broker.services.offsets.wiring import Offsets
+from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.settings.broker_settings import BrokerSettings
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.wiring import Transactions
@@ -51,6 +52,7 @@ def build(
     offsets: Offsets,
     transactions: Transactions,
     statistics: StatisticsService,
+    slaves: SlaveTable,
 ) -> AdminWiring:
     """Returns the administration of one broker, and registers its cleaning."""
     config, store, store_files = context.config, context.store, flush.store_files
@@ -91,7 +93,7 @@ def build(
         admin,
         store_admin,
         BrokerStatusService(
-            store, context.clock, topics, groups, long_polling, delay, transactions
+            store, context.clock, topics, groups, long_polling, delay, transactions, slaves
         ),
         listing,
         GroupAdminService(

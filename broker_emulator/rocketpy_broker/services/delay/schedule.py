@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from rocketpy_broker.errors import (
     PermissionDeniedError,
     RecordIllegalError,
-    TimerFullError,
-    TimerNotEnabledError,
 )
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.time_format import duration_of_ms, time_of_ms
 from rocketpy_broker.services import caller
+from rocketpy_broker.services.delay.errors import TimerFullError, TimerNotEnabledError
 from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey

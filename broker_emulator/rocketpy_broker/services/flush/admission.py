@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TypeVar
 
-from rocketpy_broker.errors import FlushTimeoutError, StoreClosedError
+from rocketpy_broker.errors import StoreClosedError, UnconfirmedError
 from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.runtime.clock import resolve
 from rocketpy_broker.runtime.shares import InFlightLimiter
@@ -76,7 +76,7 @@ class Admission:
             self._store.unflushed_bytes > BULK_UNFLUSHED_BYTES_MAX
             or self._store.undispatched_count > BULK_UNDISPATCHED_MAX
         )
-        with contextlib.suppress(FlushTimeoutError, StoreClosedError):
+        with contextlib.suppress(UnconfirmedError, StoreClosedError):
             if is_much:
                 await self._flushed(self._store.positions().log_end)
             # Another waiter may have filled the store again.
@@ -92,7 +92,7 @@ class Admission:
     async def appends_over(self) -> None:
         """Waits until everything appended so far may be acknowledged.
 
-        Raises StoreClosedError, FlushTimeoutError.
+        Raises StoreClosedError, UnconfirmedError.
         """
         await self._flushed(self._store.positions().log_end)
 

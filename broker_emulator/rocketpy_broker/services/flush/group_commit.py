@@ -2,8 +2,8 @@
 
 With SYNC_FLUSH every acknowledgement waits for the flush of its records. One fdatasync at a time
 runs on a thread, and all appends meanwhile share the next one. With ASYNC_FLUSH no sender waits,
-and the same loop runs by interval. A crash loses unflushed records; with SYNC_FLUSH none of them
-was acknowledged.
+and the same loop runs by interval. With SYNC_MASTER the wait for slaves follows. A crash loses
+unflushed records; with SYNC_FLUSH none of them was acknowledged.
 Source: docs/design/storage.md section 9.1.
 """
 
@@ -20,6 +20,7 @@ from rocketpy_broker.runtime.clock import Clock, next_pass, resolve, sleep
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import running_scheduler
 from rocketpy_broker.services.flush.admission import Admission
+from rocketpy_broker.services.replication.confirmations import Confirmations
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.message_store import MessageStore
 
@@ -41,12 +42,18 @@ class GroupCommit:
     """The owner of the flush thread; `run` is its loop, senders call `wait`."""
 
     def __init__(
-        self, store: MessageStore, clock: Clock, flush_disk_type: FlushDiskType, times: FlushTimes
+        self,
+        store: MessageStore,
+        clock: Clock,
+        flush_disk_type: FlushDiskType,
+        times: FlushTimes,
+        confirmations: Confirmations,
     ) -> None:
         self._store = store
         self._clock = clock
         self._sync = flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._times = times
+        self._confirmations = confirmations
         self._thorough_at_ms = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self.admission = Admission(store, self.wait)
@@ -59,24 +66,55 @@ class GroupCommit:
 
     def is_acknowledged(self, end_offset: int) -> bool:
         """True if an append that ends at `end_offset` may be acknowledged now."""
+        return self._is_flushed(end_offset) and self._confirmations.has(end_offset)
+
+    def _is_flushed(self, end_offset: int) -> bool:
         return not self._sync or self._store.flushed_end >= end_offset
 
     async def wait(self, end_offset: int) -> None:
         """Waits until an append that ends at `end_offset` may be acknowledged.
 
         Raises StoreClosedError when the flush failed: the append may or may not survive. Raises
-        FlushTimeoutError after `sync_flush_timeout_ms`: the append is stored and may still be
-        flushed.
+        FlushTimeoutError after `sync_flush_timeout_ms`, and SlaveTimeoutError or
+        SlaveNotAvailableError: the append is stored and may still be flushed and confirmed.
         """
-        if self.is_acknowledged(end_offset):
-            return
-        await self._begin_wait(end_offset).future
+        if not self._is_flushed(end_offset):
+            await self._begin_wait(end_offset).future
+        await self._confirmations.wait(end_offset)
 
     def acknowledgement(self, end_offset: int) -> asyncio.Future[None]:
         """Returns a future that ends as `wait` does. Callers with one offset share it.
 
         No caller may cancel it. Raises StoreClosedError as `wait` does.
         """
+        if self._is_flushed(end_offset):
+            return self._confirmations.begin(end_offset)
+        flushed = self._flush_future(end_offset)
+        return (
+            flushed if self._confirmations.has(end_offset) else self._followed(flushed, end_offset)
+        )
+
+    def _followed(self, flushed: asyncio.Future[None], end_offset: int) -> asyncio.Future[None]:
+        """Returns a future that waits for slaves when `flushed` is done."""
+        both: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end(done: asyncio.Future[None]) -> None:
+            if (error := done.exception()) is not None:
+                both.set_exception(error)
+            else:
+                both.set_result(None)
+
+        def follow(done: asyncio.Future[None]) -> None:
+            if done.exception() is not None:
+                end(done)
+            else:
+                self._confirmations.begin(end_offset).add_done_callback(end)
+
+        flushed.add_done_callback(follow)
+        return both
+
+    def _flush_future(self, end_offset: int) -> asyncio.Future[None]:
+        """Returns the future of a flush, which callers with one offset share."""
         shared = self._shared
         if shared is None or shared.end_offset != end_offset or shared.future.done():
             shared = self._shared = self._begin_wait(end_offset)

@@ -8,6 +8,7 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.flush.store_files import StoreFiles
+from rocketpy_broker.services.replication.wiring import ReplicationServices
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +19,15 @@ class FlushServices:
     store_files: StoreFiles
 
 
-def build(context: BrokerContext) -> FlushServices:
+def build(context: BrokerContext, replication: ReplicationServices) -> FlushServices:
     """Returns the flush services of one broker, and registers their start and close."""
     config = context.config
     group_commit = GroupCommit(
-        context.store, context.call_clock, config.flush_disk_type, config.flush_times
+        context.store,
+        context.call_clock,
+        config.flush_disk_type,
+        config.flush_times,
+        replication.confirmations,
     )
     interval_ms = config.flush_times.derived_interval_ms
     store_files = StoreFiles(context.store, context.call_clock, interval_ms)

@@ -23,15 +23,20 @@ class BrokerIdentity:
     broker_name: str
     host: str | None
     port: int
+    # The port for slaves; None without one.
+    ha_port: int | None = None
 
     @classmethod
-    def of(cls, config: BrokerConfig, remoting_port: int) -> BrokerIdentity:
-        """Returns the identity of a broker with this configuration and port."""
+    def of(
+        cls, config: BrokerConfig, remoting_port: int, ha_port: int | None = None
+    ) -> BrokerIdentity:
+        """Returns the identity of a broker with this configuration and these ports."""
         return cls(
             config.cluster_name,
             config.broker_name,
             config.advertise_host or _listening_host(config.host),
             config.advertise_port or remoting_port,
+            ha_port,
         )
 
     def address(self, local: Host) -> str:
@@ -53,8 +58,8 @@ class BrokerIdentity:
             _text(host, self.port),
             self.cluster_name,
             MASTER_ID,
-            # RocketMQ's port of replication. This broker has no slaves, and does not listen there.
-            _text(host, self.port + 1),
+            # Without a port for slaves it is RocketMQ's, where this broker does not listen.
+            _text(host, self.ha_port or self.port + 1),
             body_crc32=body_crc32,
             is_acting_master_enabled=False,
         )

@@ -20,12 +20,12 @@ import pyarrow.compute as pc
 
 from rocketpy_broker.errors import (
     BrokerError,
-    FlushTimeoutError,
     ParameterIllegalError,
     RecordIllegalError,
     SendBackError,
     StoreClosedError,
     StoreError,
+    UnconfirmedError,
 )
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
@@ -237,7 +237,7 @@ class SendBackService:
         """Waits for the flush. A message that is not on disk has failed, even if stored."""
         try:
             await self._group_commit.wait(call.end)
-        except (FlushTimeoutError, StoreClosedError) as error:
+        except (UnconfirmedError, StoreClosedError) as error:
             failed = _failed_put(error)
             call.outcomes = [
                 failed if isinstance(each, SentBackTo) else each for each in call.outcomes
@@ -263,7 +263,7 @@ def _failed_put(error: StoreError) -> BrokerError:
 
     Returns other errors unchanged, such as that of a busy store.
     """
-    if isinstance(error, FlushTimeoutError | StoreClosedError):
+    if isinstance(error, UnconfirmedError | StoreClosedError):
         return SendBackError(f"{error.code.name}: {error.remark}")
     return error
 

@@ -36,9 +36,10 @@ class BrokerSettings:
         self._clock = clock
         self.version = DataVersion()
 
-    def listens(self, remoting_port: int | None) -> None:
-        """Notes the port of RocketMQ's clients; the broker's options may name any free one."""
-        self.config = replace(self.config, remoting_port=remoting_port)
+    def listens(self, remoting_port: int | None, ha_port: int | None) -> None:
+        """Notes the ports of RocketMQ's clients and slaves; options may name any free one."""
+        replication = replace(self.config.replication, port=ha_port)
+        self.config = replace(self.config, remoting_port=remoting_port, replication=replication)
 
     def properties(self) -> dict[str, str]:
         """Returns all properties by RocketMQ's names."""

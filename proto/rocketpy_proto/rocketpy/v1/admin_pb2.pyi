@@ -180,6 +180,18 @@ class GetBrokerStatusRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class SlaveStatus(_message.Message):
+    __slots__ = ("address", "acknowledged_offset", "lag_bytes", "sent_bytes")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    acknowledged_offset: int
+    lag_bytes: int
+    sent_bytes: int
+    def __init__(self, address: _Optional[str] = ..., acknowledged_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ...) -> None: ...
+
 class StoreDirectory(_message.Message):
     __slots__ = ("role", "path")
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -189,7 +201,7 @@ class StoreDirectory(_message.Message):
     def __init__(self, role: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments")
+    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments", "broker_role", "slaves")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -211,6 +223,8 @@ class GetBrokerStatusResponse(_message.Message):
     RECOVERY_BYTES_DROPPED_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FILE_COUNT_FIELD_NUMBER: _ClassVar[int]
     WAITING_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ROLE_FIELD_NUMBER: _ClassVar[int]
+    SLAVES_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     start_timestamp_ms: int
     uptime_ms: int
@@ -232,7 +246,9 @@ class GetBrokerStatusResponse(_message.Message):
     recovery_bytes_dropped: int
     quarantined_file_count: int
     waiting_segments: _containers.RepeatedCompositeFieldContainer[WaitingSegments]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ...) -> None: ...
+    broker_role: str
+    slaves: _containers.RepeatedCompositeFieldContainer[SlaveStatus]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., broker_role: _Optional[str] = ..., slaves: _Optional[_Iterable[_Union[SlaveStatus, _Mapping]]] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "tag", "before_offset")

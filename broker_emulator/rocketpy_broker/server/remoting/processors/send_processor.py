@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.errors import BrokerError, FlushTimeoutError, RecordIllegalError
+from rocketpy_broker.errors import BrokerError, RecordIllegalError, UnconfirmedError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.remoting.server import Deferred, Processor, Request, Step
 from rocketpy_broker.services.delay.recall import RecallService
@@ -141,7 +141,7 @@ class SendProcessor:
         """Returns the answer to a send after its flush. Raises the flush's error."""
         if error is None:
             return request.answer(self._position(request, stored, properties, sizes))
-        if not isinstance(error, FlushTimeoutError):
+        if not isinstance(error, UnconfirmedError):
             raise error
         # The message is stored, so the answer has its position.
         position = self._position(request, stored, properties, sizes)

@@ -14,6 +14,7 @@ from rocketpy_broker.services.admin.broker_status import BrokerStatusService
 from rocketpy_broker.services.admin.store_admin_service import StoreAdminService
 from rocketpy_broker.services.admin.topic_admin_service import TopicAdminService
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
+from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.settings.broker_settings import BrokerSettings
 from rocketpy_broker.services.settings.properties import parse_properties, properties_text
 from rocketpy_broker.store.cleaner import used_ratio
@@ -38,6 +39,7 @@ class StatusProcessor:
         status: BrokerStatusService,
         statistics: StatisticsService,
         settings: BrokerSettings,
+        slaves: SlaveTable,
     ) -> None:
         self._store = store
         self._admin = admin
@@ -45,6 +47,7 @@ class StatusProcessor:
         self._status = status
         self._statistics = statistics
         self._settings = settings
+        self._slaves = slaves
 
     def by_code(self) -> Mapping[int, Processor]:
         """Returns the processors."""
@@ -103,10 +106,22 @@ class StatusProcessor:
         return request.answer(body=encode_body(body))
 
     def _ha_status(self, request: Request) -> RemotingCommand:
-        """Returns the state of a master without slaves."""
-        log_end = self._store.positions().log_end
+        """Returns the slaves of this master."""
+        log_end, slaves = self._store.positions().log_end, self._slaves
+        connections = tuple(
+            stats.HAConnection(
+                each.address,
+                each.acknowledged,
+                log_end - each.acknowledged,
+                slaves.is_near(each),
+                transfer_from_where=each.next_offset,
+            )
+            for each in slaves.slaves
+        )
+        near_count = sum(each.is_in_sync for each in connections)
         client = stats.HAClientInfo()
-        return request.answer(body=encode_body(stats.HARuntimeInfo(True, log_end, client=client)))
+        body = stats.HARuntimeInfo(True, log_end, near_count, connections, client)
+        return request.answer(body=encode_body(body))
 
     async def _clean_expired(self, request: Request) -> RemotingCommand:
         await self._store_admin.clean_expired_files()

@@ -54,6 +54,8 @@ GAUGES: dict[str, tuple[Sequence[str], str]] = {
     "rocketpy_omitted_consumer_lags": ((), "Groups in topics without their lag."),
     "rocketpy_held_calls": ((), "Calls that wait in the broker."),
     "rocketpy_running_calls": ((), "Calls that the broker is running."),
+    "rocketpy_slaves": ((), "Connected slaves; only with a port for slaves."),
+    "rocketpy_slave_lag_bytes": ((), "Bytes of the log that the nearest slave lacks."),
     "rocketpy_store_writable": ((), "1 while the store takes messages."),
     "rocketpy_log_begin_offset": ((), "Start offset of the commit log."),
     "rocketpy_log_end_offset": ((), "End offset of the commit log."),

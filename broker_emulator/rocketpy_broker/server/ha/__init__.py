@@ -1,0 +1,1 @@
+"""The port where slaves get the log, in RocketMQ's replication protocol."""

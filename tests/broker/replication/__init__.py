@@ -1,0 +1,1 @@
+"""Tests of the replication of the log to slaves."""
