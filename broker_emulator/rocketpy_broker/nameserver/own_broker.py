@@ -16,6 +16,10 @@ from rocketpy_broker.services.registration.identity import BrokerIdentity
 from rocketpy_broker.services.registration.topics import RegisteredTopics
 from rocketpy_proto.record import UNKNOWN_HOST
 from rocketpy_proto.remoting.bodies.routes import BrokerData, BrokerMemberGroup
+from rocketpy_proto.remoting.headers.cluster import (
+    RegisterBrokerRequest,
+    RegisterBrokerResponse,
+)
 
 logger = logging.getLogger(__name__)
 # Its registration never expires.
@@ -61,13 +65,26 @@ class OwnBroker:
         for gone in set(names) - table.topic_configs.keys():
             self.routes.remove_topic(self._identity.broker_name, gone)
 
-    def check_other(self, broker_name: str) -> None:
-        """Raises RegistrationError for a request by network about this broker's name."""
-        if broker_name == self._identity.broker_name:
+    def check_other(self, broker_name: str, broker_id: int) -> None:
+        """Raises RegistrationError for a request by network about this broker's name.
+
+        Slaves may register if this broker listens for them.
+        """
+        is_slave = broker_id != MASTER_ID and self._identity.ha_port is not None
+        if broker_name == self._identity.broker_name and not is_slave:
             raise RegistrationError(
                 f"broker name {broker_name:.200} belongs to the broker in this name server's "
                 "process; give the other broker another name"
             )
+
+    def answered(
+        self, header: RegisterBrokerRequest, connection: RemotingConnection
+    ) -> RegisterBrokerResponse | None:
+        """Returns the addresses of this broker for a slave of it; None for other brokers."""
+        if header.broker_name != self._identity.broker_name:
+            return None
+        own = self._identity.registration(connection.local_host)
+        return RegisterBrokerResponse(own.ha_server_addr, own.broker_addr)
 
     def address(self, connection: RemotingConnection) -> str:
         """Returns the broker's address for a client."""
@@ -77,7 +94,7 @@ class OwnBroker:
         """Returns a broker's addresses as a client gets them."""
         if data.broker_name != self._identity.broker_name:
             return data
-        addresses = {MASTER_ID: self.address(connection)}
+        addresses = {**data.broker_addrs, MASTER_ID: self.address(connection)}
         return msgspec.structs.replace(data, broker_addrs=addresses)
 
     def member_addresses(

@@ -87,7 +87,7 @@ class NameServerProcessors:
 
     async def _register(self, request: Request) -> RemotingCommand:
         if self._own is not None:
-            self._own.check_other(request.header.broker_name)
+            self._own.check_other(request.header.broker_name, request.header.broker_id)
         if len(request.command.body) <= LARGE_BODY_BYTES:
             topics = _topics_in(request)
         else:
@@ -95,12 +95,14 @@ class NameServerProcessors:
             if not request.connection.is_open:
                 raise RegistrationError("the connection has ended")
         found = await in_steps(self._routes.register(request.header, topics, request.connection))
+        if self._own is not None:
+            found = self._own.answered(request.header, request.connection) or found
         ordered = self._kv_config.namespace(ORDER_TOPIC_CONFIG)
         return request.answer(found, body=encode_body(TextTable(ordered)) if ordered else b"")
 
     def _unregister(self, request: Request) -> RemotingCommand:
         if self._own is not None:
-            self._own.check_other(request.header.broker_name)
+            self._own.check_other(request.header.broker_name, request.header.broker_id)
         self._routes.unregister(request.header)
         return request.answer()
 
