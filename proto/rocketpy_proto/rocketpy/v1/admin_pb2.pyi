@@ -441,20 +441,24 @@ class HistoryMinute(_message.Message):
     def __init__(self, end_timestamp_ms: _Optional[int] = ..., put_count: _Optional[int] = ..., get_count: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
 
 class GroupHistory(_message.Message):
-    __slots__ = ("consumer_group", "lag", "retry_message_count", "dead_letter_count", "member_count", "lags")
+    __slots__ = ("consumer_group", "lag", "member_count", "lags")
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     LAG_FIELD_NUMBER: _ClassVar[int]
-    RETRY_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
-    DEAD_LETTER_COUNT_FIELD_NUMBER: _ClassVar[int]
     MEMBER_COUNT_FIELD_NUMBER: _ClassVar[int]
     LAGS_FIELD_NUMBER: _ClassVar[int]
     consumer_group: str
     lag: int
-    retry_message_count: int
-    dead_letter_count: int
     member_count: int
     lags: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, consumer_group: _Optional[str] = ..., lag: _Optional[int] = ..., retry_message_count: _Optional[int] = ..., dead_letter_count: _Optional[int] = ..., member_count: _Optional[int] = ..., lags: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, consumer_group: _Optional[str] = ..., lag: _Optional[int] = ..., member_count: _Optional[int] = ..., lags: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GroupDeadLetters(_message.Message):
+    __slots__ = ("consumer_group", "message_count")
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    consumer_group: str
+    message_count: int
+    def __init__(self, consumer_group: _Optional[str] = ..., message_count: _Optional[int] = ...) -> None: ...
 
 class GetHistoryResponse(_message.Message):
     __slots__ = ("status", "put_tps", "get_tps", "minutes", "groups", "dead_letter_groups", "lag", "retry_message_count", "dead_letter_count", "lagging_group_count")
@@ -473,12 +477,12 @@ class GetHistoryResponse(_message.Message):
     get_tps: float
     minutes: _containers.RepeatedCompositeFieldContainer[HistoryMinute]
     groups: _containers.RepeatedCompositeFieldContainer[GroupHistory]
-    dead_letter_groups: _containers.RepeatedCompositeFieldContainer[GroupHistory]
+    dead_letter_groups: _containers.RepeatedCompositeFieldContainer[GroupDeadLetters]
     lag: int
     retry_message_count: int
     dead_letter_count: int
     lagging_group_count: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., put_tps: _Optional[float] = ..., get_tps: _Optional[float] = ..., minutes: _Optional[_Iterable[_Union[HistoryMinute, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupHistory, _Mapping]]] = ..., dead_letter_groups: _Optional[_Iterable[_Union[GroupHistory, _Mapping]]] = ..., lag: _Optional[int] = ..., retry_message_count: _Optional[int] = ..., dead_letter_count: _Optional[int] = ..., lagging_group_count: _Optional[int] = ...) -> None: ...
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., put_tps: _Optional[float] = ..., get_tps: _Optional[float] = ..., minutes: _Optional[_Iterable[_Union[HistoryMinute, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupHistory, _Mapping]]] = ..., dead_letter_groups: _Optional[_Iterable[_Union[GroupDeadLetters, _Mapping]]] = ..., lag: _Optional[int] = ..., retry_message_count: _Optional[int] = ..., dead_letter_count: _Optional[int] = ..., lagging_group_count: _Optional[int] = ...) -> None: ...
 
 class CleanExpiredFilesRequest(_message.Message):
     __slots__ = ()
