@@ -146,7 +146,7 @@ def test_the_largest_lags_are_kept_and_the_others_are_unknown(hour: Hour) -> Non
 
 
 def test_a_slow_read_of_lags_is_followed_by_minutes_without_one(hour: Hour) -> None:
-    """A read of 9 s allows the next one after 180 s."""
+    """Reads for 9 s, which allows the next read after 180 s."""
     hour.read_ms = 9_000
     for lag in range(1, 6):
         hour.minute(lags={"billing": lag})

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.admin.cleaning_service import waiting_segments
+from rocketpy_broker.services.admin.cleaning_service import expired_count, waiting_segments
 from rocketpy_broker.services.admin.pages import shown
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.wiring import Groups
@@ -113,6 +113,7 @@ class BrokerStatusService:
             half_message_count=self._transactions.listing.open_count,
             quarantined_file_count=_count(paths["quarantine"]),
             waiting_segments=waiting_segments(self._store, manual=False),
+            expired_segment_count=expired_count(self._store),
             timer_due_timestamp_ms=self._delay.timer.pending.first_ms(self._clock.now_ms()) or 0,
             delay_levels=delay_levels,
         )

@@ -189,7 +189,7 @@ class StoreDirectory(_message.Message):
     def __init__(self, role: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments", "delay_levels", "timer_due_timestamp_ms")
+    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments", "delay_levels", "timer_due_timestamp_ms", "expired_segment_count")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -213,6 +213,7 @@ class GetBrokerStatusResponse(_message.Message):
     WAITING_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVELS_FIELD_NUMBER: _ClassVar[int]
     TIMER_DUE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     start_timestamp_ms: int
     uptime_ms: int
@@ -236,7 +237,8 @@ class GetBrokerStatusResponse(_message.Message):
     waiting_segments: _containers.RepeatedCompositeFieldContainer[WaitingSegments]
     delay_levels: _containers.RepeatedCompositeFieldContainer[DelayLevelStatus]
     timer_due_timestamp_ms: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., delay_levels: _Optional[_Iterable[_Union[DelayLevelStatus, _Mapping]]] = ..., timer_due_timestamp_ms: _Optional[int] = ...) -> None: ...
+    expired_segment_count: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., delay_levels: _Optional[_Iterable[_Union[DelayLevelStatus, _Mapping]]] = ..., timer_due_timestamp_ms: _Optional[int] = ..., expired_segment_count: _Optional[int] = ...) -> None: ...
 
 class DelayLevelStatus(_message.Message):
     __slots__ = ("level", "delay_ms", "pending_count", "due_timestamp_ms")
@@ -511,8 +513,10 @@ class CleanExpiredFilesResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., removed_file_count: _Optional[int] = ..., log_begin_offset: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ...) -> None: ...
 
 class CleanUnusedTopicsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("dry_run",)
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    def __init__(self, dry_run: bool = ...) -> None: ...
 
 class CleanUnusedTopicsResponse(_message.Message):
     __slots__ = ("status", "topics")

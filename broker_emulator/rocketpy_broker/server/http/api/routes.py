@@ -336,7 +336,8 @@ ACTIONS = (
         "POST",
         "/clean/unused-topics",
         "Admin/CleanUnusedTopics",
-        "Remove the messages of topics without configuration",
+        "Remove the messages of topics without configuration; `dryRun` only names the topics",
+        ("dry_run",),
     ),
 )
 ROUTES = READS + ACTIONS

@@ -51,6 +51,6 @@ class AdminServicer:
             "GetStatistics": self._statistics.page,
             "GetHistory": self._history.get,
             "CleanExpiredFiles": lambda _request: store_admin.clean_expired_files(),
-            "CleanUnusedTopics": lambda _request: store_admin.clean_unused_topics(),
+            "CleanUnusedTopics": store_admin.clean_unused_topics,
         }
         return all_bounded(admin_pb2, methods, bytes_max)

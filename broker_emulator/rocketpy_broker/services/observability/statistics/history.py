@@ -1,8 +1,8 @@
 """The last hour by minute: messages put and got, and the lags of consumer groups.
 
-The messages are those of the table of counters, without the broker's own topics. Lags take time
+The table of counters has the messages; the broker's own topics do not count. Lags take time
 that grows with the queues of all groups, so they are read in scheduler slots: 10,000 groups of
-eight queues each take half a second a minute. After a longer read, the next ones are left out until
+eight queues take half a second a minute. After a longer read, the next ones are left out until
 the reads take at most SHARE of the time. In memory only: a restart begins without minutes.
 """
 
