@@ -237,6 +237,7 @@ class BrokerServices:
                     administration.store_admin,
                     administration.status,
                     self.statistics,
+                    administration.history,
                 ),
                 BackupServicer(administration.backups, store.config),
                 UserServicer(self.access.users),

@@ -38,7 +38,14 @@ KEYS: Mapping[str, str] = {
 _TIMES = frozenset({"Connection.last_update_ms", "Registration.last_update_ms"})
 # Numbers that are unknown below 0.
 _UNKNOWN_BELOW_0 = frozenset(
-    {"LatencyBucket.at_most_ms", "ResetOffset.old_offset", "QueueOffsets.committed_offset"}
+    {
+        "GroupHistory.lag",
+        "GroupHistory.lags",
+        "HistoryMinute.lag",
+        "LatencyBucket.at_most_ms",
+        "QueueOffsets.committed_offset",
+        "ResetOffset.old_offset",
+    }
 )
 _LEFT_OUT = frozenset({"status", "record_sizes", "records"})
 _TIME_END = "timestamp_ms"
@@ -107,11 +114,11 @@ def is_map(field: Field) -> bool:
 
 
 def may_be_null(field: Field) -> bool:
-    """True if a field is null in the JSON of some messages."""
-    if field.is_repeated:
-        return False
+    """True if a field, or an entry of a list, is null in the JSON of some messages."""
+    if _name(field) in _UNKNOWN_BELOW_0:
+        return True
     is_unset = field.has_presence or field.enum_type is not None or is_time(field)
-    return is_unset or _name(field) in _UNKNOWN_BELOW_0
+    return is_unset and not field.is_repeated
 
 
 def _name(field: Field) -> str:

@@ -22,6 +22,7 @@ REQUESTS = {
     "/broker/status": "/broker/status",
     "/broker/counters": "/broker/counters?includeSystem=true",
     "/statistics": "/statistics?names=TOPIC_PUT_NUMS&names=BROKER_PUT_NUMS",
+    "/history": f"/history?consumerGroup={GROUP}",
     "/topics": "/topics",
     "/topics/{topic}": "/topics/orders",
     "/topics/{topic}/queues": "/topics/orders/queues",
@@ -59,6 +60,15 @@ async def fill(running: RunningBroker) -> None:
     assert (await running.data.CommitOffsets(request)).status.code == 0
 
 
+async def hour(running: RunningBroker) -> Any:
+    """Returns the history after a minute in which a group's lag was read."""
+    running.clock.advance(60_000)
+    path = REQUESTS["/history"]
+    while (found := await get(running, path))["groups"][0]["lag"] is None:
+        continue
+    return found
+
+
 async def test_every_read_is_answered_as_its_description_says(start_broker: StartBroker) -> None:
     async with start_broker(http_port=0) as running:
         await fill(running)
@@ -66,6 +76,7 @@ async def test_every_read_is_answered_as_its_description_says(start_broker: Star
         found: dict[str, Any] = {path: await get(running, text) for path, text in REQUESTS.items()}
         [message] = found["/topics/{topic}/messages"]["messages"]
         found[BY_ID] = await get(running, f"/messages/{message['offsetMsgId']}")
+        found["/history"] = await hour(running)
     assert found.keys() == {route.shown_path for route in READS}
     for path, value in found.items():
         responses = description["paths"][path]["get"]["responses"]
@@ -97,6 +108,11 @@ async def test_every_read_is_answered_as_its_description_says(start_broker: Star
     assert found["/clients"]["clients"][0]["clientId"] == "client-1"
     [producer] = found["/producers/{producerGroup}/clients"]["producers"]
     assert producer["clientId"] == "client-1"
+    assert found["/history"]["groups"] == [
+        {"consumerGroup": GROUP, "lag": 2, "memberCount": 1, "lags": [2]}
+    ]
+    [minute] = found["/history"]["minutes"]
+    assert (minute["putCount"], minute["getCount"], minute["lag"]) == (4, 3, 2)
     assert found["/transactions"] == {"transactions": [], "isComplete": True}
 
 

@@ -209,6 +209,7 @@ RULES: Mapping[str, Rule] = {
     "GetStatisticsRequest.names": TEXT,
     "GetStatisticsRequest.topic": STORED.or_empty(),
     "GetStatisticsRequest.consumer_group": STORED.or_empty(),
+    "GetHistoryRequest.consumer_group": STORED.or_empty(),
     # The table of users checks them.
     "User.access_key": TEXT,
     "User.secret_key": TEXT,

@@ -99,6 +99,7 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "Admin/ViewMessage": _ANY_USER,
     "Admin/GetStoreStatistics": _MONITOR,
     "Admin/GetStatistics": _MONITOR,
+    "Admin/GetHistory": _MONITOR,
     "Admin/CleanExpiredFiles": _ADMIN,
     "Admin/CleanUnusedTopics": _ADMIN,
     "Admin/BackupStore": _ADMIN,

@@ -7,14 +7,14 @@ Source: AdminBrokerProcessor#prepareRuntimeInfo, docs/design/broker_behaviour.md
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.admin.cleaning_service import waiting_segments
+from rocketpy_broker.services.admin.cleaning_service import expired_count, waiting_segments
 from rocketpy_broker.services.admin.pages import shown
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.wiring import Groups
@@ -92,6 +92,7 @@ class BrokerStatusService:
         await take_slot("admin")
         folder = self._store.config.folder
         paths = {role: folder.absolute() / part for role, part in ROLES.items()}
+        delay_levels = [*self._delay_levels()]
         disk, clients = os.statvfs(folder), self._groups.clients
         response = admin_pb2.GetBrokerStatusResponse(
             start_timestamp_ms=self._started_ms,
@@ -110,11 +111,14 @@ class BrokerStatusService:
             listener_count=clients.listener_count,
             connection_count=connection_count,
             held_call_count=len(self._long_polling.calls),
-            delay_level_pending_count=self._delay_level_pending_count(),
+            delay_level_pending_count=sum(each.pending_count for each in delay_levels),
             timer_pending_count=self._delay.timer.waiting_count,
             half_message_count=self._transactions.listing.open_count,
             quarantined_file_count=_count(paths["quarantine"]),
             waiting_segments=waiting_segments(self._store, manual=False),
+            expired_segment_count=expired_count(self._store),
+            timer_due_timestamp_ms=self._delay.timer.pending.first_ms(self._clock.now_ms()) or 0,
+            delay_levels=delay_levels,
             broker_role=self._slaves.role.value,
             slaves=self._slave_statuses(),
         )
@@ -148,6 +152,18 @@ class BrokerStatusService:
         }
         return {level: each for level, each in offsets.items() if any(each)}
 
+    def _delay_levels(self) -> Iterator[admin_pb2.DelayLevelStatus]:
+        """Yields the delay levels with waiting messages."""
+        for level, (following, end) in self.schedule_offsets().items():
+            if following < end:
+                delivery = self._delay.levels[level - 1]
+                yield admin_pb2.DelayLevelStatus(
+                    level=level,
+                    delay_ms=delivery.delay_ms,
+                    pending_count=end - following,
+                    due_timestamp_ms=delivery.due_ms(following) or 0,
+                )
+
     def timer_behind(self) -> TimerBehind:
         """Returns the messages with a delivery time that are stored and not read yet."""
         first = self._delay.timer.read_offset
@@ -155,10 +171,6 @@ class BrokerStatusService:
         first_ms = self._store.queue_lookup.stored_ms(TIMER_QUEUE, first) if count else None
         age_ms = 0 if first_ms is None else max(self._clock.now_ms() - first_ms, 0)
         return TimerBehind(count, age_ms)
-
-    def _delay_level_pending_count(self) -> int:
-        """Returns the number of undelivered messages in all delay level queues."""
-        return sum(max(end - following, 0) for following, end in self.schedule_offsets().values())
 
 
 def _count(folder: Path) -> int:

@@ -13,6 +13,7 @@ import logging
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.services.flush.store_files import StoreFiles
+from rocketpy_broker.store.cleaner import WaitReason
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -32,6 +33,12 @@ def waiting_segments(store: MessageStore, *, manual: bool) -> list[admin_pb2.Wai
         )
         for wait in store.segment_waits(manual=manual)
     ]
+
+
+def expired_count(store: MessageStore) -> int:
+    """Returns the number of segments that cleanings by request may remove now. Raises OSError."""
+    waits = store.segment_waits(manual=True)
+    return sum(wait.segment_count for wait in waits if wait.reason is WaitReason.BATCH)
 
 
 class CleaningService:

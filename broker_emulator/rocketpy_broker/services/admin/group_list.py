@@ -9,7 +9,7 @@ Source: AdminBrokerProcessor#getConsumeStats, docs/design/broker_behaviour.md se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator
 from typing import cast
 
 from rocketpy_broker.errors import SubscriptionGroupNotExistError
@@ -20,6 +20,7 @@ from rocketpy_broker.services.groups.clients.members import GroupKey, Member, Ro
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import check_group, is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
+from rocketpy_broker.services.observability.statistics.history import GroupLag
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
@@ -155,6 +156,23 @@ class GroupListing:
         """Returns the topics that the group's members subscribe to; none without members."""
         clients = self._groups.clients.consumer_group(group)
         return () if clients is None else clients.subscriptions.keys()
+
+    async def lags(self) -> AsyncIterator[GroupLag]:
+        """Yields the lag and the dead letters of each group that is not the broker's own."""
+        progress: dict[str, set[str]] = {}
+        async for topic, group in self._committed.entries():
+            progress.setdefault(group, set()).add(topic)
+        for group in {*progress, *self._groups.configs.names()}:
+            if is_system_group(group):
+                continue
+            lag = retries = 0
+            for topic in progress.get(group, set()).union(self.subscribed(group)):
+                found = await self._topic(group, topic)
+                topic_lag = 0 if found is None else found.lag
+                lag += topic_lag
+                retries += topic_lag if topic == retry_topic(group) else 0
+            dead_letters = await self._message_count(dead_letter_topic(group))
+            yield GroupLag(shown(group), lag, retries, dead_letters)
 
     async def _summary(self, group: str, progress: list[str]) -> groups_pb2.GroupSummary:
         topics = sorted({*progress, *self.subscribed(group)})

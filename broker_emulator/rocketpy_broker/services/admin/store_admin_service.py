@@ -15,7 +15,7 @@ from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterI
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services import caller
 from rocketpy_broker.services.admin.cleaning_service import CleaningService, waiting_segments
-from rocketpy_broker.services.admin.pages import first_page
+from rocketpy_broker.services.admin.pages import first_page, shown
 from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.flush.admission import Admission
 from rocketpy_broker.services.observability.statistics.speeds import StoreSpeeds
@@ -180,11 +180,15 @@ class StoreAdminService:
                 more,
             )
 
-    async def clean_unused_topics(self) -> admin_pb2.CleanUnusedTopicsResponse:
+    async def clean_unused_topics(
+        self, request: admin_pb2.CleanUnusedTopicsRequest
+    ) -> admin_pb2.CleanUnusedTopicsResponse:
         """Removes the queues of topics that are not configured and returns the topic names.
 
         Raises BrokerError; earlier removals remain.
         """
+        if request.dry_run:
+            return admin_pb2.CleanUnusedTopicsResponse(topics=map(shown, self._unused_topics()))
         topics = await self._tasks.finish(self._clean_unused_topics())
         return admin_pb2.CleanUnusedTopicsResponse(topics=topics)
 

@@ -20,6 +20,7 @@ from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.long_polling.wiring import LongPolling
+from rocketpy_broker.services.observability.statistics.history import History
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_broker.services.offsets.wiring import Offsets
 from rocketpy_broker.services.replication.slaves import SlaveTable
@@ -35,6 +36,7 @@ class AdminWiring:
     admin: TopicAdminService
     store_admin: StoreAdminService
     status: BrokerStatusService
+    history: History
     group_listing: GroupListing
     groups: GroupAdminService
     consume_progress: ConsumeProgressService
@@ -69,12 +71,19 @@ def build(
 
     context.config_changed.add(configure)
 
+    committed, tasks = offsets.committed, context.tasks
+    listing = GroupListing(store, topics, groups, committed, context.clock)
+    history = History(
+        statistics.counter, config.cluster_name, groups.clients, listing.lags, context.clock
+    )
+    groups.configs.deleted.append(history.forget_group)
+
     async def start(scope: TaskScope) -> None:
         store_admin.name_unused_topics()
         scope.start(cleaning.run())
+        scope.start(history.run())
 
     context.lifecycle.starts.append(start)
-    committed, tasks = offsets.committed, context.tasks
     admin = TopicAdminService(
         config,
         store,
@@ -88,13 +97,13 @@ def build(
     )
     backups = BackupService(store, flush, context.lifecycle.tables, context.clock)
     context.lifecycle.closes.append(backups.close)
-    listing = GroupListing(store, topics, groups, committed, context.clock)
     return AdminWiring(
         admin,
         store_admin,
         BrokerStatusService(
             store, context.clock, topics, groups, long_polling, delay, transactions, slaves
         ),
+        history,
         listing,
         GroupAdminService(
             admin, listing, topics, groups, committed, offsets.saver, tasks, context.clock

@@ -44,7 +44,7 @@ class LevelDelivery:
         clock: Clock,
     ) -> None:
         self._level = level
-        self._delay_ms = delay_ms
+        self.delay_ms = delay_ms
         self._queue = QueueKey(SCHEDULE_TOPIC, level - 1)
         self._loop = DeliveryLoop(f"messages of delay level {level}", self._queue, held, clock)
         self._store = store
@@ -57,6 +57,11 @@ class LevelDelivery:
         self._released: set[int] = set()
         # Queue offsets up to which messages were seen, each with its monotonic time.
         self._seen: deque[tuple[int, float]] = deque()
+
+    def due_ms(self, offset: int) -> int | None:
+        """Returns the due time of the message at an offset of the level's queue, or None."""
+        stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + 1)
+        return None if stretch is None else int(stretch.tags_codes[0])
 
     async def run(self) -> None:
         """Delivers messages when they are due, until the broker stops."""
@@ -102,7 +107,7 @@ class LevelDelivery:
         time.
         """
         is_early: NDArray[np.bool_] = stretch.tags_codes > now_ms
-        is_far = stretch.tags_codes > now_ms + self._delay_ms
+        is_far = stretch.tags_codes > now_ms + self.delay_ms
         waited_end = self._waited_end(stretch)
         if is_far[0]:
             stored_ms = self._store.messages.store_timestamp_ms(int(stretch.physical_offsets[0]))
@@ -116,7 +121,7 @@ class LevelDelivery:
         now_ms = self._clock.monotonic_ms()
         if not self._seen or self._seen[-1][0] < stretch.end:
             self._seen.append((stretch.end, now_ms))
-        while len(self._seen) > 1 and self._seen[1][1] + self._delay_ms <= now_ms:
+        while len(self._seen) > 1 and self._seen[1][1] + self.delay_ms <= now_ms:
             self._seen.popleft()
         end, seen_ms = self._seen[0]
-        return end if seen_ms + self._delay_ms <= now_ms else stretch.begin
+        return end if seen_ms + self.delay_ms <= now_ms else stretch.begin

@@ -201,7 +201,7 @@ class StoreDirectory(_message.Message):
     def __init__(self, role: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments", "broker_role", "slaves")
+    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments", "delay_levels", "timer_due_timestamp_ms", "expired_segment_count", "broker_role", "slaves")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +223,9 @@ class GetBrokerStatusResponse(_message.Message):
     RECOVERY_BYTES_DROPPED_FIELD_NUMBER: _ClassVar[int]
     QUARANTINED_FILE_COUNT_FIELD_NUMBER: _ClassVar[int]
     WAITING_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LEVELS_FIELD_NUMBER: _ClassVar[int]
+    TIMER_DUE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     BROKER_ROLE_FIELD_NUMBER: _ClassVar[int]
     SLAVES_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
@@ -246,9 +249,24 @@ class GetBrokerStatusResponse(_message.Message):
     recovery_bytes_dropped: int
     quarantined_file_count: int
     waiting_segments: _containers.RepeatedCompositeFieldContainer[WaitingSegments]
+    delay_levels: _containers.RepeatedCompositeFieldContainer[DelayLevelStatus]
+    timer_due_timestamp_ms: int
+    expired_segment_count: int
     broker_role: str
     slaves: _containers.RepeatedCompositeFieldContainer[SlaveStatus]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., broker_role: _Optional[str] = ..., slaves: _Optional[_Iterable[_Union[SlaveStatus, _Mapping]]] = ...) -> None: ...
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., delay_levels: _Optional[_Iterable[_Union[DelayLevelStatus, _Mapping]]] = ..., timer_due_timestamp_ms: _Optional[int] = ..., expired_segment_count: _Optional[int] = ..., broker_role: _Optional[str] = ..., slaves: _Optional[_Iterable[_Union[SlaveStatus, _Mapping]]] = ...) -> None: ...
+
+class DelayLevelStatus(_message.Message):
+    __slots__ = ("level", "delay_ms", "pending_count", "due_timestamp_ms")
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DUE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    level: int
+    delay_ms: int
+    pending_count: int
+    due_timestamp_ms: int
+    def __init__(self, level: _Optional[int] = ..., delay_ms: _Optional[int] = ..., pending_count: _Optional[int] = ..., due_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "tag", "before_offset")
@@ -420,6 +438,70 @@ class GetStatisticsResponse(_message.Message):
     untracked_count: int
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., items: _Optional[_Iterable[_Union[StatisticsItem, _Mapping]]] = ..., next_cursor: _Optional[int] = ..., untracked_count: _Optional[int] = ...) -> None: ...
 
+class GetHistoryRequest(_message.Message):
+    __slots__ = ("consumer_group", "count_max")
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    consumer_group: str
+    count_max: int
+    def __init__(self, consumer_group: _Optional[str] = ..., count_max: _Optional[int] = ...) -> None: ...
+
+class HistoryMinute(_message.Message):
+    __slots__ = ("end_timestamp_ms", "put_count", "get_count", "lag")
+    END_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    PUT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GET_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    end_timestamp_ms: int
+    put_count: int
+    get_count: int
+    lag: int
+    def __init__(self, end_timestamp_ms: _Optional[int] = ..., put_count: _Optional[int] = ..., get_count: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
+
+class GroupHistory(_message.Message):
+    __slots__ = ("consumer_group", "lag", "member_count", "lags")
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAGS_FIELD_NUMBER: _ClassVar[int]
+    consumer_group: str
+    lag: int
+    member_count: int
+    lags: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, consumer_group: _Optional[str] = ..., lag: _Optional[int] = ..., member_count: _Optional[int] = ..., lags: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class GroupDeadLetters(_message.Message):
+    __slots__ = ("consumer_group", "message_count")
+    CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    consumer_group: str
+    message_count: int
+    def __init__(self, consumer_group: _Optional[str] = ..., message_count: _Optional[int] = ...) -> None: ...
+
+class GetHistoryResponse(_message.Message):
+    __slots__ = ("status", "put_tps", "get_tps", "minutes", "groups", "dead_letter_groups", "lag", "retry_message_count", "dead_letter_count", "lagging_group_count")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    PUT_TPS_FIELD_NUMBER: _ClassVar[int]
+    GET_TPS_FIELD_NUMBER: _ClassVar[int]
+    MINUTES_FIELD_NUMBER: _ClassVar[int]
+    GROUPS_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_GROUPS_FIELD_NUMBER: _ClassVar[int]
+    LAG_FIELD_NUMBER: _ClassVar[int]
+    RETRY_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DEAD_LETTER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAGGING_GROUP_COUNT_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    put_tps: float
+    get_tps: float
+    minutes: _containers.RepeatedCompositeFieldContainer[HistoryMinute]
+    groups: _containers.RepeatedCompositeFieldContainer[GroupHistory]
+    dead_letter_groups: _containers.RepeatedCompositeFieldContainer[GroupDeadLetters]
+    lag: int
+    retry_message_count: int
+    dead_letter_count: int
+    lagging_group_count: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., put_tps: _Optional[float] = ..., get_tps: _Optional[float] = ..., minutes: _Optional[_Iterable[_Union[HistoryMinute, _Mapping]]] = ..., groups: _Optional[_Iterable[_Union[GroupHistory, _Mapping]]] = ..., dead_letter_groups: _Optional[_Iterable[_Union[GroupDeadLetters, _Mapping]]] = ..., lag: _Optional[int] = ..., retry_message_count: _Optional[int] = ..., dead_letter_count: _Optional[int] = ..., lagging_group_count: _Optional[int] = ...) -> None: ...
+
 class CleanExpiredFilesRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -447,8 +529,10 @@ class CleanExpiredFilesResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., removed_file_count: _Optional[int] = ..., log_begin_offset: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ...) -> None: ...
 
 class CleanUnusedTopicsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("dry_run",)
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    def __init__(self, dry_run: bool = ...) -> None: ...
 
 class CleanUnusedTopicsResponse(_message.Message):
     __slots__ = ("status", "topics")

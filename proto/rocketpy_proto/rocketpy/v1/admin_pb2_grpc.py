@@ -94,6 +94,11 @@ class AdminStub(object):
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.GetStatisticsRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetStatisticsResponse.FromString,
                 _registered_method=True)
+        self.GetHistory = channel.unary_unary(
+                '/rocketpy.v1.Admin/GetHistory',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.GetHistoryRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetHistoryResponse.FromString,
+                _registered_method=True)
         self.CleanExpiredFiles = channel.unary_unary(
                 '/rocketpy.v1.Admin/CleanExpiredFiles',
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.CleanExpiredFilesRequest.SerializeToString,
@@ -219,6 +224,14 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetHistory(self, request, context):
+        """Returns the messages put and got in each minute of the last hour, with the lag of
+        consumer groups.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CleanExpiredFiles(self, request, context):
         """Deletes expired files now, at any hour.
         """
@@ -324,6 +337,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.GetStatistics,
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetStatisticsRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.GetStatisticsResponse.SerializeToString,
+            ),
+            'GetHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetHistory,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.GetHistoryRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.GetHistoryResponse.SerializeToString,
             ),
             'CleanExpiredFiles': grpc.unary_unary_rpc_method_handler(
                     servicer.CleanExpiredFiles,
@@ -680,6 +698,33 @@ class Admin(object):
             '/rocketpy.v1.Admin/GetStatistics',
             rocketpy_dot_v1_dot_admin__pb2.GetStatisticsRequest.SerializeToString,
             rocketpy_dot_v1_dot_admin__pb2.GetStatisticsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/GetHistory',
+            rocketpy_dot_v1_dot_admin__pb2.GetHistoryRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.GetHistoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

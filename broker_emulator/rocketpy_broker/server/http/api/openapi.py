@@ -220,10 +220,12 @@ def _value_schema(field: Field, components: dict[str, Schema]) -> Schema:
         schema = _single_schema(field)
     else:
         schema = _component(message_class(field), components)
-    if field.is_repeated:
-        return {"type": "array", "items": schema}
-    if not may_be_null(field):
-        return schema
+    if may_be_null(field):
+        schema = _or_null(schema)
+    return {"type": "array", "items": schema} if field.is_repeated else schema
+
+
+def _or_null(schema: Schema) -> Schema:
     if "$ref" in schema:
         return {"anyOf": [schema, {"type": "null"}]}
     nullable = {**schema, "type": [schema["type"], "null"]}

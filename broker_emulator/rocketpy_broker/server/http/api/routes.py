@@ -149,6 +149,13 @@ READS = (
         "RocketMQ's statistics of topics and groups",
         ("names", "topic", "consumer_group", "include_system", "cursor", "count_max"),
     ),
+    Route(
+        "GET",
+        "/history",
+        "Admin/GetHistory",
+        "The last hour by minute: messages put and got, and the groups with the largest lags",
+        ("consumer_group", "count_max"),
+    ),
     Route("GET", "/topics", "Admin/ListTopics", "A page of topics", ("include_system", *_PAGE)),
     Route(
         "GET",
@@ -329,7 +336,8 @@ ACTIONS = (
         "POST",
         "/clean/unused-topics",
         "Admin/CleanUnusedTopics",
-        "Remove the messages of topics without configuration",
+        "Remove the messages of topics without configuration; `dryRun` only names the topics",
+        ("dry_run",),
     ),
 )
 ROUTES = READS + ACTIONS

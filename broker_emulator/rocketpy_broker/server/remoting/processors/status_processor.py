@@ -128,7 +128,7 @@ class StatusProcessor:
         return request.answer()
 
     async def _clean_unused(self, request: Request) -> RemotingCommand:
-        await self._store_admin.clean_unused_topics()
+        await self._store_admin.clean_unused_topics(admin_pb2.CleanUnusedTopicsRequest())
         return request.answer()
 
 

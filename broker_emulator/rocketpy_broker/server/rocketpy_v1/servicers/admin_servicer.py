@@ -11,6 +11,7 @@ from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded
 from rocketpy_broker.services.admin.broker_status import BrokerStatusService
 from rocketpy_broker.services.admin.store_admin_service import StoreAdminService
 from rocketpy_broker.services.admin.topic_admin_service import TopicAdminService
+from rocketpy_broker.services.observability.statistics.history import History
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -24,11 +25,13 @@ class AdminServicer:
         store_admin: StoreAdminService,
         broker_status: BrokerStatusService,
         statistics: StatisticsService,
+        history: History,
     ) -> None:
         self._admin = admin
         self._store_admin = store_admin
         self._status = broker_status
         self._statistics = statistics
+        self._history = history
 
     def handlers(self, bytes_max: int) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """Returns the handlers by method name."""
@@ -46,7 +49,8 @@ class AdminServicer:
             "ViewMessage": store_admin.view_message,
             "GetStoreStatistics": store_admin.statistics,
             "GetStatistics": self._statistics.page,
+            "GetHistory": self._history.get,
             "CleanExpiredFiles": lambda _request: store_admin.clean_expired_files(),
-            "CleanUnusedTopics": lambda _request: store_admin.clean_unused_topics(),
+            "CleanUnusedTopics": store_admin.clean_unused_topics,
         }
         return all_bounded(admin_pb2, methods, bytes_max)

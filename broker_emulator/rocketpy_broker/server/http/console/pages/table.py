@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rocketpy_broker.server.http.console.page import Action, Page
-from rocketpy_broker.server.http.console.pages import overview, topics
+from rocketpy_broker.server.http.console.pages import overview, store, topics
 
-PAGES: tuple[Page, ...] = (*overview.PAGES, *topics.PAGES)
-ACTIONS: tuple[Action, ...] = ()
+PAGES: tuple[Page, ...] = (*overview.PAGES, *topics.PAGES, *store.PAGES)
+ACTIONS: tuple[Action, ...] = (*store.ACTIONS,)

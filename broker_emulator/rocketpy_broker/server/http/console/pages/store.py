@@ -1,0 +1,78 @@
+"""The store: its files, its disk and its speed, and cleaning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketpy_broker.contract_json import json_of
+from rocketpy_broker.server.http.console.page import Action, Done, Page
+from rocketpy_broker.server.http.console.pages.overview import counters
+from rocketpy_broker.server.http.console.request import PageRequest
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+# Reasons for which cleaning keeps segments, as a reader understands them.
+REASONS = {
+    "AGE": "They are younger than their retention time.",
+    "BATCH": "A cleaning removes them: the next one, or a later one if there are many.",
+    "CLOCK": "The broker checks its clock first, after a start or a jump of the clock.",
+    "HOUR": "The broker removes old messages at another hour, or when the disk fills.",
+    "NEEDED": "Waiting messages, open transactions, batches or a backup need them.",
+}
+# Topics that the page of a cleaning names.
+TOPICS_NAMED = 100
+
+
+async def _store(request: PageRequest) -> Mapping[str, object]:
+    found = await counters(request)
+    info = await request.json("Admin/GetBrokerInfo", admin_pb2.GetBrokerInfoRequest())
+    log_bytes = found.log_end_offset - found.log_begin_offset
+    return {
+        "info": info,
+        "status": await _status(request),
+        "counters": json_of(found),
+        "log_bytes": log_bytes,
+        # A log without messages has no file.
+        "segment_count": -(-log_bytes // max(info["commitLogSegmentBytes"], 1)),
+        "reasons": REASONS,
+    }
+
+
+async def _status(request: PageRequest) -> Mapping[str, object]:
+    found: Mapping[str, object] = await request.json(
+        "Admin/GetBrokerStatus", admin_pb2.GetBrokerStatusRequest()
+    )
+    return found
+
+
+async def _clean(request: PageRequest) -> Mapping[str, object]:
+    return {
+        "status": await _status(request),
+        "info": await request.json("Admin/GetBrokerInfo", admin_pb2.GetBrokerInfoRequest()),
+    }
+
+
+async def _clean_segments(request: PageRequest) -> Done:
+    await request.call("Admin/CleanExpiredFiles", admin_pb2.CleanExpiredFilesRequest())
+    return Done("/store", "cleaned")
+
+
+async def _unused(request: PageRequest) -> Mapping[str, object]:
+    asked = admin_pb2.CleanUnusedTopicsRequest(dry_run=True)
+    found = await request.call("Admin/CleanUnusedTopics", asked)
+    return {"topics": [*found.topics[:TOPICS_NAMED]], "topic_count": len(found.topics)}
+
+
+async def _clean_unused(request: PageRequest) -> Done:
+    await request.call("Admin/CleanUnusedTopics", admin_pb2.CleanUnusedTopicsRequest())
+    return Done("/store", "cleaned")
+
+
+PAGES = (
+    Page("/store", "store.html", _store),
+    Page("/store/clean", "store_clean.html", _clean, is_form=True),
+    Page("/store/unused-topics", "store_unused_topics.html", _unused, is_form=True),
+)
+ACTIONS = (
+    Action("/store/clean", _clean_segments),
+    Action("/store/unused-topics", _clean_unused),
+)
