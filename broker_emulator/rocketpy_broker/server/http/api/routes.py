@@ -147,9 +147,15 @@ READS = (
         "/statistics",
         "Admin/GetStatistics",
         "RocketMQ's statistics of topics and groups",
-        ("names", "topic", "consumer_group", "include_system", "cursor", "count_max"),
+        ("names", "topic", "consumer_group", "include_system", "cursor", "count_max", "keys"),
     ),
-    Route("GET", "/topics", "Admin/ListTopics", "A page of topics", ("include_system", *_PAGE)),
+    Route(
+        "GET",
+        "/topics",
+        "Admin/ListTopics",
+        "A page of topics",
+        ("include_system", "prefix", *_PAGE),
+    ),
     Route(
         "GET",
         "/topics/{topic}",
