@@ -144,8 +144,9 @@ async def test_messages_are_found_by_time(running_http: RunningBroker) -> None:
     assert places(page) == ["0 : 1"]
     page = await browser.page(f"{ORDERS}?time={second[:19]}")
     assert places(page) == ["0 : 1", "1 : 1"]
-    page = await browser.page(f"{ORDERS}?time=2100-01-01T00:00")
-    assert places(page) == []
+    for query in ("", "queue=0&"):
+        page = await browser.page(f"{ORDERS}?{query}time=2100-01-01T00:00")
+        assert places(page) == []
 
 
 async def test_messages_are_found_by_key_id_and_tag(running_http: RunningBroker) -> None:
@@ -255,8 +256,9 @@ async def test_a_message_has_its_body_facts_and_properties(running_http: Running
     browser = Browser(running_http)
     page = await browser.page(f"{ONE}/1")
     assert page.texts["pre"][0] == text
-    assert '"price": 1.10' in page.texts["details"][0]
-    assert f'"big": {10**30}' in page.texts["details"][0]
+    assert page.texts["summary"] == ["4 values", '"lines": 2 values', "0: 1 value", "Hex"]
+    for line in ('"price": 1.10', f'"big": {10**30}', '"sku": "a"', "1: null"):
+        assert line in page.text
     facts = {row[0]: row[1] for row in page.rows}
     assert (facts["Unique id"], facts["Tag"], facts["Keys"]) == ("ID1", "paid", "k")
     assert facts["shop"] == "3"
@@ -281,9 +283,9 @@ async def test_hostile_texts_stay_texts(running_http: RunningBroker) -> None:
         assert not {"img", "onerror", "style"} & (page.tags | page.attributes), path
         assert all(not text.strip() for text in page.texts["script"])
         assert HOSTILE[:30] in page.text
-        assert "49" not in page.text.replace(":49", "")
     page = await browser.page(f"{ONE}/0")
-    assert "\\ud800\\u202e" in page.texts["details"][0]
+    assert page.text.count("{{ 7 * 7 }}") > 3
+    assert "\\ud800\\u202e" in page.text
     for name in ("key", "tag"):
         query = "%22%3E%3Cscript%3Ealert(1)%3C/script%3E"
         page = await browser.page(f"{ORDERS}?{name}={query}")

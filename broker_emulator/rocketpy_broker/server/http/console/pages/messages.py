@@ -123,7 +123,8 @@ async def _of_queue(request: PageRequest, topic: str, queue_id: int, time: str) 
     offset = request.number("offset", newest)
     if time:
         (offset,) = await _offset_of(request, topic, [queue_id], time)
-    offset = min(max(offset, begin), max(end - 1, begin))
+    # After the last message there is nothing of a time, but the last one of an offset.
+    offset = min(max(offset, begin), end if time else max(end - 1, begin))
     found = await _range(request, topic, queue_id, offset, min(offset + COUNT, end))
     place, links = f"/topics/{part(topic)}/messages", {}
     if offset > begin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketpy_broker.contract_json import json_of
+from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.server.http.console.page import Action, Done, Page
 from rocketpy_broker.server.http.console.pages.topics import message_counts, topic_config
 from rocketpy_broker.server.http.console.rendering import part
@@ -15,6 +16,8 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 # Groups that a confirmation names.
 GROUPS_COUNT = 20
 QUEUES_DEFAULT = 8
+# The retention time of a topic that has the broker's own.
+NO_RETENTION = "-1"
 PERMISSIONS = (6, 4, 2, 0)
 # The bit that topics created from this one inherit.
 _INHERITED = 1
@@ -64,7 +67,7 @@ async def _create(request: PageRequest) -> Done:
         read_queue_nums=queues,
         write_queue_nums=queues,
         perm=number_of("permission", form.get("permission", ""), QUEUE_ID_MAX),
-        attributes=_changes({}, {MESSAGE_TYPE: form.get("message_type", "")}),
+        attributes=_changes({}, {MESSAGE_TYPE: _message_type(form, "")}),
     )
     asked = admin_pb2.UpdateTopicRequest(config=config, create_only=True)
     await request.call("Admin/UpdateTopic", asked)
@@ -73,9 +76,12 @@ async def _create(request: PageRequest) -> Done:
 
 async def _change(request: PageRequest) -> Done:
     form, old = request.form, await topic_config(request)
+    retention = form.get("reserve_time", "").strip()
+    if retention not in {"", NO_RETENTION}:
+        retention = str(number_of("retention", retention))
     wanted = {
-        MESSAGE_TYPE: form.get("message_type", ""),
-        RESERVE_TIME: form.get("reserve_time", "").strip(),
+        MESSAGE_TYPE: _message_type(form, old.attributes.get(MESSAGE_TYPE, "")),
+        RESERVE_TIME: retention,
     }
     perm = number_of("permission", form.get("permission", ""), QUEUE_ID_MAX)
     config = admin_pb2.TopicConfig(
@@ -88,6 +94,14 @@ async def _change(request: PageRequest) -> Done:
     )
     await request.call("Admin/UpdateTopic", admin_pb2.UpdateTopicRequest(config=config))
     return Done(f"/topics/{part(old.topic)}", "topic-changed")
+
+
+def _message_type(form: Mapping[str, str], old: str) -> str:
+    """Returns the message type of a form. Raises ParameterIllegalError."""
+    found = form.get("message_type", "")
+    if found not in {"", old, *MESSAGE_TYPES}:
+        raise ParameterIllegalError("message type", found, ", ".join(MESSAGE_TYPES))
+    return found
 
 
 def _changes(old: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
