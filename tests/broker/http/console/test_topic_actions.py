@@ -145,7 +145,7 @@ async def test_a_topic_of_the_broker_is_not_deleted(running_http: RunningBroker)
     assert (await browser.get("/topics/SCHEDULE_TOPIC_XXXX")).status == 200
 
 
-# --- Who may act ---
+# --- Access ---
 
 
 @pytest.mark.parametrize("path", FORMS)

@@ -1,4 +1,4 @@
-"""Where a message went: its state, and for each group whether the group has consumed it."""
+"""The way of a message: its state, and the groups that have consumed it, retried or given it up."""
 
 from __future__ import annotations
 

@@ -10,15 +10,9 @@ from typing import Any
 
 from rocketpy_broker.errors import MessageNotExistError, ParameterIllegalError
 from rocketpy_broker.messages.json_form import head_of
-from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_broker.server.http.api.routes import PREFIX, RANGE_BYTES_MAX
-from rocketpy_broker.server.http.console.message_views import (
-    BodyView,
-    body_view,
-    messages_of,
-    rows_of,
-)
+from rocketpy_broker.server.http.console.message_views import body_view, messages_of, rows_of
 from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.pages.message_trace import WAITING_TOPICS, trace_of
 from rocketpy_broker.server.http.console.pages.topics import topic_config
@@ -231,11 +225,9 @@ async def _message(request: PageRequest) -> Mapping[str, object]:
         reason = f"the queue has offsets {answer.min_offset} to {answer.max_offset - 1}"
         raise MessageNotExistError(place, reason)
 
-    def viewed() -> tuple[Message, int, BodyView]:
-        message, size = next(messages_of(answer))
-        return message, size, body_view(message)
-
-    message, size, body = await asyncio.to_thread(viewed)
+    # A long record takes milliseconds.
+    message, size = await asyncio.to_thread(lambda: next(messages_of(answer)))
+    body = await asyncio.to_thread(body_view, message)
     queue = f"/topics/{part(topic)}/queues/{queue_id}/messages"
     return {
         "topic": topic,
