@@ -65,7 +65,8 @@ async def test_hostile_texts_stay_texts(running_http: RunningBroker) -> None:
     body = json.dumps({HOSTILE: [HOSTILE, "\ud800\u202e"]}).encode()
     key = HOSTILE.replace(" ", "")
     await send(running_http, body, tags=HOSTILE, keys=[key], UNIQ_KEY=HOSTILE, shop=HOSTILE)
-    await send(running_http, b"x", **{HOSTILE: HOSTILE})
+    named = wire_block("orders", [b"x"], properties={HOSTILE: [HOSTILE]})
+    await running_http.append_block("orders", 0, named)
     browser = Browser(running_http)
     for path in (ORDERS, f"{ORDERS}?queue=0", f"{ONE}/0", f"{ONE}/1"):
         page = await browser.page(path)

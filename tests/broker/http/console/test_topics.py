@@ -49,6 +49,17 @@ async def test_the_list_has_the_rate_of_the_last_minute(running_http: RunningBro
         await statistics.sample()
     page = await Browser(running_http).page("/topics")
     assert float(page.rows[1][-1]) > 0
+    page = await Browser(running_http).page("/topics/orders")
+    assert "In per second 1." in page.text
+    assert f"Out per second {NONE}" in page.text
+    await commit(running_http, "billing", "orders", 0, 0)
+    await running_http.pull(topic="orders", queue_id=0, consumer_group="billing")
+    for _ in range(6):
+        running_http.clock.advance(10_000)
+        await statistics.sample()
+    page = await Browser(running_http).page("/topics/orders")
+    assert "Out per second 1." in page.text
+    assert page.rows[1][2].startswith("1.")
 
 
 async def test_the_list_is_paged_and_searched_by_the_start_of_a_name(

@@ -107,12 +107,16 @@ async def _topic(request: PageRequest) -> Mapping[str, object]:
     groups = await request.call("Admin/ListTopicGroups", listed)
     keys = [topic, *(f"{topic}@{group}" for group in groups.groups)]
     found = await rates(request, keys, PUT, PUT_BYTES, GET)
+    get_rates = [rate for (name, _), rate in found.items() if name == GET]
+    is_whole = not (after or groups.has_more)
     return {
         "topic": json_of(config),
         "queues": queues,
         "count": (await message_counts(request, [topic])).get(topic),
         "put_rate": found.get((PUT, topic)),
         "put_bytes": found.get((PUT_BYTES, topic)),
+        # The broker counts them by group.
+        "get_rate": sum(get_rates) if get_rates and is_whole else None,
         "groups": [
             GroupLag(name, await lag(request, topic, name), found.get((GET, f"{topic}@{name}")))
             for name in groups.groups
@@ -129,11 +133,12 @@ async def lag(request: PageRequest, topic: str, group: str) -> int | None:
     answer: Any = await request.found("Broker/QueryOffsets", asked)
     if answer is None:
         return None
-    return sum(
+    found: int = sum(
         queue.max_offset - max(min(queue.committed_offset, queue.max_offset), queue.min_offset)
         for each in answer.topics
         for queue in each.queues
     )
+    return found
 
 
 PAGES = (
