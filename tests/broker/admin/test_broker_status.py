@@ -119,3 +119,21 @@ async def test_n03_topics_come_in_pages_if_asked_for(running: RunningBroker) -> 
     assert await page(count_max=2, after="Z") == ([], False)
     refused = await running.admin.ListTopics(admin_pb2.ListTopicsRequest(count_max=-1))
     assert refused.status.code == ResponseCode.INVALID_PARAMETER
+
+
+async def test_topics_are_listed_by_the_start_of_their_name(running: RunningBroker) -> None:
+    for name in ("A", "AB", "ABC", "B", "a"):
+        await running.create_topic(name, queues=1)
+
+    async def page(**fields: Any) -> tuple[list[str], bool]:
+        response = await running.admin.ListTopics(admin_pb2.ListTopicsRequest(**fields))
+        return [each.topic for each in response.configs], response.has_more
+
+    assert await page(prefix="A") == (["A", "AB", "ABC"], False)
+    assert await page(prefix="AB") == (["AB", "ABC"], False)
+    assert await page(prefix="A", count_max=2) == (["A", "AB"], True)
+    assert await page(prefix="A", count_max=2, after="AB") == (["ABC"], False)
+    assert await page(prefix="AB", after="A") == (["AB", "ABC"], False)
+    assert await page(prefix="A", after="B") == ([], False)
+    assert await page(prefix="B", count_max=1, after="A") == (["B"], False)
+    assert await page(prefix="Z") == ([], False)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.scheduler import PASSES
 from rocketpy_broker.services.observability.counters.names import Key, Kind
 from rocketpy_broker.services.observability.counters.windows import Figures
@@ -271,3 +272,17 @@ def test_s13_the_last_minute_s_put_times_begin_anew_each_minute(counting: Counti
     assert latency_classes(counting.service.speeds.minute_step_counts)[10] == 1
     counting.pass_time(60_000)
     assert sum(counting.service.speeds.minute_step_counts) == 0
+
+
+def test_items_are_looked_up_by_their_keys(counting: Counting) -> None:
+    for topic in ("A", "B", "C"):
+        counting.put(topic, 2)
+    counting.got("A", "g", 1)
+    names = ["TOPIC_PUT_NUMS", "GROUP_GET_NUMS"]
+    found = counting.items(*names, keys=["C", "A", "A@g", "none", "C", "@@", ""])
+    assert found.keys() == {"TOPIC_PUT_NUMS C", "TOPIC_PUT_NUMS A", "GROUP_GET_NUMS A@g"}
+    assert found["TOPIC_PUT_NUMS A"].value == 2
+    with pytest.raises(ParameterIllegalError):
+        counting.items(*names, keys=["A"] * 501)
+    with pytest.raises(ParameterIllegalError):
+        counting.items("NO_SUCH", keys=["A"])

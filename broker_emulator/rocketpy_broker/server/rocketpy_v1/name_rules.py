@@ -197,6 +197,7 @@ RULES: Mapping[str, Rule] = {
     "DeleteTopicRequest.topic": STORED,
     "EmptyTopicRequest.topic": STORED,
     "ListTopicsRequest.after": STORED.or_empty(),
+    "ListTopicsRequest.prefix": STORED.or_empty(),
     "ListTopicQueuesRequest.topic": STORED,
     "ListTopicsRequest.topics": Texts(STORED, OFFSET_QUERY_ENTRIES_MAX),
     "ListTopicGroupsRequest.topic": STORED,
@@ -210,6 +211,8 @@ RULES: Mapping[str, Rule] = {
     "GetStatisticsRequest.topic": STORED.or_empty(),
     "GetStatisticsRequest.consumer_group": STORED.or_empty(),
     "GetHistoryRequest.consumer_group": STORED.or_empty(),
+    # Compared with known keys.
+    "GetStatisticsRequest.keys": TEXT,
     # The table of users checks them.
     "User.access_key": TEXT,
     "User.secret_key": TEXT,

@@ -5,7 +5,8 @@ After a crash, a topic that was being deleted may remain without messages; delet
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import ExitStack, aclosing
 from functools import cache, partial
@@ -175,6 +176,8 @@ class TopicAdminService:
     ) -> admin_pb2.ListTopicsResponse:
         """Returns the named topics, each once, or topics after `after`: all, or `count_max`.
 
+        With a prefix, only topics whose name starts with it.
+
         It takes scheduler slots in between. Raises TopicNotExistError for a missing topic,
         ParameterIllegalError for too many names.
         """
@@ -189,10 +192,13 @@ class TopicAdminService:
             if count_max < 0:
                 raise ParameterIllegalError("count_max", count_max, "0 or more")
             listed = self._topics.names(include_system=request.include_system)
-            begin = bisect_right(listed, after) if after else 0
-            end = begin + count_max if count_max else len(listed)
-            configs = self._topics.configs(listed[begin:end])
-            response.has_more = end < len(listed)
+            prefix = request.prefix
+            begin = bisect_right(listed, after) if after > prefix else bisect_left(listed, prefix)
+            # No name goes on with a later character than this one.
+            end = bisect_left(listed, prefix + chr(sys.maxunicode)) if prefix else len(listed)
+            page_end = min(begin + count_max, end) if count_max else end
+            configs = self._topics.configs(listed[begin:page_end])
+            response.has_more = page_end < end
         while part := list(islice(configs, ENTRIES_A_SLOT)):
             await take_slot("admin")
             response.configs.extend(map(_message, part))
@@ -273,6 +279,7 @@ class TopicAdminService:
             refusal=self.refusal,
             commit_log_segment_bytes=config.commit_log_segment_bytes,
             store_id=self._store.store_id,
+            delay_levels_ms=config.delay_levels.delays_ms,
         )
 
 

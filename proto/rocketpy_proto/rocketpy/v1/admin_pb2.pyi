@@ -73,16 +73,18 @@ class EmptyTopicResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ...) -> None: ...
 
 class ListTopicsRequest(_message.Message):
-    __slots__ = ("topics", "include_system", "after", "count_max")
+    __slots__ = ("topics", "include_system", "after", "count_max", "prefix")
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     topics: _containers.RepeatedScalarFieldContainer[str]
     include_system: bool
     after: str
     count_max: int
-    def __init__(self, topics: _Optional[_Iterable[str]] = ..., include_system: bool = ..., after: _Optional[str] = ..., count_max: _Optional[int] = ...) -> None: ...
+    prefix: str
+    def __init__(self, topics: _Optional[_Iterable[str]] = ..., include_system: bool = ..., after: _Optional[str] = ..., count_max: _Optional[int] = ..., prefix: _Optional[str] = ...) -> None: ...
 
 class ListTopicsResponse(_message.Message):
     __slots__ = ("status", "configs", "has_more")
@@ -151,7 +153,7 @@ class GetBrokerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetBrokerInfoResponse(_message.Message):
-    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type", "refusal", "commit_log_segment_bytes", "store_id")
+    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type", "refusal", "commit_log_segment_bytes", "store_id", "delay_levels_ms")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -163,6 +165,7 @@ class GetBrokerInfoResponse(_message.Message):
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     COMMIT_LOG_SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    DELAY_LEVELS_MS_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     version: str
     cluster_name: str
@@ -174,7 +177,8 @@ class GetBrokerInfoResponse(_message.Message):
     refusal: str
     commit_log_segment_bytes: int
     store_id: str
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ..., commit_log_segment_bytes: _Optional[int] = ..., store_id: _Optional[str] = ...) -> None: ...
+    delay_levels_ms: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ..., commit_log_segment_bytes: _Optional[int] = ..., store_id: _Optional[str] = ..., delay_levels_ms: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class GetBrokerStatusRequest(_message.Message):
     __slots__ = ()
@@ -383,20 +387,22 @@ class GetStoreStatisticsResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicStatistics, _Mapping]]] = ..., put_latencies: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_failed_count: _Optional[int] = ..., get_found_count: _Optional[int] = ..., get_miss_count: _Optional[int] = ..., get_message_count: _Optional[int] = ..., dispatch_behind_bytes: _Optional[int] = ..., flush_behind_bytes: _Optional[int] = ..., log_begin_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., corrupt_record_count: _Optional[int] = ..., has_more_topics: bool = ..., staged_bytes: _Optional[int] = ..., staged_bytes_max: _Optional[int] = ..., put_tps: _Optional[_Iterable[float]] = ..., get_found_tps: _Optional[_Iterable[float]] = ..., get_miss_tps: _Optional[_Iterable[float]] = ..., get_transferred_tps: _Optional[_Iterable[float]] = ..., put_latencies_minute: _Optional[_Iterable[_Union[LatencyBucket, _Mapping]]] = ..., put_latency_99_ms: _Optional[int] = ..., put_latency_999_ms: _Optional[int] = ..., put_latency_max_ms: _Optional[int] = ..., get_latency_max_ms: _Optional[int] = ...) -> None: ...
 
 class GetStatisticsRequest(_message.Message):
-    __slots__ = ("names", "topic", "consumer_group", "include_system", "cursor", "count_max")
+    __slots__ = ("names", "topic", "consumer_group", "include_system", "cursor", "count_max", "keys")
     NAMES_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
     CURSOR_FIELD_NUMBER: _ClassVar[int]
     COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    KEYS_FIELD_NUMBER: _ClassVar[int]
     names: _containers.RepeatedScalarFieldContainer[str]
     topic: str
     consumer_group: str
     include_system: bool
     cursor: int
     count_max: int
-    def __init__(self, names: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., consumer_group: _Optional[str] = ..., include_system: bool = ..., cursor: _Optional[int] = ..., count_max: _Optional[int] = ...) -> None: ...
+    keys: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, names: _Optional[_Iterable[str]] = ..., topic: _Optional[str] = ..., consumer_group: _Optional[str] = ..., include_system: bool = ..., cursor: _Optional[int] = ..., count_max: _Optional[int] = ..., keys: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StatisticsWindow(_message.Message):
     __slots__ = ("sum", "tps", "avgpt")

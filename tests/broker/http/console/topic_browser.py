@@ -55,15 +55,12 @@ class Parsed(HTMLParser):
             self.open.append(tag)
             self.texts.setdefault(tag, []).append("")
 
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-
     def _take(self, tag: str, given: Mapping[str, str]) -> None:
         name = given["name"]
         self.names.add(name)
         self._select = name
         if given.get("type") != "checkbox" or "checked" in given:
-            self.fields[name] = given.get("value", "on" if tag == "input" else "")
+            self.fields[name] = given.get("value", "on" if given.get("type") == "checkbox" else "")
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag, (tag, self.open)

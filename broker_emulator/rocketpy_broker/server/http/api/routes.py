@@ -147,7 +147,14 @@ READS = (
         "/statistics",
         "Admin/GetStatistics",
         "RocketMQ's statistics of topics and groups",
-        ("names", "topic", "consumer_group", "include_system", "cursor", "count_max"),
+        ("names", "topic", "consumer_group", "include_system", "cursor", "count_max", "keys"),
+    ),
+    Route(
+        "GET",
+        "/topics",
+        "Admin/ListTopics",
+        "A page of topics",
+        ("include_system", "prefix", *_PAGE),
     ),
     Route(
         "GET",
@@ -156,7 +163,6 @@ READS = (
         "The last hour by minute: messages put and got, and the groups with the largest lags",
         ("consumer_group", "count_max"),
     ),
-    Route("GET", "/topics", "Admin/ListTopics", "A page of topics", ("include_system", *_PAGE)),
     Route(
         "GET",
         "/topics/{topic}",

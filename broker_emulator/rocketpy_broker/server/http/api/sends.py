@@ -19,7 +19,12 @@ from rocketpy_broker.messages.copies import (
 )
 from rocketpy_broker.messages.json_form import json_of_sent
 from rocketpy_broker.messages.json_input import json_message
-from rocketpy_broker.messages.outgoing_message import MessageRules, SentMessage, append_request
+from rocketpy_broker.messages.outgoing_message import (
+    MessageRules,
+    OutgoingMessage,
+    SentMessage,
+    append_request,
+)
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
 from rocketpy_proto.model.codes import ResponseCode
@@ -51,11 +56,19 @@ class Sending:
             message = json_message(body)
         except ValueError as error:
             raise MessageJsonError(f"illegal message: {error}") from error
+        return _json(topic, await self.send(topic, message))
+
+    async def send(
+        self, topic: str, message: OutgoingMessage, producers: str = "", *, is_open: bool = False
+    ) -> SentMessage:
+        """Sends a message; with a producer group in a transaction, which may stay open."""
         fault = MessageRules(topic, _INT_MAX, _NO_LIMITS).fault(message)
         if fault is not None:
             raise MessageJsonError(f"illegal message: {fault}")
-        request, msg_id = append_request(topic, message, self.now_ms)
-        return _json(topic, await self._append(request, msg_id))
+        request, msg_id = append_request(topic, message, self.now_ms, producers)
+        if producers and not is_open:
+            return await self._commit(request, msg_id, producers)
+        return await self._append(request, msg_id)
 
     async def dead_letter(self, group: str, asked: broker_pb2.PullRequest) -> bytes:
         """Sends a dead letter to the topic of its first send; returns its place as JSON."""

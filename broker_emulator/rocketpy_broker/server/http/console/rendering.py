@@ -17,9 +17,11 @@ import jinja2
 
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.http.console.assets import assets
+from rocketpy_broker.server.http.console.request import address
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_PERMISSIONS = {4: "read", 2: "write"}
 # An en dash.
 _NONE = "\u2013"
 # Width and height of a sparkline's box.
@@ -52,10 +54,12 @@ def _environment() -> jinja2.Environment:
         "count": count_text,
         "duration": duration_text,
         "part": part,
+        "permission": permission_text,
         "points": points,
         "time": time_shown,
     }
     found.filters.update(filters)
+    found.globals["address"] = address
     found.globals["assets"] = {name: each.address for name, each in assets().items()}
     return found
 
@@ -90,6 +94,12 @@ def duration_text(duration_ms: float) -> str:
 def part(name: str) -> str:
     """Returns a name as a part of a path."""
     return quote(name, safe="")
+
+
+def permission_text(perm: int) -> str:
+    """Returns the permission of a topic in words."""
+    words = [word for bit, word in _PERMISSIONS.items() if perm & bit]
+    return ", ".join(words) or "none"
 
 
 def points(values: Sequence[float]) -> str:

@@ -29,6 +29,7 @@ from rocketpy_broker.services.observability.counters.windows import WINDOWS
 from rocketpy_broker.services.observability.statistics.day_totals import DayTotals
 from rocketpy_broker.services.observability.statistics.speeds import StoreSpeeds
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.services.work_time import check_count
 from rocketpy_broker.store.statistics import StoreStatistics
 from rocketpy_proto.rocketpy.v1.admin_pb2 import (
     GetStatisticsRequest,
@@ -127,6 +128,8 @@ class StatisticsService:
 
         An empty field of the query matches all. Raises ParameterIllegalError.
         """
+        if query.keys:
+            return await self._items(query)
         wanted: dict[Kind, list[Name]] = {}
         for name in _names(query.names):
             wanted.setdefault(name.kind, []).append(name)
@@ -142,6 +145,16 @@ class StatisticsService:
                         page.next_cursor = base + row
                         return page
                     page.items.extend(_item(table, row, key, name) for name in wanted[key.kind])
+        return page
+
+    async def _items(self, query: GetStatisticsRequest) -> GetStatisticsResponse:
+        """Returns the items with the keys of a query."""
+        check_count("keys", query.keys, PAGE_ITEMS_MAX)
+        page = GetStatisticsResponse(untracked_count=self.counter.sums.untracked)
+        for name in _names(query.names):
+            await take_slot()
+            found = (self.item(name.name, key) for key in dict.fromkeys(query.keys))
+            page.items.extend(each for each in found if each is not None)
         return page
 
     def item(self, name: str, key_text: str) -> StatisticsItem | None:

@@ -1,0 +1,141 @@
+"""Creation, change, emptying and deletion of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rocketpy_broker.contract_json import json_of
+from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.server.http.console.page import Action, Done, Page
+from rocketpy_broker.server.http.console.pages.topics import message_counts, topic_config
+from rocketpy_broker.server.http.console.rendering import part
+from rocketpy_broker.server.http.console.request import QUEUE_ID_MAX, PageRequest, number_of
+from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MESSAGE_TYPES, RESERVE_TIME
+from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+# Groups that a confirmation names.
+GROUPS_COUNT = 20
+QUEUES_DEFAULT = 8
+# The retention time of a topic that has the broker's own.
+NO_RETENTION = "-1"
+PERMISSIONS = (6, 4, 2, 0)
+# The bit that topics created from this one inherit.
+_INHERITED = 1
+
+
+# --- Forms ---
+
+
+async def _new(_request: PageRequest) -> Mapping[str, object]:
+    return {
+        "message_types": MESSAGE_TYPES[1:],
+        "permissions": PERMISSIONS,
+        "queues": QUEUES_DEFAULT,
+    }
+
+
+async def _edit(request: PageRequest) -> Mapping[str, object]:
+    config = await topic_config(request)
+    return {
+        "topic": json_of(config),
+        "message_types": MESSAGE_TYPES[1:],
+        "permissions": PERMISSIONS,
+        "permission": config.perm & ~_INHERITED,
+    }
+
+
+async def _lost(request: PageRequest) -> Mapping[str, object]:
+    """Returns the facts that a confirmation names."""
+    config = await topic_config(request)
+    topic = config.topic
+    asked = admin_pb2.ListTopicGroupsRequest(topic=topic, count_max=GROUPS_COUNT)
+    groups = await request.json("Admin/ListTopicGroups", asked)
+    count = (await message_counts(request, [topic])).get(topic)
+    messages = "its messages" if count is None else f"{count:,} message{'' if count == 1 else 's'}"
+    return {"topic": json_of(config), "groups": groups, "messages": messages}
+
+
+# --- Actions ---
+
+
+async def _create(request: PageRequest) -> Done:
+    form = request.form
+    topic = form.get("topic", "").strip()
+    queues = number_of("queues", form.get("queues", ""), QUEUE_ID_MAX)
+    config = admin_pb2.TopicConfig(
+        topic=topic,
+        read_queue_nums=queues,
+        write_queue_nums=queues,
+        perm=number_of("permission", form.get("permission", ""), QUEUE_ID_MAX),
+        attributes=_changes({}, {MESSAGE_TYPE: _message_type(form, "")}),
+    )
+    asked = admin_pb2.UpdateTopicRequest(config=config, create_only=True)
+    await request.call("Admin/UpdateTopic", asked)
+    return Done(f"/topics/{part(topic)}", "topic-created")
+
+
+async def _change(request: PageRequest) -> Done:
+    form, old = request.form, await topic_config(request)
+    retention = form.get("reserve_time", "").strip()
+    if retention not in {"", NO_RETENTION}:
+        retention = str(number_of("retention", retention))
+    wanted = {
+        MESSAGE_TYPE: _message_type(form, old.attributes.get(MESSAGE_TYPE, "")),
+        RESERVE_TIME: retention,
+    }
+    perm = number_of("permission", form.get("permission", ""), QUEUE_ID_MAX)
+    config = admin_pb2.TopicConfig(
+        topic=old.topic,
+        read_queue_nums=number_of("read queues", form.get("read_queues", ""), QUEUE_ID_MAX),
+        write_queue_nums=number_of("write queues", form.get("write_queues", ""), QUEUE_ID_MAX),
+        perm=perm | old.perm & _INHERITED,
+        order=form.get("order") == "on",
+        attributes=_changes(old.attributes, wanted),
+    )
+    await request.call("Admin/UpdateTopic", admin_pb2.UpdateTopicRequest(config=config))
+    return Done(f"/topics/{part(old.topic)}", "topic-changed")
+
+
+def _message_type(form: Mapping[str, str], old: str) -> str:
+    """Returns the message type of a form. Raises ParameterIllegalError."""
+    found = form.get("message_type", "")
+    if found not in {"", old, *MESSAGE_TYPES}:
+        raise ParameterIllegalError("message type", found, ", ".join(MESSAGE_TYPES))
+    return found
+
+
+def _changes(old: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Returns the changes of attributes; an empty value removes one."""
+    changes: dict[str, str] = {}
+    for name, value in wanted.items():
+        if value and value != old.get(name):
+            changes[f"+{name}"] = value
+        elif not value and name in old:
+            changes[f"-{name}"] = ""
+    return changes
+
+
+async def _empty(request: PageRequest) -> Done:
+    topic = request.places["topic"]
+    await request.call("Admin/EmptyTopic", admin_pb2.EmptyTopicRequest(topic=topic))
+    return Done(f"/topics/{part(topic)}", "topic-emptied")
+
+
+async def _delete(request: PageRequest) -> Done:
+    topic = request.places["topic"]
+    await request.call("Admin/DeleteTopic", admin_pb2.DeleteTopicRequest(topic=topic))
+    return Done("/topics", "topic-deleted")
+
+
+PAGES = (
+    Page("/topics/new", "topic_new.html", _new, is_form=True),
+    Page("/topics/{topic}/edit", "topic_edit.html", _edit, is_form=True),
+    Page("/topics/{topic}/empty", "topic_empty.html", _lost, is_form=True),
+    Page("/topics/{topic}/delete", "topic_delete.html", _lost, is_form=True),
+)
+ACTIONS = (
+    Action("/topics/new", _create),
+    Action("/topics/{topic}/edit", _change),
+    Action("/topics/{topic}/empty", _empty),
+    Action("/topics/{topic}/delete", _delete),
+)
