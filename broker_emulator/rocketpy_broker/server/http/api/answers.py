@@ -118,7 +118,7 @@ def message_json(message: StoredMessage, body_bytes_max: int) -> tuple[bytes, in
         # A bomb is inflated as far as it is shown.
         stored = message.stored_body, message.sys_flag
         content, error = inflated_or_stored(*stored, body_bytes_max)
-    shown = _cut(content, body_bytes_max)
+    shown = cut_body(content, body_bytes_max)
     if error is not None:
         head["bodyError"] = error
     if len(shown) < len(content) or (not body_bytes_max and message.stored_body):
@@ -128,7 +128,7 @@ def message_json(message: StoredMessage, body_bytes_max: int) -> tuple[bytes, in
     return b"".join(pieces), len(shown)
 
 
-def _cut(content: bytes, bytes_max: int) -> bytes:
+def cut_body(content: bytes, bytes_max: int) -> bytes:
     """Returns the start of a body, without a part of a character in UTF-8 at its end."""
     end = bytes_max
     if end < len(content):

@@ -17,6 +17,7 @@ import jinja2
 
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.http.console.assets import assets
+from rocketpy_broker.server.http.console.request import address
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
@@ -56,6 +57,7 @@ def _environment() -> jinja2.Environment:
         "time": time_shown,
     }
     found.filters.update(filters)
+    found.globals["address"] = address
     found.globals["assets"] = {name: each.address for name, each in assets().items()}
     return found
 

@@ -5,16 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 from google.protobuf.message import Message
 
 from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
+from rocketpy_broker.runtime.time_format import parsed_time
+from rocketpy_broker.server.http.api.calls import Caller, InnerCalls, RefusedCallError
+from rocketpy_proto.model.codes import ResponseCode
 
 # As many digits as all values of 63 bits have.
 _NUMBER = re.compile(r"[0-9]{1,18}")
+_ZONE = re.compile(r"([zZ]|[+-][0-9]{2}:?[0-9]{2})$")
+NUMBER_MAX, QUEUE_ID_MAX = 10**18 - 1, (1 << 31) - 1
+_WITHOUT_ANSWER = frozenset(
+    {
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
+        ResponseCode.QUERY_NOT_FOUND,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -40,11 +54,41 @@ class PageRequest:
         """Returns the same answer as JSON, in the shape of the JSON API."""
         return json_of(await self.call(rpc, request))
 
-    def number(self, name: str, default: int) -> int:
+    async def found(self, rpc: str, request: Message) -> Any | None:
+        """Returns the answer; None if there is nothing, or the user may not read it.
+
+        Raises RefusedCallError.
+        """
+        try:
+            return await self.call(rpc, request)
+        except RefusedCallError as error:
+            if error.number in _WITHOUT_ANSWER:
+                return None
+            raise
+
+    def number(self, name: str, default: int, number_max: int = NUMBER_MAX) -> int:
         """Returns a whole number of the query, 0 or more. Raises ParameterIllegalError."""
         text = self.query.get(name, "").strip()
-        if not text:
-            return default
-        if not _NUMBER.fullmatch(text):
-            raise ParameterIllegalError(name, text, "a whole number, 0 or more")
-        return int(text)
+        return number_of(name, text, number_max) if text else default
+
+
+def number_of(name: str, text: str, number_max: int = NUMBER_MAX) -> int:
+    """Returns a whole number, 0 to `number_max`. Raises ParameterIllegalError."""
+    if not _NUMBER.fullmatch(text) or int(text) > number_max:
+        raise ParameterIllegalError(name, text, f"a whole number, 0 to {number_max}")
+    return int(text)
+
+
+def time_of(name: str, text: str) -> datetime:
+    """Returns a time, which is in UTC without a zone. Raises ParameterIllegalError."""
+    try:
+        zoned = text if _ZONE.search(text) else f"{text}Z"
+        return parsed_time(zoned)
+    except ValueError as error:
+        raise ParameterIllegalError(name, text, "a time such as 2026-05-01T08:00:00") from error
+
+
+def address(path: str, **query: object) -> str:
+    """Returns a path with its query; empty values are left out."""
+    given = {name: value for name, value in query.items() if value is not None and value != ""}
+    return f"{path}?{urlencode(given)}" if given else path
