@@ -39,7 +39,12 @@ async def offsets(running: RunningBroker) -> list[int]:
             "0 Messages skipped 1",
             [3, -1],
         ),
-        ("to=time&time=1990-01-01&queue=0", [["0", "2", "0", "2 read again"]], "2 Mess", [0, -1]),
+        (
+            "to=time&time=1990-01-01T00:00:00&queue=0",
+            [["0", "2", "0", "2 read again"]],
+            "2 Mess",
+            [0, -1],
+        ),
     ],
 )
 async def test_a_reset_shows_what_it_will_do_and_then_does_it(

@@ -9,13 +9,13 @@ from rocketpy_broker.contract_json import camel, json_of
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_broker.server.http.console.page import Action, Done, Page
+from rocketpy_broker.server.http.console.rendering import part
 from rocketpy_broker.server.http.console.request import (
     PageRequest,
     address,
     number_of,
     time_of,
 )
-from rocketpy_broker.server.http.console.rendering import part
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Changes of a reset, and topics of a group, that a page shows.

@@ -45,9 +45,7 @@ async def _group(request: PageRequest) -> Mapping[str, object]:
     )
     members = await request.call("Groups/Connections", asked)
     after = request.query.get("after", "")
-    listed = groups_pb2.ListGroupTopicsRequest(
-        consumer_group=group, after=after, count_max=TOPICS
-    )
+    listed = groups_pb2.ListGroupTopicsRequest(consumer_group=group, after=after, count_max=TOPICS)
     topics = await request.call("Groups/ListGroupTopics", listed)
     lags = await lag_series(request, group)
     topic = request.query.get("topic") or _worst(topics.topics)
