@@ -39,7 +39,7 @@ class MicroBatches:
     def add(
         self, group: str, token: int, driver_host: str, queue_count: int, message_count: int | None
     ) -> None:
-        """Adds a part of a report: its queues, and the messages of those with earlier progress."""
+        """Adds a part of a report; `message_count` covers its queues with earlier progress."""
         found = self._newest.get(group)
         if found is None or found.token != token:
             found = self._newest[group] = MicroBatch(token, driver_host)

@@ -60,7 +60,7 @@ class Parsed(HTMLParser):
         self.names.add(name)
         self._select = name
         if given.get("type") != "checkbox" or "checked" in given:
-            self.fields[name] = given.get("value", "on" if tag == "input" else "")
+            self.fields[name] = given.get("value", "on" if given.get("type") == "checkbox" else "")
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag, (tag, self.open)

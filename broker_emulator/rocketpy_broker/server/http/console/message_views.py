@@ -123,7 +123,7 @@ class _Nodes:
         self._left = NODES_MAX
 
     def node(self, name: str, value: object, depth: int) -> JsonNode:
-        """Returns the node of a value, which is within `depth` others."""
+        """Returns the node of a value, which is at a depth."""
         self._left -= 1
         if isinstance(value, dict):
             named = ((_quoted(key), each) for key, each in value.items())

@@ -21,6 +21,7 @@ from rocketpy_broker.server.http.console.request import address
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SPANS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_PERMISSIONS = {4: "read", 2: "write"}
 # An en dash.
 _NONE = "\u2013"
 # Width and height of a sparkline's box.
@@ -53,6 +54,7 @@ def _environment() -> jinja2.Environment:
         "count": count_text,
         "duration": duration_text,
         "part": part,
+        "permission": permission_text,
         "points": points,
         "time": time_shown,
     }
@@ -92,6 +94,12 @@ def duration_text(duration_ms: float) -> str:
 def part(name: str) -> str:
     """Returns a name as a part of a path."""
     return quote(name, safe="")
+
+
+def permission_text(perm: int) -> str:
+    """Returns the permission of a topic in words."""
+    words = [word for bit, word in _PERMISSIONS.items() if perm & bit]
+    return ", ".join(words) or "none"
 
 
 def points(values: Sequence[float]) -> str:
