@@ -87,7 +87,8 @@ async def _letters(request: PageRequest) -> Mapping[str, object]:
 
 async def _rows(request: PageRequest, begin: int, end: int) -> list[dict[str, Any]]:
     """Returns the letters of a range as a list shows them."""
-    topic, rows, place = dead_letter_topic(request.places["group"]), [], begin
+    topic, place = dead_letter_topic(request.places["group"]), begin
+    rows: list[dict[str, Any]] = []
     while place < end:
         asked = broker_pb2.PullRequest(
             topic=topic, offset=place, offset_end=end, response_bytes_max=RANGE_BYTES_MAX
