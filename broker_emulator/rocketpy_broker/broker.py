@@ -258,7 +258,7 @@ class Broker:
         calls = InnerCalls(rocketpy_v1, running, RocketpyV1Access(access, basic_credentials))
         routes: list[Routes] = [JsonApi(calls, self._clock, hosts)]
         if self._config.console is not ConsoleMode.OFF:
-            from rocketpy_broker.server.http.console.console import Console
+            from rocketpy_broker.server.http.console.endpoint import Console
 
             name = self._config.broker_name
             routes.append(Console(calls, self._clock, hosts, name, self._config.console))

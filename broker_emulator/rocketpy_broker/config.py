@@ -138,7 +138,7 @@ class TransactionTimes:
 
 
 class ConsoleMode(str, Enum):
-    """What the console on the HTTP port may do."""
+    """The permission of the console on the HTTP port: actions, pages alone, or nothing."""
 
     ON = "on"
     READ_ONLY = "read-only"

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.runtime.time_format import time_of_ms
-from rocketpy_proto.rocketpy.v1 import admin_pb2
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 # A FieldDescriptor; protobuf's stubs have two classes of this name.
 Field: TypeAlias = Any
@@ -88,7 +88,14 @@ def _json_fields(kind: type[Message]) -> list[JsonField]:
     if kind is admin_pb2.TopicQueueStatus:
         end = descriptor.fields_by_name["max_offset"]
         found.append(JsonField("messages", end, lambda each: each.max_offset - each.min_offset))
+    if kind is broker_pb2.QueueOffsets:
+        found.append(JsonField("lag", descriptor.fields_by_name["max_offset"], _lag))
     return found
+
+
+def _lag(queue: Any) -> int:
+    """Returns the existing messages that a group has not consumed."""
+    return max(queue.max_offset - max(queue.committed_offset, queue.min_offset), 0)
 
 
 def key_of(field: Field) -> str:

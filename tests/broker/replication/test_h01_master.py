@@ -97,14 +97,16 @@ async def test_h01_heartbeats_keep_an_idle_connection(start_broker: StartBroker)
 
 
 async def test_h01_a_silent_slave_is_disconnected(start_broker: StartBroker) -> None:
-    async with start_broker(replication=MASTER) as running:
-        async with slave_of(running, None) as silent, slave_of(running, 0) as slave:
-            slaves = running.broker.services.replication.slaves
-            await until(lambda: len(slaves.slaves) == 1)
-            running.clock.advance(IDLE_MS_MAX + 1_000)
-            assert await silent.closed()
-            await until(lambda: not slaves.slaves)
-            del slave
+    async with (
+        start_broker(replication=MASTER) as running,
+        slave_of(running, None) as silent,
+        slave_of(running, 0),
+    ):
+        slaves = running.broker.services.replication.slaves
+        await until(lambda: len(slaves.slaves) == 1)
+        running.clock.advance(IDLE_MS_MAX + 1_000)
+        assert await silent.closed()
+        await until(lambda: not slaves.slaves)
 
 
 @pytest.mark.parametrize("report", [1_000_000, -1, -(1 << 63)])

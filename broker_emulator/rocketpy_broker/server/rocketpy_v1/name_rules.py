@@ -154,6 +154,7 @@ RULES: Mapping[str, Rule] = {
     "CommitOffsetsRequest.consumer_group": GROUP,
     "CommitOffsetsRequest.offsets": EntriesMax(ENTRIES_MAX),
     "CommitOffsetsRequest.store_id": TEXT,
+    "SparkReport.driver_host": CLIENT_ID.or_empty(),
     "RecallMessageRequest.topic": STORED,
     "RecallMessageRequest.recall_handle": TEXT,
     # Groups
@@ -171,6 +172,7 @@ RULES: Mapping[str, Rule] = {
     "ListMembersRequest.consumer_group": STORED,
     "ConnectionsRequest.consumer_group": STORED.or_empty(),
     "ConnectionsRequest.producer_group": STORED.or_empty(),
+    "ConnectionsRequest.after": CLIENT_ID.or_empty(),
     "LockQueuesRequest.consumer_group": STORED,
     "LockQueuesRequest.client_id": CLIENT_ID,
     "LockQueuesRequest.queues": EntriesMax(_CLIENTS.queues_per_lock_max),
@@ -179,6 +181,7 @@ RULES: Mapping[str, Rule] = {
     "UnlockQueuesRequest.queues": EntriesMax(_CLIENTS.queues_per_lock_max),
     "NoticesRequest.client_id": CLIENT_ID,
     "ListGroupsRequest.after": STORED.or_empty(),
+    "ListGroupsRequest.prefix": STORED.or_empty(),
     "GetGroupRequest.consumer_group": STORED,
     "ListGroupTopicsRequest.consumer_group": STORED,
     "ListGroupTopicsRequest.after": STORED.or_empty(),

@@ -22,6 +22,7 @@ from rocketpy_broker.services.groups.manager import check_group, is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.observability.statistics.history import GroupLag
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.offsets.micro_batches import MicroBatch
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
 from rocketpy_broker.services.work_time import WorkTime
@@ -67,7 +68,12 @@ class GroupListing:
         names = set(self._groups.configs.names())
         async for _, group in self._committed.entries():
             names.add(group)
-        wanted = (name for name in names if request.include_system or not is_system_group(name))
+        wanted = (
+            name
+            for name in names
+            if name.startswith(request.prefix)
+            and (request.include_system or not is_system_group(name))
+        )
         page = await page_after(wanted, request.after, count)
         progress = await self.topics_by_group(set(page.names))
         response = groups_pb2.ListGroupsResponse()
@@ -86,11 +92,13 @@ class GroupListing:
         if config is None and not await self.topics_by_group({group}):
             raise SubscriptionGroupNotExistError(group)
         retries = await self._topic(group, retry_topic(group))
+        batch = self._committed.micro_batches.get(group)
         return groups_pb2.GetGroupResponse(
             config=None if config is None else config_message(config),
             member_count=self._groups.clients.member_count(group),
             retry_message_count=0 if retries is None else retries.lag,
             dead_letter_count=await self._message_count(dead_letter_topic(group)),
+            micro_batch=None if batch is None else _batch_message(batch),
         )
 
     async def topics(
@@ -212,6 +220,7 @@ class GroupListing:
             queue_count=queue_count,
             committed_queue_count=committed_count,
             lag=lag,
+            last_commit_timestamp_ms=self._committed.last_commit_ms(group, topic) or 0,
         )
 
     async def _message_count(self, topic: str) -> int:
@@ -241,6 +250,15 @@ def config_message(config: SubscriptionGroupConfig) -> groups_pb2.GroupConfig:
         consumer_group=shown(config.group),
         attributes={shown(name): shown(config.attributes[name]) for name in config.attributes},
         **{name: getattr(config, name) for name in FIELDS},
+    )
+
+
+def _batch_message(batch: MicroBatch) -> groups_pb2.MicroBatch:
+    return groups_pb2.MicroBatch(
+        driver_host=batch.driver_host,
+        commit_timestamp_ms=batch.commit_timestamp_ms,
+        message_count=batch.message_count,
+        queue_count=batch.queue_count,
     )
 
 

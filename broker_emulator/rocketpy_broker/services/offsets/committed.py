@@ -32,6 +32,7 @@ from rocketpy_broker.services.config_files.data_version import DATA_VERSION, Dat
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long
 from rocketpy_broker.services.config_files.saver import SavePlan
+from rocketpy_broker.services.offsets.micro_batches import MicroBatches
 from rocketpy_broker.services.offsets.pending_resets import PendingResets
 from rocketpy_broker.services.offsets.table import (
     SEPARATOR,
@@ -73,6 +74,7 @@ class ConsumerOffsetManager:
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
         self.resets = PendingResets(clock)
+        self.micro_batches = MicroBatches(clock)
         # Called before a reset, and before the deletion of a group.
         self.resetting = Listeners[[]]()
         # None in a directory without pops since RocketMQ used it.
@@ -168,6 +170,16 @@ class ConsumerOffsetManager:
         """Returns a copy of an entry, by queue id; empty if it does not exist."""
         return dict(self._table.get(topic + SEPARATOR + group, ()))
 
+    def last_commit_ms(self, group: str, topic: str) -> int | None:
+        """Returns the time of the group's last commit in the topic, ms since 1970.
+
+        None before the first commit since the start. `is_committing` forgets old commits.
+        """
+        committed_ms = self._committed_ms.get(topic + SEPARATOR + group)
+        if committed_ms is None:
+            return None
+        return int(self._clock.now_ms() - (self._clock.monotonic_ms() - committed_ms))
+
     def is_committing(self, group: str, topic: str) -> bool:
         """True if the group has committed in the topic within the last ten minutes."""
         key = topic + SEPARATOR + group
@@ -195,6 +207,7 @@ class ConsumerOffsetManager:
     async def delete_group(self, group: str) -> None:
         """Deletes the progress of a group; its commits meanwhile may stay."""
         self.resets.forget_group(group)
+        self.micro_batches.forget(group)
         await self._delete_all(lambda key: key.endswith(SEPARATOR + group))
 
     async def _delete_all(self, is_gone: Callable[[str], bool]) -> None:

@@ -220,8 +220,15 @@ class OffsetService:
             self._store.deletions.check(committed.queue.topic)
             _check_offset(committed.offset)
 
-    async def commit(self, group: str, offsets: Sequence[CommittedOffset]) -> None:
+    async def commit(
+        self,
+        group: str,
+        offsets: Sequence[CommittedOffset],
+        report: broker_pb2.SparkReport | None = None,
+    ) -> None:
         """Sets all offsets of a group or none. The first commit creates the group.
+
+        `report` comes with the progress of a Spark query.
 
         A new group and its retry topic are saved on return; the offsets are saved at the next
         interval. Raises ParameterIllegalError, TopicNotExistError, PermissionDeniedError,
@@ -231,11 +238,27 @@ class OffsetService:
         self.check_commit(group, offsets)
         is_new = not self.group_exists(group)
         config = self._groups.configs.get_or_create(group)
+        if report is not None:
+            self._note(group, offsets, report)
         for committed in offsets:
             self._set(group, committed.queue, committed.offset)
         if is_new:
             await self._groups.configs.save_new()
         await self._groups.retry_topics.ensure([RetryTopic(config)])
+
+    def _note(
+        self, group: str, offsets: Sequence[CommittedOffset], report: broker_pb2.SparkReport
+    ) -> None:
+        """Notes a part of a micro-batch before its offsets are set."""
+        olds = ((each.offset, self._consumers.query(group, *each.queue)) for each in offsets)
+        counts = [max(new - old, 0) for new, old in olds if old != NOT_COMMITTED]
+        self._consumers.micro_batches.add(
+            group,
+            report.token,
+            report.driver_host,
+            len(offsets),
+            sum(counts) if counts else None,
+        )
 
     async def update(self, group: str, queue: QueueKey, offset: int) -> bool:
         """Sets one offset, as RocketMQ does; False for a queue with a pending reset.

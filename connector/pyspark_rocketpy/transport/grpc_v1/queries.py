@@ -8,6 +8,8 @@ which continues after the previous one. Nothing is kept that a crash could lose.
 
 from __future__ import annotations
 
+import secrets
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -318,13 +320,21 @@ class GrpcOffsetQueries:
             for topic, queues in positions.items()
             for queue, offset in queues.items()
         ]
+        report = broker_pb2.SparkReport(
+            token=secrets.randbits(62) + 1, driver_host=socket.gethostname()
+        )
         # A request has a size limit, and queues are independent of each other.
         for begin in range(0, len(entries), ENTRIES_MAX) or [0]:
-            self._commit_once(group, entries[begin : begin + ENTRIES_MAX])
+            self._commit_once(group, entries[begin : begin + ENTRIES_MAX], report)
 
-    def _commit_once(self, group: str, entries: Sequence[broker_pb2.CommittedOffset]) -> None:
+    def _commit_once(
+        self,
+        group: str,
+        entries: Sequence[broker_pb2.CommittedOffset],
+        report: broker_pb2.SparkReport,
+    ) -> None:
         request = broker_pb2.CommitOffsetsRequest(
-            consumer_group=group, offsets=entries, store_id=self._store_id
+            consumer_group=group, offsets=entries, store_id=self._store_id, spark_report=report
         )
         timeout_ms = self._config.connect_timeout_ms
         self._query(

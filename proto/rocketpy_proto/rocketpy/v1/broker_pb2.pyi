@@ -515,14 +515,24 @@ class CommittedOffset(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., queue_id: _Optional[int] = ..., offset: _Optional[int] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class CommitOffsetsRequest(_message.Message):
-    __slots__ = ("consumer_group", "offsets", "store_id")
+    __slots__ = ("consumer_group", "offsets", "store_id", "spark_report")
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
+    SPARK_REPORT_FIELD_NUMBER: _ClassVar[int]
     consumer_group: str
     offsets: _containers.RepeatedCompositeFieldContainer[CommittedOffset]
     store_id: str
-    def __init__(self, consumer_group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[CommittedOffset, _Mapping]]] = ..., store_id: _Optional[str] = ...) -> None: ...
+    spark_report: SparkReport
+    def __init__(self, consumer_group: _Optional[str] = ..., offsets: _Optional[_Iterable[_Union[CommittedOffset, _Mapping]]] = ..., store_id: _Optional[str] = ..., spark_report: _Optional[_Union[SparkReport, _Mapping]] = ...) -> None: ...
+
+class SparkReport(_message.Message):
+    __slots__ = ("token", "driver_host")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_HOST_FIELD_NUMBER: _ClassVar[int]
+    token: int
+    driver_host: str
+    def __init__(self, token: _Optional[int] = ..., driver_host: _Optional[str] = ...) -> None: ...
 
 class CommitOffsetsResponse(_message.Message):
     __slots__ = ("status",)

@@ -114,34 +114,44 @@ class ListMembersResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., client_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ConnectionsRequest(_message.Message):
-    __slots__ = ("consumer_group", "producer_group")
+    __slots__ = ("consumer_group", "producer_group", "after", "count_max")
     CONSUMER_GROUP_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_GROUP_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
     consumer_group: str
     producer_group: str
-    def __init__(self, consumer_group: _Optional[str] = ..., producer_group: _Optional[str] = ...) -> None: ...
+    after: str
+    count_max: int
+    def __init__(self, consumer_group: _Optional[str] = ..., producer_group: _Optional[str] = ..., after: _Optional[str] = ..., count_max: _Optional[int] = ...) -> None: ...
 
 class Connection(_message.Message):
-    __slots__ = ("client_id", "address", "last_update_ms")
+    __slots__ = ("client_id", "address", "last_update_ms", "language", "version")
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     LAST_UPDATE_MS_FIELD_NUMBER: _ClassVar[int]
+    LANGUAGE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     client_id: str
     address: str
     last_update_ms: int
-    def __init__(self, client_id: _Optional[str] = ..., address: _Optional[str] = ..., last_update_ms: _Optional[int] = ...) -> None: ...
+    language: str
+    version: int
+    def __init__(self, client_id: _Optional[str] = ..., address: _Optional[str] = ..., last_update_ms: _Optional[int] = ..., language: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
 
 class ConnectionsResponse(_message.Message):
-    __slots__ = ("status", "consumers", "producers", "consumer_data")
+    __slots__ = ("status", "consumers", "producers", "consumer_data", "has_more")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CONSUMERS_FIELD_NUMBER: _ClassVar[int]
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_DATA_FIELD_NUMBER: _ClassVar[int]
+    HAS_MORE_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     consumers: _containers.RepeatedCompositeFieldContainer[Connection]
     producers: _containers.RepeatedCompositeFieldContainer[Connection]
     consumer_data: ConsumerData
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., consumer_data: _Optional[_Union[ConsumerData, _Mapping]] = ...) -> None: ...
+    has_more: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., consumers: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., consumer_data: _Optional[_Union[ConsumerData, _Mapping]] = ..., has_more: bool = ...) -> None: ...
 
 class LockedQueue(_message.Message):
     __slots__ = ("topic", "queue_id")
@@ -261,14 +271,16 @@ class GroupConfig(_message.Message):
     def __init__(self, consumer_group: _Optional[str] = ..., consume_enable: bool = ..., consume_from_min_enable: bool = ..., consume_broadcast_enable: bool = ..., consume_message_orderly: bool = ..., retry_queue_nums: _Optional[int] = ..., retry_max_times: _Optional[int] = ..., broker_id: _Optional[int] = ..., which_broker_when_consume_slowly: _Optional[int] = ..., notify_consumer_ids_changed_enable: bool = ..., group_sys_flag: _Optional[int] = ..., consume_timeout_minute: _Optional[int] = ..., attributes: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ListGroupsRequest(_message.Message):
-    __slots__ = ("include_system", "after", "count_max")
+    __slots__ = ("include_system", "after", "count_max", "prefix")
     INCLUDE_SYSTEM_FIELD_NUMBER: _ClassVar[int]
     AFTER_FIELD_NUMBER: _ClassVar[int]
     COUNT_MAX_FIELD_NUMBER: _ClassVar[int]
+    PREFIX_FIELD_NUMBER: _ClassVar[int]
     include_system: bool
     after: str
     count_max: int
-    def __init__(self, include_system: bool = ..., after: _Optional[str] = ..., count_max: _Optional[int] = ...) -> None: ...
+    prefix: str
+    def __init__(self, include_system: bool = ..., after: _Optional[str] = ..., count_max: _Optional[int] = ..., prefix: _Optional[str] = ...) -> None: ...
 
 class GroupSummary(_message.Message):
     __slots__ = ("consumer_group", "is_configured", "member_count", "consume_type", "message_model", "topic_count", "topics", "lag")
@@ -307,18 +319,32 @@ class GetGroupRequest(_message.Message):
     def __init__(self, consumer_group: _Optional[str] = ...) -> None: ...
 
 class GetGroupResponse(_message.Message):
-    __slots__ = ("status", "config", "member_count", "retry_message_count", "dead_letter_count")
+    __slots__ = ("status", "config", "member_count", "retry_message_count", "dead_letter_count", "micro_batch")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     CONFIG_FIELD_NUMBER: _ClassVar[int]
     MEMBER_COUNT_FIELD_NUMBER: _ClassVar[int]
     RETRY_MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
     DEAD_LETTER_COUNT_FIELD_NUMBER: _ClassVar[int]
+    MICRO_BATCH_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     config: GroupConfig
     member_count: int
     retry_message_count: int
     dead_letter_count: int
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., config: _Optional[_Union[GroupConfig, _Mapping]] = ..., member_count: _Optional[int] = ..., retry_message_count: _Optional[int] = ..., dead_letter_count: _Optional[int] = ...) -> None: ...
+    micro_batch: MicroBatch
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., config: _Optional[_Union[GroupConfig, _Mapping]] = ..., member_count: _Optional[int] = ..., retry_message_count: _Optional[int] = ..., dead_letter_count: _Optional[int] = ..., micro_batch: _Optional[_Union[MicroBatch, _Mapping]] = ...) -> None: ...
+
+class MicroBatch(_message.Message):
+    __slots__ = ("driver_host", "commit_timestamp_ms", "message_count", "queue_count")
+    DRIVER_HOST_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    driver_host: str
+    commit_timestamp_ms: int
+    message_count: int
+    queue_count: int
+    def __init__(self, driver_host: _Optional[str] = ..., commit_timestamp_ms: _Optional[int] = ..., message_count: _Optional[int] = ..., queue_count: _Optional[int] = ...) -> None: ...
 
 class ListGroupTopicsRequest(_message.Message):
     __slots__ = ("consumer_group", "after", "count_max")
@@ -331,18 +357,20 @@ class ListGroupTopicsRequest(_message.Message):
     def __init__(self, consumer_group: _Optional[str] = ..., after: _Optional[str] = ..., count_max: _Optional[int] = ...) -> None: ...
 
 class GroupTopic(_message.Message):
-    __slots__ = ("topic", "is_subscribed", "queue_count", "committed_queue_count", "lag")
+    __slots__ = ("topic", "is_subscribed", "queue_count", "committed_queue_count", "lag", "last_commit_timestamp_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     IS_SUBSCRIBED_FIELD_NUMBER: _ClassVar[int]
     QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_QUEUE_COUNT_FIELD_NUMBER: _ClassVar[int]
     LAG_FIELD_NUMBER: _ClassVar[int]
+    LAST_COMMIT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     is_subscribed: bool
     queue_count: int
     committed_queue_count: int
     lag: int
-    def __init__(self, topic: _Optional[str] = ..., is_subscribed: bool = ..., queue_count: _Optional[int] = ..., committed_queue_count: _Optional[int] = ..., lag: _Optional[int] = ...) -> None: ...
+    last_commit_timestamp_ms: int
+    def __init__(self, topic: _Optional[str] = ..., is_subscribed: bool = ..., queue_count: _Optional[int] = ..., committed_queue_count: _Optional[int] = ..., lag: _Optional[int] = ..., last_commit_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class ListGroupTopicsResponse(_message.Message):
     __slots__ = ("status", "topics", "has_more")

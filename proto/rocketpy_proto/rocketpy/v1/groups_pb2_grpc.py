@@ -134,7 +134,7 @@ class GroupsServicer(object):
 
     def Connections(self, request, context):
         """Returns the clients of a consumer group and of a producer group, and the consumers'
-        subscriptions. A group without clients is empty.
+        subscriptions. A group without clients is empty. With `count_max` it returns a page.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocketpy_broker.runtime.time_format import time_of_ms
-from rocketpy_broker.server.http.console.pages.alerts import Facts, alerts
-from rocketpy_broker.server.http.console.rendering import time_shown
+from rocketpy_broker.server.http.console.pages.broker_state.alerts import Facts, alerts
+from rocketpy_broker.server.http.console.renderer import time_shown
 from rocketpy_proto.rocketpy.v1 import admin_pb2, transactions_pb2
 from tests.broker.http.console.topic_browser import NONE, Browser, Parsed
 from tests.broker.statistics.test_history import sampled

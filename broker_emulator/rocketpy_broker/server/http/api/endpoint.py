@@ -28,7 +28,7 @@ from rocketpy_broker.server.http.api.cross_site import (
 )
 from rocketpy_broker.server.http.api.requests import filled
 from rocketpy_broker.server.http.api.routes import PREFIX, ROUTES, Route, Sends
-from rocketpy_broker.server.http.api.sends import Sending
+from rocketpy_broker.server.http.api.sends import Sending, target_of
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.attempts import host_of
 from rocketpy_proto.model.codes import ResponseCode
@@ -122,9 +122,13 @@ class JsonApi:
             sending = Sending(self._calls, caller, self._clock.now_ms())
             if route.sends is Sends.BODY:
                 return await sending.message(request.match_info["topic"], body)
+            target = None
+            if route.sends is Sends.DEAD_LETTER:
+                target, body = target_of(body), b""
             asked = filled(route, request.match_info, request.query.items(), body)
             if isinstance(asked, PullRequest) and route.sends is Sends.DEAD_LETTER:
-                return await sending.dead_letter(request.match_info["consumer_group"], asked)
+                group = request.match_info["consumer_group"]
+                return await sending.dead_letter(group, asked, target)
             return await self._answer(route, caller, asked)
 
         return work

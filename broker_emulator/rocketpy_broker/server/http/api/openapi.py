@@ -181,6 +181,12 @@ def _given_schema(field: Field) -> Schema:
 def _body(route: Route) -> Schema | None:
     if route.sends is Sends.BODY:
         return _ref("OutgoingMessage")
+    if route.sends is Sends.DEAD_LETTER:
+        return {
+            "type": "object",
+            "properties": {"topic": {"type": "string", "minLength": 1}},
+            "additionalProperties": False,
+        }
     if body_class(route) is None:
         return None
     properties = {key: _given_schema(field) for key, field in body_fields(route).items()}

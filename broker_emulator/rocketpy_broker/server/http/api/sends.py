@@ -27,6 +27,7 @@ from rocketpy_broker.messages.outgoing_message import (
 )
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
+from rocketpy_broker.server.http.api.requests import json_object
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
@@ -62,22 +63,30 @@ class Sending:
         self, topic: str, message: OutgoingMessage, producers: str = "", *, is_open: bool = False
     ) -> SentMessage:
         """Sends a message; with a producer group in a transaction, which may stay open."""
-        fault = MessageRules(topic, _INT_MAX, _NO_LIMITS).fault(message)
-        if fault is not None:
-            raise MessageJsonError(f"illegal message: {fault}")
+        check_message(topic, message)
         request, msg_id = append_request(topic, message, self.now_ms, producers)
         if producers and not is_open:
             return await self._commit(request, msg_id, producers)
         return await self._append(request, msg_id)
 
-    async def dead_letter(self, group: str, asked: broker_pb2.PullRequest) -> bytes:
-        """Sends a dead letter to the topic of its first send; returns its place as JSON."""
+    async def dead_letter(
+        self, group: str, asked: broker_pb2.PullRequest, to: str | None = None
+    ) -> bytes:
+        """Sends a dead letter to a topic, or to that of its first send; returns its place."""
+        letter = await self.letter(group, asked)
+        topic = to or topic_of_copy(letter, group)
+        return _json(topic, await self.copy(topic, letter))
+
+    async def letter(self, group: str, asked: broker_pb2.PullRequest) -> Message:
+        """Returns the dead letter of a group at the offset of a request."""
         pulled = await self.calls.call(self.caller, "Broker/Pull", asked)
         if not pulled.record_sizes:
             reason = f"group {group!r} has no dead letter at this offset"
             raise MessageNotExistError(str(asked.offset), reason)
-        letter = Message.of(decode_record(pulled.records).record)
-        topic = topic_of_copy(letter, group)
+        return Message.of(decode_record(pulled.records).record)
+
+    async def copy(self, topic: str, letter: Message) -> SentMessage:
+        """Sends a copy of a dead letter as its topic's message type requires."""
         rules = await self._rules(topic)
         is_transaction = rules.message_type == TRANSACTION
         producers = producer_group(letter) if is_transaction else ""
@@ -89,8 +98,8 @@ class Sending:
         # A long body takes time, and more if it is compressed.
         request, msg_id = await asyncio.to_thread(encoded)
         if is_transaction:
-            return _json(topic, await self._commit(request, msg_id, producers))
-        return _json(topic, await self._append(request, msg_id))
+            return await self._commit(request, msg_id, producers)
+        return await self._append(request, msg_id)
 
     async def _rules(self, topic: str) -> TopicRules:
         request = admin_pb2.ListTopicsRequest(topics=[topic])
@@ -116,6 +125,22 @@ class Sending:
         )
         await self.calls.call(self.caller, "Transactions/EndTransaction", end)
         return SentMessage(msg_id, half.queue_id, None)
+
+
+def check_message(topic: str, message: OutgoingMessage) -> None:
+    """Raises MessageJsonError for a message that cannot be sent to a topic."""
+    fault = MessageRules(topic, _INT_MAX, _NO_LIMITS).fault(message)
+    if fault is not None:
+        raise MessageJsonError(f"illegal message: {fault}")
+
+
+def target_of(body: bytes) -> str | None:
+    """Returns the topic of a body `{"topic": …}`; None without one. Raises MessageJsonError."""
+    given = json_object(body)
+    topic = given.pop("topic", None)
+    if given or not (topic is None or (isinstance(topic, str) and topic)):
+        raise MessageJsonError('illegal body: it may have a "topic", and nothing else')
+    return topic
 
 
 def _json(topic: str, sent: SentMessage) -> bytes:

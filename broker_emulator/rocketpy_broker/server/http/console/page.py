@@ -46,6 +46,8 @@ NOTICES: Mapping[str, str] = {
     "group-created": "The group is created.",
     "group-deleted": "The group is deleted.",
     "resent": "The messages are sent again. They stay here as dead letters.",
+    "resent-copy": "The copy is sent. The dead letter stays here.",
+    "resent-partly": "The first messages are sent again. The rest is left: go on here.",
     "reset": "The group's place is moved.",
     "sent": "The message is sent.",
     "topic-changed": "The topic is changed.",

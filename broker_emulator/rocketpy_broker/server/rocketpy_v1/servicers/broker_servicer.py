@@ -227,7 +227,8 @@ class BrokerServicer:
             CommittedOffset(QueueKey(entry.topic, entry.queue_id), entry.offset, entry.topic_epoch)
             for entry in request.offsets
         ]
-        await self._offsets.commit(request.consumer_group, wanted)
+        report = request.spark_report if request.HasField("spark_report") else None
+        await self._offsets.commit(request.consumer_group, wanted, report)
 
     async def recall_message(
         self, request: broker_pb2.RecallMessageRequest

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -15,6 +17,7 @@ from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, decoder
 from rocketpy_broker.services.admin.group_admin_service import GroupAdminService
 from rocketpy_broker.services.admin.group_list import GroupListing
+from rocketpy_broker.services.admin.pages import page_count
 from rocketpy_broker.services.groups.clients.consumers import (
     ConsumeFromWhere,
     ConsumerData,
@@ -33,7 +36,7 @@ from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 if TYPE_CHECKING:
     from rocketpy_broker.config import ClientLimits
-    from rocketpy_broker.services.groups.clients.members import Member
+    from rocketpy_broker.services.groups.clients.members import GroupKey, Member
     from rocketpy_broker.services.groups.locks import QueueLocks
 
 _CONNECTIONS_A_SLOT = 1_000
@@ -88,16 +91,23 @@ class GroupsServicer:
         self, request: groups_pb2.ConnectionsRequest
     ) -> groups_pb2.ConnectionsResponse:
         """Returns the connections of a consumer group, a producer group, or both."""
+        count = page_count(request.count_max) if request.count_max else None
         response = groups_pb2.ConnectionsResponse()
+
+        async def add(group: GroupKey, found: Any) -> None:
+            members = self._clients.connections(group)
+            begin = bisect_right(members, request.after, key=attrgetter("client_id"))
+            end = len(members) if count is None else min(begin + count, len(members))
+            response.has_more |= end < len(members)
+            await _add_connections(found.add, members[begin:end])
+
         if request.consumer_group:
             group = self._clients.consumer_group(request.consumer_group)
             if group is not None:
                 response.consumer_data.CopyFrom(_consumer_message(group))
-            consumers = self._clients.connections(consumers_of(request.consumer_group))
-            await _add_connections(response.consumers.add, consumers)
+            await add(consumers_of(request.consumer_group), response.consumers)
         if request.producer_group:
-            producers = self._clients.connections(producers_of(request.producer_group))
-            await _add_connections(response.producers.add, producers)
+            await add(producers_of(request.producer_group), response.producers)
         return response
 
     async def lock_queues(
@@ -218,6 +228,8 @@ async def _add_connections(add: Callable[..., object], members: Sequence[Member]
                 client_id=member.client_id,
                 address=member.address,
                 last_update_ms=member.last_update_ms,
+                language=member.version.language.name,
+                version=member.version.number,
             )
         await take_slot()
 

@@ -9,7 +9,7 @@ from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.runtime.time_format import ms_of_time, time_of_ms
 from rocketpy_broker.server.http.api.calls import RefusedCallError
 from rocketpy_broker.server.http.console.message_views import messages_of
-from rocketpy_broker.server.http.console.rendering import part, time_shown
+from rocketpy_broker.server.http.console.renderer import part, time_shown
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.services.topics.system import (

@@ -16,7 +16,7 @@ from rocketpy_broker.server.http.console.message_views import body_view, message
 from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.pages.message_trace import WAITING_TOPICS, trace_of
 from rocketpy_broker.server.http.console.pages.topics import topic_config
-from rocketpy_broker.server.http.console.rendering import part
+from rocketpy_broker.server.http.console.renderer import part
 from rocketpy_broker.server.http.console.request import (
     QUEUE_ID_MAX,
     PageRequest,

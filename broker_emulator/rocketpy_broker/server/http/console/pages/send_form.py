@@ -15,7 +15,7 @@ from rocketpy_broker.messages.outgoing_message import (
 from rocketpy_broker.server.http.api.sends import MessageJsonError, Sending
 from rocketpy_broker.server.http.console.page import Action, Done, Page
 from rocketpy_broker.server.http.console.pages.topics import topic_config
-from rocketpy_broker.server.http.console.rendering import duration_text, part
+from rocketpy_broker.server.http.console.renderer import duration_text, part
 from rocketpy_broker.server.http.console.request import (
     QUEUE_ID_MAX,
     PageRequest,

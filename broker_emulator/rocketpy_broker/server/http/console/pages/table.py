@@ -4,21 +4,34 @@ from __future__ import annotations
 
 from rocketpy_broker.server.http.console.page import Action, Page
 from rocketpy_broker.server.http.console.pages import (
+    clients,
+    dead_letters,
+    group_actions,
+    groups,
     messages,
-    overview,
     send_form,
-    store,
     topic_forms,
     topics,
 )
+from rocketpy_broker.server.http.console.pages.broker_state import overview, store
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
-    # Before the pages of topics: `/topics/new` is a form.
+    # Before the pages of one topic or group: `/topics/new` is a form.
     *topic_forms.PAGES,
     *topics.PAGES,
     *messages.PAGES,
     *send_form.PAGES,
+    *group_actions.PAGES,
+    *groups.PAGES,
+    *dead_letters.PAGES,
+    *clients.PAGES,
     *store.PAGES,
 )
-ACTIONS: tuple[Action, ...] = (*topic_forms.ACTIONS, *send_form.ACTIONS, *store.ACTIONS)
+ACTIONS: tuple[Action, ...] = (
+    *topic_forms.ACTIONS,
+    *send_form.ACTIONS,
+    *group_actions.ACTIONS,
+    *dead_letters.ACTIONS,
+    *store.ACTIONS,
+)

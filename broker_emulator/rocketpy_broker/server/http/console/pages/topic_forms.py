@@ -8,7 +8,7 @@ from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.server.http.console.page import Action, Done, Page
 from rocketpy_broker.server.http.console.pages.topics import message_counts, topic_config
-from rocketpy_broker.server.http.console.rendering import part
+from rocketpy_broker.server.http.console.renderer import part
 from rocketpy_broker.server.http.console.request import QUEUE_ID_MAX, PageRequest, number_of
 from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MESSAGE_TYPES, RESERVE_TIME
 from rocketpy_proto.rocketpy.v1 import admin_pb2

@@ -21,6 +21,17 @@
     });
   });
 
+  // A box that checks all boxes of one name in its form.
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const label of document.querySelectorAll("[data-script]")) label.hidden = false;
+  });
+  document.addEventListener("change", ({ target }) => {
+    if (!target.dataset.selects) return;
+    for (const box of target.form.elements) {
+      if (box.name === target.dataset.selects) box.checked = target.checked;
+    }
+  });
+
   // Milliseconds between two refreshes.
   const PERIOD = 5000;
   setInterval(() => {

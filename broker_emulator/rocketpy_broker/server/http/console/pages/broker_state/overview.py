@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.server.http.console.page import Page
-from rocketpy_broker.server.http.console.pages.alerts import Facts, alerts
+from rocketpy_broker.server.http.console.pages.broker_state.alerts import Facts, alerts
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2, transactions_pb2
 

@@ -1,7 +1,7 @@
 """The console over HTTP: pages, actions and the files of its browsers.
 
-A page is made of the answers of the contract's methods, so its limits and permissions are those of
-a client. An action is a form that is posted, with the token of `tokens`; then the browser gets the
+A page is made of the answers of the contract's methods, so it has a client's limits and
+permissions. An action is a form that is posted, with the token of `tokens`; then the browser gets the
 page of its result.
 """
 
@@ -23,7 +23,7 @@ from rocketpy_broker.server.http.api.endpoint import CHALLENGE, body_of, caller_
 from rocketpy_broker.server.http.console.assets import PREFIX, assets
 from rocketpy_broker.server.http.console.page import NOTICES, Action, Done, Page
 from rocketpy_broker.server.http.console.pages.table import ACTIONS, PAGES
-from rocketpy_broker.server.http.console.rendering import rendered
+from rocketpy_broker.server.http.console.renderer import rendered
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_broker.server.http.console.tokens import COOKIE, FIELD, Tokens
 from rocketpy_broker.server.http.replies import write_pieces
@@ -32,7 +32,7 @@ from rocketpy_broker.server.security.attempts import host_of
 # Pages that are made and read at a time, in all and of one address; more wait.
 PAGES_AT_A_TIME, PAGES_OF_HOST = 16, 8
 FIELDS_MAX = 1_100
-# A method that any user may call: it checks who asks before the rest of a request is read.
+# A method that any user may call. It checks the user before the rest of a request is read.
 _ENTRY = "Admin/GetBrokerInfo"
 HEADERS = {
     "Content-Type": "text/html; charset=utf-8",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-from rocketpy_broker.server.http.console.rendering import (
+from rocketpy_broker.server.http.console.renderer import (
     bytes_text,
     count_text,
     duration_text,

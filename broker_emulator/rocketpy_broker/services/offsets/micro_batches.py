@@ -1,0 +1,60 @@
+"""Micro-batches of Spark queries: the newest report of each group, for operators.
+
+State: in memory only, since the offsets themselves are saved; a query reports again with its next
+micro-batch.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from rocketpy_broker.runtime.clock import Clock
+
+# Groups whose reports are kept; the group that has not reported for longest is forgotten.
+GROUPS_MAX = 10_000
+
+
+@dataclass(slots=True)
+class MicroBatch:
+    """A report of a Spark query; requests with one `token` are parts of it.
+
+    `message_count` is None before the group's second progress.
+    """
+
+    token: int
+    driver_host: str
+    commit_timestamp_ms: int = 0
+    message_count: int | None = None
+    queue_count: int = 0
+
+
+class MicroBatches:
+    """Table group -> its newest micro-batch."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._newest: OrderedDict[str, MicroBatch] = OrderedDict()
+
+    def add(
+        self, group: str, token: int, driver_host: str, queue_count: int, message_count: int | None
+    ) -> None:
+        """Adds a part of a report; `message_count` covers its queues with earlier progress."""
+        found = self._newest.get(group)
+        if found is None or found.token != token:
+            found = self._newest[group] = MicroBatch(token, driver_host)
+        self._newest.move_to_end(group)
+        if len(self._newest) > GROUPS_MAX:
+            self._newest.popitem(last=False)
+        found.commit_timestamp_ms = self._clock.now_ms()
+        found.queue_count += queue_count
+        if message_count is not None:
+            found.message_count = (found.message_count or 0) + message_count
+
+    def get(self, group: str) -> MicroBatch | None:
+        """Returns the newest micro-batch of a group; None without a report."""
+        return self._newest.get(group)
+
+    def forget(self, group: str) -> None:
+        """Drops the report of a deleted group."""
+        self._newest.pop(group, None)
