@@ -95,7 +95,8 @@ def _json_fields(kind: type[Message]) -> list[JsonField]:
 
 def _lag(queue: Any) -> int:
     """Returns the existing messages that a group has not consumed."""
-    return max(queue.max_offset - max(queue.committed_offset, queue.min_offset), 0)
+    lag: int = max(queue.max_offset - max(queue.committed_offset, queue.min_offset), 0)
+    return lag
 
 
 def key_of(field: Field) -> str:

@@ -11,14 +11,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from rocketpy_broker.config import Replication
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.scheduler import running_scheduler
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.flush.group_commit import CALLERS_A_PASS, GroupCommit
 from rocketpy_broker.services.flush.store_files import StoreFiles
-from rocketpy_broker.services.replication.confirmations import Confirmations
-from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.files.flushed_mark import FlushedMark, FlushedState
@@ -141,10 +138,6 @@ def async_store(folder: Path, clock: ManualClock, segment_bytes: int = 65_536) -
     return store
 
 
-def without_slaves(clock: ManualClock) -> Confirmations:
-    return Confirmations(SlaveTable(Replication(), lambda: 0), clock)
-
-
 async def until_asleep(clock: ManualClock) -> None:
     """Waits until a loop waits for its next interval."""
     await until(lambda: bool(clock._timers))
@@ -154,9 +147,7 @@ async def test_s07_async_flush_leaves_a_few_pages_alone_but_not_for_long(tmp_pat
     clock = ManualClock()
     store = async_store(tmp_path, clock)
     times = FlushTimes(flush_interval_ms=500, least_bytes=4096, thorough_interval_ms=10_000)
-    group_commit = GroupCommit(
-        store, clock, FlushDiskType.ASYNC_FLUSH, times, without_slaves(clock)
-    )
+    group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, times)
     flushing = asyncio.ensure_future(group_commit.run())
     await until_asleep(clock)
     clock.advance(500)
@@ -295,7 +286,7 @@ async def test_b09_bulk_makes_way_for_the_flush_thread_while_it_flushes(
     sync = FlushDiskType.SYNC_FLUSH
     store, clock = store_in(tmp_path, None, sync), ManualClock()
     store.open()
-    group_commit = GroupCommit(store, clock, sync, FlushTimes(), without_slaves(clock))
+    group_commit = GroupCommit(store, clock, sync, FlushTimes())
     put(store, [b"x"])
     await group_commit._flush_once()
     assert at_work == [1]

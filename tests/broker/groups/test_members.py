@@ -126,7 +126,8 @@ async def test_g03_a_bad_name_has_no_member_list(group: str, running: RunningBro
 async def test_g03_a_bad_name_has_no_connections(
     field: str, limit: int, is_long: bool, running: RunningBroker
 ) -> None:
-    request = groups_pb2.ConnectionsRequest(**{field: "g" * (limit + 1) if is_long else "a b"})
+    request = groups_pb2.ConnectionsRequest()
+    setattr(request, field, "g" * (limit + 1) if is_long else "a b")
     status = (await running.groups.Connections(request)).status
     assert status.code == ResponseCode.INVALID_PARAMETER
     assert f"{field} is" in status.remark

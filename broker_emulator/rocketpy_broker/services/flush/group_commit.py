@@ -47,13 +47,14 @@ class GroupCommit:
         clock: Clock,
         flush_disk_type: FlushDiskType,
         times: FlushTimes,
-        confirmations: Confirmations,
+        confirmations: Confirmations | None = None,
     ) -> None:
+        """Without `confirmations` no acknowledgement waits for slaves."""
         self._store = store
         self._clock = clock
         self._sync = flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._times = times
-        self._confirmations = confirmations
+        self._confirmations = confirmations or Confirmations.without_slaves(clock)
         self._thorough_at_ms = 0.0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="flush")
         self.admission = Admission(store, self.wait)

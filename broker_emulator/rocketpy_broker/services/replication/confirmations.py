@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from heapq import heappop, heappush
 
+from rocketpy_broker.config import Replication
 from rocketpy_broker.runtime.clock import Clock, next_pass, resolve
 from rocketpy_broker.services.replication.slaves import SlaveTable
 
@@ -28,6 +29,11 @@ class Confirmations:
         # Futures by the end of their append, and these ends in a heap.
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._ends: list[int] = []
+
+    @classmethod
+    def without_slaves(cls, clock: Clock) -> Confirmations:
+        """Returns waits that all end at once."""
+        return cls(SlaveTable(Replication(), lambda: 0), clock)
 
     def has(self, end_offset: int) -> bool:
         """True if an append that ends at `end_offset` needs no wait."""

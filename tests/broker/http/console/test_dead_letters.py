@@ -14,7 +14,6 @@ from tests.support.broker.running_broker import RunningBroker
 
 HOSTILE = '<script>alert("x")</script><img src=x onerror=alert(1)>'
 DLQ = "%DLQ%billing"
-# The place of a record's flags.
 SYS_FLAG = slice(36, 40)
 LETTERS = "/groups/billing/dead-letters"
 
@@ -212,7 +211,8 @@ async def test_the_api_sends_a_letter_to_a_topic_of_choice(running_http: Running
     reply = await ask(running, "POST", path, {"topic": "other"})
     assert (reply.status, reply.json["topic"]) == (200, "other")
     assert [each["body"] for each in await sent(running, "other")] == ["a"]
-    for wrong in ({"topic": ""}, {"topic": 3}, {"other": "x"}, []):
+    bodies: list[object] = [{"topic": ""}, {"topic": 3}, {"other": "x"}, []]
+    for wrong in bodies:
         error = (await ask(running, "POST", path, wrong)).error
         assert error == (400, ResponseCode.INVALID_PARAMETER)
     missing = await ask(running, "POST", path, {"topic": "gone"})

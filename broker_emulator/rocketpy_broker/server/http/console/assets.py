@@ -31,7 +31,7 @@ def assets() -> dict[str, Asset]:
 
 
 def _read(name: str) -> Asset:
-    content = files(__package__).joinpath("static", name).read_bytes()
+    content = files(__package__).joinpath("static").joinpath(name).read_bytes()
     digest = hashlib.sha256(content).hexdigest()[:16]
     kind = _TYPES[name.rpartition(".")[2]]
     return Asset(content, f"{kind}; charset=utf-8", f"{PREFIX}/{name}?v={digest}")

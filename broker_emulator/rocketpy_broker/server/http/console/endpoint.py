@@ -1,8 +1,8 @@
 """The console over HTTP: pages, actions and the files of its browsers.
 
 A page is made of the answers of the contract's methods, so it has a client's limits and
-permissions. An action is a form that is posted, with the token of `tokens`; then the browser gets the
-page of its result.
+permissions. An action is a form that is posted, with the token of `tokens`; then the browser gets
+the page of its result.
 """
 
 from __future__ import annotations

@@ -83,10 +83,11 @@ def count_text(number: float | None) -> str:
 
 def duration_text(duration_ms: float) -> str:
     """Returns a duration in its two largest units, such as 3 h 5 min."""
-    rest, parts = int(duration_ms) // 1000, []
+    rest = int(duration_ms) // 1000
+    parts: list[str] = []
     for unit, seconds in _SPANS:
         count, rest = divmod(rest, seconds)
-        if count or (parts and unit != "s"):
+        if count or parts:
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2]) or "0 s"
 
