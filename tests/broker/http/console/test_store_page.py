@@ -21,7 +21,7 @@ SEGMENT = 64 << 10
 
 
 async def fill(running: RunningBroker, segments: int) -> None:
-    """Stores messages in so many segments."""
+    """Stores messages that take this number of segments."""
     await running.create_topic("orders", queues=1)
     while running.broker.store.positions().log_end < (segments - 1) * SEGMENT:
         answer = await running.append("orders", 0, bytes(20_000))

@@ -141,7 +141,7 @@ def _of_groups(facts: Facts) -> Iterator[Alert]:
 
 
 def _is_left(group: admin_pb2.GroupHistory) -> bool:
-    """True for a group without members whose lag does not fall.
+    """True if a group has no members, and its lag does not fall.
 
     A Spark query is no member; the lag of a running one falls.
     """
