@@ -198,7 +198,7 @@ def shown_changes(
 ) -> dict[str, object]:
     """Returns the effect of a reset, queue by queue, and in all; `firsts` are first offsets."""
     again = skipped = changed = 0
-    rows = []
+    rows: list[dict[str, object]] = []
     for each in changes:
         place = max(each.old_offset, firsts.get(each.queue_id, 0))
         distance = each.new_offset - place
