@@ -160,6 +160,7 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
         + _port_text("name_server", ready.host, ready.name_server_port)
         + _port_text("http", ready.host, ready.http_port)
         + _port_text("tls", ready.host, ready.tls_port)
+        + ("" if ready.console_url is None else f" console={ready.console_url}")
     )
 
 

@@ -78,6 +78,8 @@ class TopicAdminService:
         self._clock = clock
         # Notified after each attempt to change a topic: its name, ms taken, and success.
         self.topic_changed = Listeners[[str, float, bool]]()
+        # The port of the console; 0 without one.
+        self.console_port = 0
 
     async def update_topic(self, request: admin_pb2.UpdateTopicRequest) -> None:
         """Creates or changes a topic; durable on return.
@@ -273,6 +275,7 @@ class TopicAdminService:
             refusal=self.refusal,
             commit_log_segment_bytes=config.commit_log_segment_bytes,
             store_id=self._store.store_id,
+            console_port=self.console_port,
         )
 
 
