@@ -30,12 +30,12 @@ CASES = (
     Case("/topics/new", lambda broker: "returns" in broker.topics(), {"topic": "returns"}),
     Case(
         "/topics/{topic}/edit",
-        lambda broker: broker.topic("orders").queues == 6,
+        lambda broker: broker.topic("orders").write_queue_nums == 6,
         {"read_queues": "6", "write_queues": "6"},
     ),
     Case(
         "/topics/{topic}/send",
-        lambda broker: broker.query("orders", "form-1")[0].text == "by a form",
+        lambda broker: [each.text for each in broker.query("orders", "form-1")] == ["by a form"],
         {"body": "by a form", "keys": "form-1"},
     ),
     Case("/topics/{topic}/empty", lambda broker: broker.messages("orders") == []),
@@ -43,7 +43,7 @@ CASES = (
     Case("/groups/new", lambda broker: "refunds" in broker.groups(), {"group": "refunds"}),
     Case(
         "/groups/{group}/edit",
-        lambda broker: broker.group(SHIPPING).retry_max_times == 3,
+        lambda broker: (broker.group(SHIPPING).settings or {})["retry_max_times"] == 3,
         {"retry_max_times": "3"},
     ),
     Case("/groups/{group}/delete", lambda broker: SHIPPING not in broker.groups()),

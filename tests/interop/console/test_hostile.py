@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -31,14 +32,16 @@ PRESENT = {page.path for page in PAGES}
 
 
 @pytest.fixture(scope="module")
-def hostile() -> LocalBroker:
+def hostile() -> Iterator[LocalBroker]:
     """Yields a broker whose messages and dead letters have the texts everywhere."""
     with LocalBroker(http_port=0) as broker:
         broker.create_topic("orders", queues=1)
         broker.create_group(BILLING)
         for text in HOSTILE:
             properties = {"note": text, text.replace("\n", " "): "a name"}
-            broker.send("orders", text, tags=text, keys=[text], properties=properties)
+            broker.send(
+                "orders", text, tags=text, keys=text.replace(" ", "/"), properties=properties
+            )
         for message in broker.pull("orders", BILLING):
             broker.send_back(message, BILLING, delay_level=-1)
         yield broker
