@@ -199,9 +199,12 @@ def chromium() -> Iterator[Chromium]:
     options = webdriver.ChromeOptions()
     for each in (*OPTIONS, *(AS_ROOT if os.geteuid() == 0 else ())):
         options.add_argument(each)
-    options.binary_location = shutil.which("chromium") or ""
+    program, service = shutil.which("chromium"), shutil.which("chromedriver")
+    # Selenium would download another browser.
+    assert program and service, "no Chromium is here: run `make interop`, which installs it"
+    options.binary_location = program
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+    driver = webdriver.Chrome(options, webdriver.ChromeService(service))
     try:
         driver.set_script_timeout(WAIT_SECONDS_MAX)
         yield Chromium(driver)

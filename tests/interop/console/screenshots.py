@@ -2,7 +2,8 @@
 
     python -m tests.interop.console.screenshots
 
-writes them; `make screenshots` does the same. A page without a picture is one that this version of the console does not have.
+writes them; `make screenshots` does the same. Only pages that the
+console has get a picture.
 """
 
 from __future__ import annotations
