@@ -201,7 +201,8 @@ def chromium() -> Iterator[Chromium]:
         options.add_argument(each)
     program, service = shutil.which("chromium"), shutil.which("chromedriver")
     # Selenium would download another browser.
-    assert program and service, "no Chromium is here: run `make interop`, which installs it"
+    if program is None or service is None:
+        raise FileNotFoundError("no Chromium is here; run `make interop`, which installs it")
     options.binary_location = program
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options, webdriver.ChromeService(service))
