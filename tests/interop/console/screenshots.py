@@ -35,7 +35,7 @@ PICTURES = {
 
 
 def main() -> None:
-    """Writes all pictures anew, and one of the overview in the dark theme."""
+    """Writes all pictures again, and one of the overview in the dark theme."""
     FOLDER.mkdir(exist_ok=True)
     for old in FOLDER.glob("*.png"):
         old.unlink()

@@ -48,7 +48,7 @@ def hostile() -> Iterator[LocalBroker]:
 
 
 def addresses() -> list[tuple[str, str]]:
-    """Returns the pages that show the texts, and those that repeat a text of their address."""
+    """Returns pages that show the texts, and pages that repeat a text of their address."""
     numbers = range(len(HOSTILE))
     letters, queue = f"/groups/{BILLING}/dead-letters", "/topics/orders/queues/0/messages"
     message = "/topics/{topic}/queues/{queue_id}/messages/{offset}"
