@@ -42,7 +42,8 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup lock java programs images demo test coverage torture interop lint bench
-.PHONY: proto wheel clean test-matrix docs notebooks screenshots docker compose rocketmq-versions bench-peers
+.PHONY: proto wheel clean test-matrix docs notebooks screenshots docker compose
+.PHONY: rocketmq-versions bench-peers
 
 USE_JAVA := JAVA_HOME=$$(tools/setup.sh java-home); export JAVA_HOME
 

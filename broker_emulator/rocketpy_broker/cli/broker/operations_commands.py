@@ -61,6 +61,7 @@ def console(
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
     ] = False,
+    as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
     """Open a running broker's console in the browser, and print its address."""
@@ -69,7 +70,10 @@ def console(
         if not port:
             refuse("the broker has no console; start it with --http-port and --console on")
     url = console_url(endpoint.rpartition(":")[0], port, is_tls=has_tls())
-    typer.echo(url)
+    if as_json:
+        output.print_json({"consoleUrl": url})
+    else:
+        typer.echo(url)
     if not no_browser and not webbrowser.open(url):
         typer.echo("rocketpy: no browser can be started here; open the address yourself", err=True)
 
