@@ -42,7 +42,8 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup lock java programs images demo test coverage torture interop lint bench
-.PHONY: proto wheel clean test-matrix docs notebooks docker compose rocketmq-versions bench-peers
+.PHONY: proto wheel clean test-matrix docs notebooks screenshots docker compose
+.PHONY: rocketmq-versions bench-peers
 
 USE_JAVA := JAVA_HOME=$$(tools/setup.sh java-home); export JAVA_HOME
 
@@ -82,7 +83,7 @@ coverage: $(INSTALLED) ## Fail where quick tests miss a branch of the store or t
 
 interop: ## Compare with RocketMQ's own code, run its cluster, and run our images
 interop: $(INSTALLED) programs images $(ROCKETMQS:%=.interop/%/compiled) .interop/go/client \
-		.interop/python-sdk .interop/java-sdk/compiled .interop/proxy
+		.interop/python-sdk .interop/java-sdk/compiled .interop/proxy .interop/axe
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m interop --numprocesses 2 --dist loadgroup tests/interop $(ARGS)
 
@@ -101,6 +102,9 @@ images:
 
 .interop/java-sdk/compiled: $(wildcard tests/interop/apache_v2/java/*) | java
 	@tools/setup.sh java-sdk
+
+.interop/axe: tools/setup.sh
+	@tools/setup.sh console
 
 .interop/proxy: tests/interop/apache_v2/proxy/pom.xml | java
 	@tools/setup.sh proxy
@@ -128,6 +132,9 @@ docs: $(INSTALLED) ## Build the site of the documents into build/site; a dead li
 notebooks: $(INSTALLED) java ## Run the notebooks, and write their pages into docs/notebooks
 	@$(USE_JAVA)
 	PATH="$(BIN):$$PATH" $(BIN)/python docs/site/render_notebooks.py $(ARGS)
+
+screenshots: $(INSTALLED) .interop/axe ## Write pictures of the console into docs/console
+	@$(BIN)/python -m tests.interop.console.screenshots
 
 bench: $(INSTALLED) java ## Measure every figure of docs/performance.md
 	@$(USE_JAVA)

@@ -9,6 +9,7 @@
 #   python-sdk          RocketMQ's SDK for Python, in an environment of its own
 #   java-sdk            RocketMQ's SDK for Java, and the program of tests/interop that drives it
 #   proxy               the jars of RocketMQ's proxy
+#   console             Chromium, Prometheus, and axe-core: programs that look at a running broker
 #   java-home           prints the home of the first Java 17 or newer: JAVA_HOME's, the path's, any
 # A missing program is installed where apt-get can; else the message says how to get it.
 set -eu
@@ -175,6 +176,30 @@ python_sdk() {
 	ln -s "$venv" .interop/python-sdk
 }
 
+console() {
+	axe=4.14.1 sum=e6b0ce02b84d892e2e33e403485e7f3d6c29e2be6df65daf44d89ba564139745
+	archive=https://registry.npmjs.org/axe-core/-/axe-core-$axe.tgz
+	folder=${ROCKETPY_CACHE:-$PWD/.interop}/axe-$axe
+	for program in chromium chromedriver prometheus; do
+		command -v $program > /dev/null && continue
+		install "Chromium, its driver or Prometheus" \
+			"apt-get update -q && apt-get install -qy chromium chromium-driver prometheus"
+		break
+	done
+	if [ ! -e "$folder/axe.min.js" ]; then
+		echo "make: fetching axe-core $axe into $folder"
+		mkdir -p "$folder"
+		"$PYTHON" -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:])' \
+			$archive "$folder/fetched.tgz"
+		echo "$sum  $folder/fetched.tgz" | sha256sum --check --quiet
+		tar -xzf "$folder/fetched.tgz" -C "$folder" --strip-components=1 package/axe.min.js
+		rm "$folder/fetched.tgz"
+	fi
+	mkdir -p .interop
+	rm -rf .interop/axe
+	ln -s "$folder" .interop/axe
+}
+
 # Spark's Kafka connector fits one PySpark, which takes the place of the environment's own.
 kafka() {
 	folder=.interop/peers pom=benchmarks/peers/spark_kafka.xml
@@ -197,13 +222,13 @@ kafka() {
 }
 
 case "${1:-}" in
-	python | java | programs | rocketmq | proxy | kafka) "$@" ;;
+	python | java | programs | rocketmq | proxy | console | kafka) "$@" ;;
 	go) go_client ;;
 	python-sdk) python_sdk ;;
 	java-sdk) java_sdk ;;
 	java-home) java_home ;;
 	*)
-		sed -n '2,15s/^# \{0,1\}//p' "$0" >&2
+		sed -n '2,16s/^# \{0,1\}//p' "$0" >&2
 		exit 2
 		;;
 esac

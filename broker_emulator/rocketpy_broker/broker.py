@@ -21,7 +21,13 @@ from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
 from rocketpy_broker.runtime.guarded_clock import GuardedClock
 from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.server.bind_address import check_host, check_ports, is_loopback
+from rocketpy_broker.server.bind_address import (
+    ListenAddress,
+    check_host,
+    check_ports,
+    console_url,
+    is_loopback,
+)
 from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.calls.guard import call_guard
 from rocketpy_broker.server.grpc.server import GrpcServer
@@ -60,6 +66,7 @@ class Ready:
     name_server_port: int | None = None
     tls_port: int | None = None
     ha_port: int | None = None
+    console_url: str | None = None
 
 
 def _store_config(config: BrokerConfig) -> StoreConfig:
@@ -180,6 +187,7 @@ class Broker:
                 self.services.admin.status.serves(recovery, server.connection_count)
                 self.services.admin.settings.listens(ports.remoting, ha_port)
                 http_port = await self._start_http(scope, rocketpy_v1)
+                console_url = self._console_url(http_port)
                 ready.set_result(
                     Ready(
                         self._config.host,
@@ -190,6 +198,7 @@ class Broker:
                         ports.name_server,
                         server.tls_port,
                         ha_port,
+                        console_url,
                     )
                 )
                 await stopped.wait()
@@ -262,9 +271,9 @@ class Broker:
 
             name = self._config.broker_name
             routes.append(Console(calls, self._clock, hosts, name, self._config.console))
+        is_preferred = port in self._config.preferred_ports
         self.http = HttpServer(
-            self._config.host,
-            port,
+            ListenAddress(host, port, "--http-port", is_preferred),
             metrics.text,
             lambda: admin.refusal,
             self._call_clock,
@@ -273,6 +282,14 @@ class Broker:
             TlsPort.of(self._certificates, ConnectionLog(self._call_clock).closed),
         )
         return await self.http.start(scope)
+
+    def _console_url(self, http_port: int | None) -> str | None:
+        """Returns the console's address for a browser on this machine, and notes its port."""
+        config = self._config
+        if http_port is None or config.console is ConsoleMode.OFF:
+            return None
+        self.services.admin.admin.console_port = http_port
+        return console_url(config.host, http_port, is_tls=config.tls.mode is TlsMode.ENFORCING)
 
     async def _persist_loop(self) -> None:
         while True:

@@ -161,6 +161,7 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
         + _port_text("http", ready.host, ready.http_port)
         + _port_text("tls", ready.host, ready.tls_port)
         + _port_text("ha", ready.host, ready.ha_port)
+        + ("" if ready.console_url is None else f" console={ready.console_url}")
     )
 
 

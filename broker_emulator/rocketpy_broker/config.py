@@ -231,7 +231,7 @@ class BrokerConfig:
     - `port`, `http_port`, `remoting_port`, `name_server_port`: 0 takes a free port, and None turns
       the server off. Without `http_port` there are no metrics.
     - `console`: the pages on `http_port`; `READ_ONLY` has no actions.
-    - `preferred_ports`: ports of remoting and the name server that free ones replace if in use.
+    - `preferred_ports`: ports of remoting, name server and HTTP that free ones replace if in use.
     - `name_servers`: the addresses (host:port) of name servers where the broker registers.
     - `advertise_host`, `advertise_port`: the remoting address that clients get from name servers.
       By default it is the address of the name server's or client's own connection.

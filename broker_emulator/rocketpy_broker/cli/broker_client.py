@@ -90,6 +90,11 @@ def with_connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def has_tls() -> bool:
+    """True if the command connects to the broker with TLS."""
+    return _tls.get() is not None
+
+
 @contextmanager
 def asking(endpoint: str) -> Iterator[BrokerConnection]:
     """Yields a connection to the broker; ends the command with the remark of an error."""

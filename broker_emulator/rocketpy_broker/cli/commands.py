@@ -139,6 +139,14 @@ def _clean() -> Any:
     return clean
 
 
+@app.command("console")
+def _console() -> Any:
+    """Open a running broker's console in the browser, and print its address."""
+    from rocketpy_broker.cli.broker.operations_commands import console
+
+    return console
+
+
 @app.command("broker")
 def _broker() -> Any:
     """Start a broker, or show its status."""

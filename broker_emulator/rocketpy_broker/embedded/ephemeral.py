@@ -50,6 +50,8 @@ def addresses(config: BrokerConfig, ready: Ready) -> dict[str, str | int]:
     found: dict[str, str | int] = {
         name: f"{ready.host}:{port}" for name, port in ports.items() if port is not None
     }
+    if ready.console_url is not None:
+        found["consoleUrl"] = ready.console_url
     if config.tls.is_self_signed:
         found["tlsCaFile"] = str(config.data / "config" / "tls" / "ca.pem")
     return {**found, "data": str(config.data), "pid": os.getpid()}

@@ -81,8 +81,8 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
     - `commit_log_segment_bytes`: the size of the log's files. The default is the existing store's
       size, or 64 MiB for a new store.
     - `start_seconds_max`: the time limit for a start on an idle machine, also after a crash; 60 s.
-    - `http_port`: the port of `/metrics`, `/healthz` and the JSON API; 0 takes a free one. Without
-      it there is no HTTP.
+    - `http_port`: the port of the console, the JSON API, `/metrics` and `/healthz`; 0 takes a free
+      one. Without it there is no HTTP.
     - `tls`: True makes a self-signed certificate, a `LocalTls` names files. `tls_endpoint` is then
       the gRPC address for TLS, and `tls_ca_file` has the authorities that clients need. All other
       ports serve TLS and plaintext.
@@ -202,8 +202,16 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
         Raises LocalBrokerError without `http_port`.
         """
         if self._http_port is None:
-            raise LocalBrokerError("the broker has no HTTP; give LocalBroker an http_port")
+            raise LocalBrokerError("the broker has no HTTP; give LocalBroker http_port=0")
         return self._address(self._http_port)
+
+    @property
+    def console_url(self) -> str:
+        """The console's address, for a browser on this machine; a restart keeps it.
+
+        Raises LocalBrokerError without `http_port`.
+        """
+        return f"http://{self.http_endpoint}/"
 
     @property
     def pid(self) -> int:

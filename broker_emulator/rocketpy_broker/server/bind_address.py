@@ -6,11 +6,14 @@ beyond this machine needs users, or the operator's explicit consent.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import ipaddress
 import logging
 import os
 import socket
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rocketpy_broker.config import BrokerConfig
@@ -103,6 +106,7 @@ def check_ports(config: BrokerConfig) -> None:
         (config.remoting_port, "--remoting-port"),
         (config.name_server_port, "--name-server-port"),
         (config.replication.port, "--ha-port"),
+        (config.http_port, "--http-port"),
     ):
         if port not in config.preferred_ports:
             _check_port(config.host, port, option)
@@ -123,10 +127,50 @@ def _check_port(host: str, port: int | None, option: str) -> None:
         raise PortInUseError(host, port, option, error) from error
 
 
+def console_url(host: str, port: int, *, is_tls: bool) -> str:
+    """Returns the console's address; one for all of a machine's addresses names loopback."""
+    shown = host.strip("[]")
+    with contextlib.suppress(ValueError):
+        address = ipaddress.ip_address(shown)
+        if address.is_unspecified:
+            shown = "127.0.0.1" if address.version == 4 else "::1"
+    shown = f"[{shown}]" if ":" in shown else shown
+    return f"{'https' if is_tls else 'http'}://{shown or '127.0.0.1'}:{port}/"
+
+
 def system_text(error: OSError) -> str:
     """Returns the system's text of an error; asyncio replaces it with a longer one."""
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)
+
+
+async def listen(
+    address: ListenAddress, make: Callable[[], asyncio.BaseProtocol]
+) -> tuple[asyncio.Server, int]:
+    """Listens on an address; returns the server and its port. Raises PortInUseError."""
+    try:
+        server = await _listen(address, address.port, make)
+    except PortInUseError:
+        if not address.is_preferred:
+            raise
+        server = await _listen(address, 0, make)
+    port: int = server.sockets[0].getsockname()[1]
+    if address.port not in {0, port}:
+        logger.warning(
+            "port %d is in use, so the broker listens on port %d; %s chooses another",
+            *(address.port, port, address.option),
+        )
+    return server, port
+
+
+async def _listen(
+    address: ListenAddress, port: int, make: Callable[[], asyncio.BaseProtocol]
+) -> asyncio.Server:
+    """Binds a port. Raises PortInUseError."""
+    try:
+        return await asyncio.get_running_loop().create_server(make, address.host.strip("[]"), port)
+    except OSError as error:
+        raise PortInUseError(address.host, port, address.option, error) from error
 
 
 def is_loopback(host: str) -> bool:

@@ -22,9 +22,11 @@ READY = re.compile(
     r"rocketpy broker ready on 127\.0\.0\.1:(?P<port>\d+) data=\S+ flush=\w+"
     r"( remoting=127\.0\.0\.1:(?P<remoting>\d+))?"
     r"( name_server=127\.0\.0\.1:(?P<name_server>\d+))?"
-    r"( http=127\.0\.0\.1:(?P<http>\d+))?\n"
+    r"( http=127\.0\.0\.1:(?P<http>\d+))?"
+    r"( console=(?P<console>http://127\.0\.0\.1:(?P=http)/))?\n"
 )
-DEFAULTS = (10911, 9876)
+DEFAULTS = (10911, 9876, 5557)
+PORTS = ("remoting_port", "name_server_port", "http_port")
 
 
 @contextmanager
@@ -73,10 +75,11 @@ def free_port() -> int:
 
 
 def test_all_servers_take_free_ports_where_the_grpc_port_is_free() -> None:
-    with broker("--port", "0", "--http-port", "0") as ports:
+    with broker("--port", "0") as ports:
         numbers = {ports[name] for name in ("port", "remoting", "name_server", "http")}
         assert len(numbers) == 4
-        assert not numbers & {None, "10911", "9876"}
+        assert not numbers & {None, "10911", "9876", "5557"}
+        assert ports["console"] is not None
         found = routed(f"127.0.0.1:{ports['name_server']}", "TBW102")
         assert found == {"broker-a": {0: f"127.0.0.1:{ports['remoting']}"}}
     assert ports["log"] == ""
@@ -93,24 +96,27 @@ def test_brokers_with_fixed_ports_share_a_machine() -> None:
         with broker("--port", str(free_port())) as ports:
             assert ports["remoting"] not in {None, "10911"}
             assert ports["name_server"] not in {None, "9876"}
+            assert ports["http"] not in {None, "5557"}
     log = str(ports["log"])
     assert f"port 10911 is in use, so the broker listens on port {ports['remoting']}" in log
     assert f"port 9876 is in use, so the broker listens on port {ports['name_server']}" in log
+    assert f"port 5557 is in use, so the broker listens on port {ports['http']}" in log
     assert "--remoting-port" in log
     assert "--name-server-port" in log
-    assert log.count("\n") == 2
+    assert "--http-port" in log
+    assert log.count("\n") == 3
 
 
 def test_the_default_ports_are_those_of_rocketmq() -> None:
-    settings = network_settings(8081, None, None, "", "", None)
-    assert (settings["remoting_port"], settings["name_server_port"]) == DEFAULTS
+    settings = network_settings(8081, None, None, None, "", "", None)
+    assert tuple(settings[name] for name in PORTS) == DEFAULTS
     assert settings["preferred_ports"] == {*DEFAULTS}
-    settings = network_settings(8081, 10911, 9876, "", "", None)
-    assert (settings["remoting_port"], settings["name_server_port"]) == DEFAULTS
+    settings = network_settings(8081, *DEFAULTS, "", "", None)
+    assert tuple(settings[name] for name in PORTS) == DEFAULTS
     assert settings["preferred_ports"] == frozenset()
 
 
-@pytest.mark.parametrize("option", ["--remoting-port", "--name-server-port"])
+@pytest.mark.parametrize("option", ["--remoting-port", "--name-server-port", "--http-port"])
 def test_a_given_port_that_is_in_use_is_an_error(option: str, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -121,8 +127,9 @@ def test_a_given_port_that_is_in_use_is_an_error(option: str, tmp_path: Path) ->
 
 
 def test_servers_can_be_off() -> None:
-    with broker("--port", "0", "--remoting-port", "0", "--name-server-port", "0") as ports:
-        assert ports["remoting"] is ports["name_server"] is None
+    off = ("--remoting-port", "0", "--name-server-port", "0", "--http-port", "0")
+    with broker("--port", "0", *off) as ports:
+        assert {ports[name] for name in ("remoting", "name_server", "http", "console")} == {None}
     with broker("--port", "0", "--remoting-port", "0") as ports:
         assert ports["remoting"] is None
         assert routed(f"127.0.0.1:{ports['name_server']}", "TBW102") == {}
@@ -169,7 +176,7 @@ def test_a_value_that_cannot_work_is_refused(
     name_server: str, advertise_host: str, option: str, reason: str
 ) -> None:
     with pytest.raises(typer.BadParameter, match=re.escape(reason)) as error:
-        network_settings(0, None, None, name_server, advertise_host, None)
+        network_settings(0, None, None, None, name_server, advertise_host, None)
     assert error.value.param_hint == option
 
 
@@ -187,6 +194,6 @@ def test_a_refusal_names_its_option(options: list[str], reason: str) -> None:
 
 
 def test_ipv6_addresses_are_taken_with_and_without_brackets() -> None:
-    settings = network_settings(0, None, None, "[::1]:9876; ns1:1 ;", "[fd00::1]", None)
+    settings = network_settings(0, None, None, None, "[::1]:9876; ns1:1 ;", "[fd00::1]", None)
     assert settings["name_servers"] == ("[::1]:9876", "ns1:1")
     assert settings["advertise_host"] == "fd00::1"

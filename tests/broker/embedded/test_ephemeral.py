@@ -53,7 +53,8 @@ def test_a_program_gets_the_addresses_and_ends_the_broker_by_its_pipe(command: l
         env=environment(),
     ) as process:
         told = addresses(process)
-        assert told.keys() == {*ADDRESSES, "data", "pid"}
+        assert told.keys() == {*ADDRESSES, "consoleUrl", "data", "pid"}
+        assert told["consoleUrl"] == f"http://{told['httpEndpoint']}/"
         assert told["pid"] == process.pid
         assert len({told[name] for name in ADDRESSES}) == len(ADDRESSES)
         for name in ADDRESSES:

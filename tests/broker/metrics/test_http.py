@@ -83,7 +83,7 @@ async def test_health_tells_that_the_broker_stops_while_calls_are_let_end(
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/nothing", 404),
+        ("GET", "/unknown", 404),
         ("GET", "/metrics/..%2f..%2fetc/passwd", 404),
         ("POST", "/metrics", 405),
         ("DELETE", "/healthz", 405),
@@ -202,6 +202,7 @@ def test_a_local_broker_serves_it_over_restarts(tmp_path: Path) -> None:
         endpoint = broker.http_endpoint
         broker.restart()
         assert broker.http_endpoint == endpoint
+        assert broker.console_url == f"http://{endpoint}/"
         with urllib.request.urlopen(
             f"http://{endpoint}/metrics", timeout=WAIT_SECONDS_MAX
         ) as response:
@@ -209,7 +210,7 @@ def test_a_local_broker_serves_it_over_restarts(tmp_path: Path) -> None:
     assert found.value("rocketmq_topic_number") > 1
     without = LocalBroker()
     with pytest.raises(LocalBrokerError, match="http_port"):
-        assert without.http_endpoint
+        assert without.console_url
 
 
 def test_a_broker_without_it_loads_none_of_its_libraries() -> None:

@@ -10,6 +10,7 @@ import typer
 from rocketpy_broker.config import (
     SLAVES_MAX,
     BrokerRole,
+    ConsoleMode,
     Replication,
     ServerTls,
     SigningUser,
@@ -19,7 +20,7 @@ from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.registration.addresses import check_advertised, parse_name_servers
 from rocketpy_proto.tls import TlsConfig, TlsFileError
 
-PORT, REMOTING_PORT, NAME_SERVER_PORT = 8081, 10911, 9876
+PORT, REMOTING_PORT, NAME_SERVER_PORT, HTTP_PORT = 8081, 10911, 9876, 5557
 
 Host = Annotated[
     str,
@@ -173,9 +174,13 @@ HttpPort = Annotated[
     typer.Option(
         min=0,
         max=65535,
-        help="HTTP port for /metrics, /healthz and the JSON API. RocketMQ's is 5557; 0 = any free "
-        "one. Default: no HTTP, a free one with --ephemeral.",
+        help="HTTP port for the console, the JSON API, /metrics and /healthz; 0 = off. Default: "
+        f"{HTTP_PORT}, or a free port if it is in use or --port is 0.",
     ),
+]
+Console = Annotated[
+    ConsoleMode,
+    typer.Option(help="The console, on --http-port: read-only = pages without actions."),
 ]
 
 HaPort = Annotated[
@@ -238,6 +243,7 @@ def network_settings(
     port: int,
     remoting_port: int | None,
     name_server_port: int | None,
+    http_port: int | None,
     name_server: str,
     advertise_host: str,
     advertise_port: int | None,
@@ -262,6 +268,7 @@ def network_settings(
         for given, default in (
             (remoting_port, REMOTING_PORT),
             (name_server_port, NAME_SERVER_PORT),
+            (http_port, HTTP_PORT),
         )
         if given is None
     }
@@ -269,6 +276,7 @@ def network_settings(
         "port": port,
         "remoting_port": _chosen(port, remoting_port, REMOTING_PORT),
         "name_server_port": _chosen(port, name_server_port, NAME_SERVER_PORT),
+        "http_port": _chosen(port, http_port, HTTP_PORT),
         "preferred_ports": frozenset(preferred),
         "name_servers": name_servers,
         "advertise_host": advertise_host.strip("[]") or None,

@@ -13,6 +13,7 @@ from rocketpy_broker.cli.broker.network_options import (
     PORT,
     AdvertiseHost,
     AdvertisePort,
+    Console,
     HaPort,
     HaTransferBytes,
     Host,
@@ -45,7 +46,7 @@ from rocketpy_broker.cli.broker.network_options import (
     name_server_tls as name_server_tls_of,
 )
 from rocketpy_broker.cli.exits import PARENT_PID
-from rocketpy_broker.config import BrokerConfig, BrokerRole
+from rocketpy_broker.config import BrokerConfig, BrokerRole, ConsoleMode
 from rocketpy_broker.embedded.temporary_store import TEST_SEGMENT_BYTES
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.store.check.read_only import (
@@ -220,6 +221,7 @@ def broker(
     advertise_host: AdvertiseHost = "",
     advertise_port: AdvertisePort = None,
     http_port: HttpPort = None,
+    console: Console = ConsoleMode.ON,
     ha_port: HaPort = None,
     broker_role: Role = BrokerRole.ASYNC_MASTER,
     in_sync_replicas: InSyncReplicas = None,
@@ -266,12 +268,13 @@ def broker(
     """Run a broker until SIGTERM, SIGINT or SIGHUP."""
     if ephemeral:
         _check_temporary(data)
-        port, http_port, new_segment_bytes = port or 0, http_port or 0, TEST_SEGMENT_BYTES
+        port, new_segment_bytes = port or 0, TEST_SEGMENT_BYTES
     _check_queue_file_bytes(consume_queue_file_bytes)
     delay_levels = _delay_levels(message_delay_level)
     network = network_settings(
         PORT if port is None else port,
-        *(remoting_port, name_server_port, name_server, advertise_host, advertise_port),
+        *(remoting_port, name_server_port, http_port),
+        *(name_server, advertise_host, advertise_port),
     )
     tls = server_tls(
         *(tls_mode, tls_certificate, tls_key, tls_client_ca, tls_port),
@@ -295,8 +298,8 @@ def broker(
             insecure=insecure,
             users_path=users,
             **network,
-            http_port=http_port,
             replication=replication,
+            console=console,
             tls=tls,
             name_server_tls=registration_tls,
             name_server_user=user,

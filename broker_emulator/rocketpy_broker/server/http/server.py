@@ -16,7 +16,7 @@ from aiohttp import web
 
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.server.bind_address import PortInUseError
+from rocketpy_broker.server.bind_address import ListenAddress, PortInUseError, listen
 from rocketpy_broker.server.calls.failure_log import TEXT_MAX, FailureLog, PeerLines
 from rocketpy_broker.server.http.api.endpoint import (
     BODY_BYTES_MAX,
@@ -66,8 +66,7 @@ class HttpServer:
 
     def __init__(
         self,
-        host: str,
-        port: int,
+        address: ListenAddress,
         metrics: Callable[[], Awaitable[Sequence[bytes]]],
         refusal: Callable[[], str],
         clock: Clock,
@@ -76,8 +75,7 @@ class HttpServer:
         tls: TlsPort | None = None,
     ) -> None:
         self._access = access
-        self._host = host
-        self._port = port
+        self._address = address
         self._metrics = metrics
         self._refusal = refusal
         self._clock = clock
@@ -108,14 +106,11 @@ class HttpServer:
         """Binds the address, starts serving and returns the port. Raises PortInUseError."""
         await self._runner.setup()
         try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self.connections.new, self._host.strip("[]"), self._port
-            )
-        except OSError as error:
+            self._server, port = await listen(self._address, self.connections.new)
+        except PortInUseError:
             await self._runner.cleanup()
-            raise PortInUseError(self._host, self._port, "--http-port", error) from error
+            raise
         scope.start(self._close_old())
-        port: int = self._server.sockets[0].getsockname()[1]
         return port
 
     def stopping(self) -> None:

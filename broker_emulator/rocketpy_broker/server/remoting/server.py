@@ -24,7 +24,7 @@ from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.server.bind_address import ListenAddress, PortInUseError
+from rocketpy_broker.server.bind_address import ListenAddress, listen
 from rocketpy_broker.server.calls.failure_log import PeerLines
 from rocketpy_broker.server.calls.guard import CallGuard
 from rocketpy_broker.server.remoting.connection import (
@@ -179,33 +179,12 @@ class RemotingServer:
     async def start(self, scope: TaskScope) -> int:
         """Binds the address, starts serving and returns the port. Raises PortInUseError."""
         self._tasks, self._is_serving = scope, True
-        address = self._address
-        try:
-            self._server = await self._listen(address.port)
-        except PortInUseError:
-            if not address.is_preferred:
-                raise
-            self._server = await self._listen(0)
-        port: int = self._server.sockets[0].getsockname()[1]
-        if address.port not in {0, port}:
-            logger.warning(
-                "port %d is in use, so the broker listens on port %d; %s chooses another",
-                *(address.port, port, address.option),
-            )
+        self._server, port = await listen(
+            self._address,
+            lambda: RemotingConnection(self, self._buffer, self._running_max, tls=self._tls),
+        )
         scope.start(self._close_old())
         return port
-
-    async def _listen(self, port: int) -> asyncio.Server:
-        """Binds a port. Raises PortInUseError."""
-        host = self._address.host
-        try:
-            return await asyncio.get_running_loop().create_server(
-                lambda: RemotingConnection(self, self._buffer, self._running_max, tls=self._tls),
-                host.strip("[]"),
-                port,
-            )
-        except OSError as error:
-            raise PortInUseError(host, port, self._address.option, error) from error
 
     async def stop(self, grace_ms: float = 0) -> None:
         """Refuses new requests; running ones have `grace_ms` to end with their answers."""

@@ -79,6 +79,8 @@ class TopicAdminService:
         self._clock = clock
         # Notified after each attempt to change a topic: its name, ms taken, and success.
         self.topic_changed = Listeners[[str, float, bool]]()
+        # The port of the console; 0 without one.
+        self.console_port = 0
 
     async def update_topic(self, request: admin_pb2.UpdateTopicRequest) -> None:
         """Creates or changes a topic; durable on return.
@@ -280,6 +282,7 @@ class TopicAdminService:
             commit_log_segment_bytes=config.commit_log_segment_bytes,
             store_id=self._store.store_id,
             delay_levels_ms=config.delay_levels.delays_ms,
+            console_port=self.console_port,
         )
 
 

@@ -153,7 +153,7 @@ class GetBrokerInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetBrokerInfoResponse(_message.Message):
-    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type", "refusal", "commit_log_segment_bytes", "store_id", "delay_levels_ms")
+    __slots__ = ("status", "version", "cluster_name", "broker_name", "broker_id", "body_bytes_max", "request_bytes_max", "flush_disk_type", "refusal", "commit_log_segment_bytes", "store_id", "delay_levels_ms", "console_port")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_NAME_FIELD_NUMBER: _ClassVar[int]
@@ -166,6 +166,7 @@ class GetBrokerInfoResponse(_message.Message):
     COMMIT_LOG_SEGMENT_BYTES_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
     DELAY_LEVELS_MS_FIELD_NUMBER: _ClassVar[int]
+    CONSOLE_PORT_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     version: str
     cluster_name: str
@@ -178,7 +179,8 @@ class GetBrokerInfoResponse(_message.Message):
     commit_log_segment_bytes: int
     store_id: str
     delay_levels_ms: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ..., commit_log_segment_bytes: _Optional[int] = ..., store_id: _Optional[str] = ..., delay_levels_ms: _Optional[_Iterable[int]] = ...) -> None: ...
+    console_port: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., version: _Optional[str] = ..., cluster_name: _Optional[str] = ..., broker_name: _Optional[str] = ..., broker_id: _Optional[int] = ..., body_bytes_max: _Optional[int] = ..., request_bytes_max: _Optional[int] = ..., flush_disk_type: _Optional[str] = ..., refusal: _Optional[str] = ..., commit_log_segment_bytes: _Optional[int] = ..., store_id: _Optional[str] = ..., delay_levels_ms: _Optional[_Iterable[int]] = ..., console_port: _Optional[int] = ...) -> None: ...
 
 class GetBrokerStatusRequest(_message.Message):
     __slots__ = ()
