@@ -78,7 +78,7 @@ def count_text(number: float | None) -> str:
     """Returns a number with commas between its thousands; a dash for none."""
     if number is None:
         return _NONE
-    return f"{number:,.1f}" if isinstance(number, float) else f"{number:,}"
+    return f"{round(number, 1):,}"
 
 
 def duration_text(duration_ms: float) -> str:
