@@ -32,7 +32,7 @@ def test_the_commands_of_a_document_run_as_they_stand(
     with LocalBroker(tmp_path / "store") as stopped:
         stopped.create_topic("orders")
         stopped.send("orders", "kept")
-    with LocalBroker() as broker:
+    with LocalBroker(http_port=0) as broker:
         told = {
             **os.environ,
             "PATH": f"{environment('broker', 'security')}:{SYSTEM_PATH}",

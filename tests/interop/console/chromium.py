@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, cast
+from typing import Any
 
 from selenium import webdriver
 from selenium.webdriver.common.by import By
@@ -156,7 +156,7 @@ class Chromium:
 
     def complaints(self) -> list[str]:
         """Returns what the browser has logged since the last call: errors, refused scripts."""
-        lines = cast("list[dict[str, Any]]", self._driver.get_log("browser"))
+        lines = self._driver.get_log("browser")  # type: ignore[no-untyped-call]
         return [str(each["message"]) for each in lines]
 
     def violations(self) -> list[str]:
