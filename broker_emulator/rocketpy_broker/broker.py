@@ -173,11 +173,7 @@ class Broker:
             self._config, services, self._call_clock, guard, self._certificates
         )
         async with self._tasks as scope:
-            for start in self._lifecycle.starts:
-                await start(scope)
-            scope.start(self._persist_loop())
-            if self._certificates is not None:
-                scope.start(self._certificates.run())
+            await self._start_tasks(scope)
             port = await server.start(scope)
             try:
                 ha_port = await self._start_ha(scope)
@@ -216,6 +212,13 @@ class Broker:
                     if self.http is not None:
                         await self.http.stop()
         await self._save_tables()
+
+    async def _start_tasks(self, scope: TaskScope) -> None:
+        for start in self._lifecycle.starts:
+            await start(scope)
+        scope.start(self._persist_loop())
+        if self._certificates is not None:
+            scope.start(self._certificates.run())
 
     def _open_certificates(self) -> None:
         """Reads the certificates of the ports. Raises CertificateError."""

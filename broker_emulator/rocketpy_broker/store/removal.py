@@ -106,7 +106,7 @@ class TopicEmptying:
             pass
 
     def steps(self) -> Iterator[None]:
-        """Does the work of `finish`, and yields after each millisecond or so."""
+        """Yields after each millisecond or so of the work of `finish`."""
         for begin in range(0, len(self.ends), QUEUES_A_STEP):
             for queue, end in self.ends[begin : begin + QUEUES_A_STEP]:
                 queue.hide_until(end)

@@ -107,9 +107,18 @@ Ephemeral = Annotated[
         "ends.",
     ),
 ]
+
+
+def _queue_file_bytes(size: int | None) -> int | None:
+    if size is not None and size % 20:
+        raise typer.BadParameter("must be a multiple of 20, the size of a unit")
+    return size
+
+
 QueueFileBytes = Annotated[
     int | None,
     typer.Option(
+        callback=_queue_file_bytes,
         min=20,
         help="mappedFileSizeConsumeQueue. Default: the size in the store, "
         f"{DEFAULT_QUEUE_FILE_BYTES} for a new one.",
@@ -269,7 +278,6 @@ def broker(
     if ephemeral:
         _check_temporary(data)
         port, new_segment_bytes = port or 0, TEST_SEGMENT_BYTES
-    _check_queue_file_bytes(consume_queue_file_bytes)
     delay_levels = _delay_levels(message_delay_level)
     network = network_settings(
         PORT if port is None else port,
@@ -332,11 +340,6 @@ def broker(
 def _check_temporary(data: Path | None) -> None:
     if data is not None:
         raise typer.BadParameter("--ephemeral has a temporary store; leave --data out")
-
-
-def _check_queue_file_bytes(size: int | None) -> None:
-    if size is not None and size % 20:
-        raise typer.BadParameter("must be a multiple of 20, the size of a unit")
 
 
 def _default_flush(data: Path | None) -> FlushDiskType:

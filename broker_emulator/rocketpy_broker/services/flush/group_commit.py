@@ -49,7 +49,7 @@ class GroupCommit:
         times: FlushTimes,
         confirmations: Confirmations | None = None,
     ) -> None:
-        """Without `confirmations` no acknowledgement waits for slaves."""
+        """Takes in `confirmations` the waits for slaves; None for no wait."""
         self._store = store
         self._clock = clock
         self._sync = flush_disk_type is FlushDiskType.SYNC_FLUSH

@@ -73,6 +73,8 @@ class ConsumerOffsetManager:
         self._table = OffsetTable()
         # Monotonic times of the last commits, since the start.
         self._committed_ms: dict[str, float] = {}
+        # The wall time at which monotonic time is 0.
+        self._began_ms = clock.now_ms() - clock.monotonic_ms()
         self.resets = PendingResets(clock)
         self.micro_batches = MicroBatches(clock)
         # Called before a reset, and before the deletion of a group.
@@ -178,7 +180,7 @@ class ConsumerOffsetManager:
         committed_ms = self._committed_ms.get(topic + SEPARATOR + group)
         if committed_ms is None:
             return None
-        return int(self._clock.now_ms() - (self._clock.monotonic_ms() - committed_ms))
+        return int(self._began_ms + committed_ms)
 
     def is_committing(self, group: str, topic: str) -> bool:
         """True if the group has committed in the topic within the last ten minutes."""

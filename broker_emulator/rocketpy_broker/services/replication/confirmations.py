@@ -2,7 +2,7 @@
 
 An append that enough slaves have is confirmed. Its callers share one future. State is in memory
 only: after a restart the clients send again.
-Source: GroupTransferService, docs/design/cluster.md section 4.4.
+Source: GroupTransferService, docs/design/cluster.md section 4.3.
 """
 
 from __future__ import annotations

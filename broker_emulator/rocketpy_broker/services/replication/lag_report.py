@@ -1,6 +1,6 @@
 """A log line about the nearest slave's lag, each minute.
 
-Source: BrokerController#printMasterAndSlaveDiff, docs/design/cluster.md section 4.6.
+Source: BrokerController#printMasterAndSlaveDiff, docs/design/cluster.md section 4.5.
 """
 
 from __future__ import annotations
@@ -27,5 +27,5 @@ class LagReport:
         while True:
             lag_bytes = self._slaves.lag_bytes
             if lag_bytes is not None:
-                logger.info("CommitLog: slave fall behind master %d bytes", lag_bytes)
+                logger.info("the nearest slave lacks %d bytes of the log", lag_bytes)
             await sleep(self._clock, INTERVAL_MS)

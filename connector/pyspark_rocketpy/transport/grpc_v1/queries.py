@@ -8,7 +8,7 @@ which continues after the previous one. Nothing is kept that a crash could lose.
 
 from __future__ import annotations
 
-import secrets
+import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -50,6 +50,8 @@ from rocketpy_proto.call_limits import (
 )
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
+# A random token fits an int64.
+TOKEN_BYTES = 7
 _T = TypeVar("_T")
 _StoreRequest: TypeAlias = (
     broker_pb2.QueryOffsetsRequest
@@ -321,7 +323,8 @@ class GrpcOffsetQueries:
             for queue, offset in queues.items()
         ]
         report = broker_pb2.SparkReport(
-            token=secrets.randbits(62) + 1, driver_host=socket.gethostname()
+            token=int.from_bytes(os.urandom(TOKEN_BYTES), "big") + 1,
+            driver_host=socket.gethostname(),
         )
         # A request has a size limit, and queues are independent of each other.
         for begin in range(0, len(entries), ENTRIES_MAX) or [0]:

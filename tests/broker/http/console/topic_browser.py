@@ -16,7 +16,7 @@ from tests.support.broker.running_broker import RunningBroker
 
 # An en dash stands for an unknown figure.
 NONE = "\u2013"
-VOID = frozenset({"input", "meta", "link", "rect", "polyline", "br"})
+VOID = frozenset({"input", "meta", "link", "br"})
 
 
 class Parsed(HTMLParser):
@@ -54,6 +54,10 @@ class Parsed(HTMLParser):
         if tag not in VOID:
             self.open.append(tag)
             self.texts.setdefault(tag, []).append("")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
 
     def _take(self, tag: str, given: Mapping[str, str]) -> None:
         name = given["name"]

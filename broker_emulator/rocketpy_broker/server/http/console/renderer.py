@@ -87,7 +87,7 @@ def duration_text(duration_ms: float) -> str:
     parts: list[str] = []
     for unit, seconds in _SPANS:
         count, rest = divmod(rest, seconds)
-        if count or parts:
+        if count or (parts and unit != "s"):
             parts.append(f"{count} {unit}")
     return " ".join(parts[:2]) or "0 s"
 
