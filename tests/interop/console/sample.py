@@ -38,6 +38,7 @@ ADDRESSES = {
     "/transactions": "/transactions",
     "/store": "/store",
     "/store/clean": "/store/clean",
+    "/store/unused-topics": "/store/unused-topics",
 }
 
 

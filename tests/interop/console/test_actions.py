@@ -43,7 +43,7 @@ CASES = (
     Case("/groups/new", lambda broker: "refunds" in broker.groups(), {"group": "refunds"}),
     Case(
         "/groups/{group}/edit",
-        lambda broker: (broker.group(SHIPPING).settings or {})["retry_max_times"] == 3,
+        lambda broker: (broker.group(SHIPPING).settings or {})["retryMaxTimes"] == 3,
         {"retry_max_times": "3"},
     ),
     Case("/groups/{group}/delete", lambda broker: SHIPPING not in broker.groups()),

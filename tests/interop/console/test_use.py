@@ -7,7 +7,9 @@ from selenium.webdriver.common.keys import Keys
 from rocketpy_broker import LocalBroker
 from tests.interop.console.chromium import Chromium
 
-TOPICS = "document.querySelector('.figures dd').innerText"
+# The figure `Topics` of the overview.
+FIGURE = ".figures > div:nth-of-type(5) dd"
+TOPICS = f"document.querySelector('{FIGURE}').innerText"
 # Milliseconds of two periods of refreshing.
 TWO_PERIODS = 11_000
 
@@ -54,7 +56,7 @@ def test_figures_follow_the_broker_while_the_page_is_seen(
     browser: Chromium, own_broker: LocalBroker
 ) -> None:
     browser.open(own_broker.console_url)
-    before = int(browser.text(".figures dd"))
+    before = int(browser.text(FIGURE))
     own_broker.create_topic("one")
     browser.wait(f"{TOPICS} === '{before + 1}'")
     browser.set_hidden(is_hidden=True)
@@ -62,7 +64,7 @@ def test_figures_follow_the_broker_while_the_page_is_seen(
     # A timer of the page itself counts the time in which it must not change.
     browser.run(f"window.isOver = false; setTimeout(() => window.isOver = true, {TWO_PERIODS})")
     browser.wait("window.isOver")
-    assert int(browser.text(".figures dd")) == before + 1
+    assert int(browser.text(FIGURE)) == before + 1
     browser.set_hidden(is_hidden=False)
     browser.wait(f"{TOPICS} === '{before + 2}'")
     assert browser.complaints() == []
@@ -76,7 +78,7 @@ def test_a_refresh_leaves_the_focus_and_the_scroll_where_they_are(
     browser.tab_to("#theme")
     browser.run("window.scrollTo(0, 60)")
     place = browser.run("return window.scrollY")
-    before = int(browser.text(".figures dd"))
+    before = int(browser.text(FIGURE))
     own_broker.create_topic("one")
     browser.wait(f"{TOPICS} === '{before + 1}'")
     assert browser.focused.get_attribute("id") == "theme"
@@ -94,6 +96,6 @@ def test_a_page_marks_its_figures_as_old_while_the_broker_is_dead(
     )
     assert "does not answer" in shown
     assert browser.violations() == []
-    assert browser.text(".figures dd")
+    assert browser.text(FIGURE)
     own_broker.start()
     browser.wait("!document.body.classList.contains('stale')")
