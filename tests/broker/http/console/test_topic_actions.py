@@ -296,5 +296,7 @@ async def test_a_message_of_another_form_is_not_sent(
 async def test_a_long_form_is_refused(running_http: RunningBroker) -> None:
     await running_http.create_topic("orders", queues=1)
     seen = await Browser(running_http).submit("/topics/orders/send", body="x" * 20_000)
-    assert seen.status == 413
+    status, text = seen.error
+    assert status == 413
+    assert "the form is too long" in text
     assert await messages(running_http) == []

@@ -8,6 +8,7 @@ the page of its result.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
@@ -19,7 +20,13 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import InFlightLimiter
 from rocketpy_broker.server.http.api.calls import InnerCalls
 from rocketpy_broker.server.http.api.cross_site import HostRule, check_site
-from rocketpy_broker.server.http.api.endpoint import CHALLENGE, body_of, caller_of, status_of
+from rocketpy_broker.server.http.api.endpoint import (
+    BODY_BYTES_MAX,
+    CHALLENGE,
+    body_of,
+    caller_of,
+    status_of,
+)
 from rocketpy_broker.server.http.console.assets import PREFIX, assets
 from rocketpy_broker.server.http.console.page import NOTICES, Action, Done, Page
 from rocketpy_broker.server.http.console.pages.table import ACTIONS, PAGES
@@ -28,6 +35,7 @@ from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_broker.server.http.console.tokens import COOKIE, FIELD, Tokens
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.attempts import host_of
+from rocketpy_proto.model.codes import ResponseCode
 
 # Pages that are made and read at a time, in all and of one address; more wait.
 PAGES_AT_A_TIME, PAGES_OF_HOST = 16, 8
@@ -47,6 +55,18 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 Reply = Awaitable[web.StreamResponse]
+
+
+class FormTooLongError(BrokerError):
+    """A form beyond the limit of a request; nothing was done."""
+
+    code = ResponseCode.INVALID_PARAMETER
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the form is too long, limit {BODY_BYTES_MAX} bytes. Send long messages with "
+            "`rocketpy message send`"
+        )
 
 
 class Console:
@@ -85,12 +105,19 @@ class Console:
         on_reply: Callable[[web.Request], None],
     ) -> Callable[[web.Request], Reply]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            async with self._places.room(host_of(f"http:{request.remote}"), 1):
+            caller = caller_of(request)
+            async with AsyncExitStack() as stack:
                 try:
                     check_site(request.headers, self._hosts)
+                    # First of all: a guess of a secret key waits, and must hold no place.
+                    await self._calls.authenticate(caller, _ENTRY)
+                    # Until the client has read the page.
+                    await stack.enter_async_context(self._places.room(host_of(caller.peer), 1))
                     answer = await work(request)
                 except BrokerError as error:
                     answer = await self._error(error)
+                except web.HTTPRequestEntityTooLarge:
+                    answer = await self._error(FormTooLongError())
                 on_reply(request)
                 body = answer.body if isinstance(answer.body, bytes) else b""
                 return await write_pieces(request, answer.headers, [body], answer.status)
@@ -99,8 +126,7 @@ class Console:
 
     def _page(self, page: Page) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def work(request: web.Request) -> web.Response:
-            asked = await self._asked(request, {})
-            values = await page.values(asked)
+            values = await page.values(self._asked(request, {}))
             cookie = request.cookies.get(COOKIE, "")
             value = self._tokens.value(cookie)
             notice = NOTICES.get(request.query.get("notice", ""), "")
@@ -119,23 +145,19 @@ class Console:
 
     def _action(self, action: Action) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def work(request: web.Request) -> web.Response:
-            await self._calls.authenticate(caller_of(request), _ENTRY)
             form = _form(await body_of(request))
             self._tokens.check(request.cookies.get(COOKIE, ""), (form.get(FIELD) or [""])[0])
-            done: Done = await action.act(await self._asked(request, form))
+            done: Done = await action.act(self._asked(request, form))
             sign = "&" if "?" in done.path else "?"
             place = f"{done.path}{sign}notice={done.notice}"
             return web.Response(status=HTTPStatus.SEE_OTHER, headers={**HEADERS, "Location": place})
 
         return work
 
-    async def _asked(self, request: web.Request, form: Mapping[str, list[str]]) -> PageRequest:
-        """Returns a request of a known user. Raises UnauthenticatedError."""
-        caller = caller_of(request)
-        await self._calls.authenticate(caller, _ENTRY)
+    def _asked(self, request: web.Request, form: Mapping[str, list[str]]) -> PageRequest:
         return PageRequest(
             self._calls,
-            caller,
+            caller_of(request),
             self._clock.now_ms(),
             request.match_info,
             request.query,
@@ -145,7 +167,8 @@ class Console:
 
     async def _error(self, error: BrokerError) -> web.Response:
         """Returns the page that reports an error of the broker."""
-        status = status_of(error)
+        is_long = isinstance(error, FormTooLongError)
+        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_long else status_of(error)
         values = {"status": status, "message": error.remark, "token": "", "notice": "", "path": ""}
         body = await rendered("error.html", {**self._frame, **values})
         headers = CHALLENGE if status is HTTPStatus.UNAUTHORIZED else {}
