@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
@@ -106,12 +107,16 @@ def test_a_signal_stops_the_command_cleanly_after_one_ready_line(
 ) -> None:
     command = [sys.executable, "-m", "rocketpy_broker", "broker"]
     command += ["--data", str(tmp_path), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with ExitStack() as stack:
+        process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        # A failure leaves no process for which the test would wait.
+        stack.callback(process.kill)
         assert process.stdout is not None
         line = process.stdout.readline()
         assert re.fullmatch(
             r"rocketpy broker ready on 127\.0\.0\.1:\d+ data=\S+ flush=SYNC_FLUSH "
-            r"remoting=127\.0\.0\.1:\d+ name_server=127\.0\.0\.1:\d+\n",
+            r"remoting=127\.0\.0\.1:\d+ name_server=127\.0\.0\.1:\d+ "
+            r"http=127\.0\.0\.1:\d+ console=http://127\.0\.0\.1:\d+/\n",
             line,
         )
         process.send_signal(number)
