@@ -163,6 +163,10 @@ def test_a_deleted_group_leaves_the_rankings(hour: Hour) -> None:
     found = hour.get()
     assert [each.consumer_group for each in found.groups] == ["stays"]
     assert [each.consumer_group for each in found.dead_letter_groups] == ["stays"]
+    assert (found.lag, found.lagging_group_count, found.dead_letter_count) == (2, 1, 1)
+    hour.minute(lags={"gone": 7})
+    # A new group of this name.
+    assert list(hour.get("gone").groups[0].lags)[-2:] == [0, 7]
 
 
 def test_an_unknown_group_has_no_lag(hour: Hour) -> None:

@@ -54,6 +54,8 @@ POP_LOG_OFFSET = "rocketpyPopLogOffset"
 POP_LOG_BYTES = 64 << 20
 # A group with a commit within this time is in use, also without heartbeats of its clients.
 COMMITTING_MS = 600_000
+# A larger change of the difference of both clocks is a jump.
+JUMP_MS = 1_000
 # consumerOffsetUpdateVersionStep: commits per change of the data version.
 COMMITS_PER_VERSION = 500
 # Entries logged one by one when a start sets groups back; further entries are only counted.
@@ -180,6 +182,10 @@ class ConsumerOffsetManager:
         committed_ms = self._committed_ms.get(topic + SEPARATOR + group)
         if committed_ms is None:
             return None
+        # The difference of both clocks is the same but for milliseconds, unless one has jumped.
+        began_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        if abs(began_ms - self._began_ms) > JUMP_MS:
+            self._began_ms = began_ms
         return int(self._began_ms + committed_ms)
 
     def is_committing(self, group: str, topic: str) -> bool:

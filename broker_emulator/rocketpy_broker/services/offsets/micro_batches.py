@@ -7,12 +7,16 @@ micro-batch.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.store.values import QueueKey
 
 # Groups whose reports are kept; the group that has not reported for longest is forgotten.
 GROUPS_MAX = 10_000
+# Parts of a report that are counted; each has up to a thousand queues.
+PARTS_MAX = 100
 
 
 @dataclass(slots=True)
@@ -26,7 +30,13 @@ class MicroBatch:
     driver_host: str
     commit_timestamp_ms: int = 0
     message_count: int | None = None
-    queue_count: int = 0
+    # The number of queues of each part, by its first queue.
+    parts: dict[QueueKey, int] = field(default_factory=dict)
+
+    @property
+    def queue_count(self) -> int:
+        """The number of queues of all parts."""
+        return sum(self.parts.values())
 
 
 class MicroBatches:
@@ -37,9 +47,17 @@ class MicroBatches:
         self._newest: OrderedDict[str, MicroBatch] = OrderedDict()
 
     def add(
-        self, group: str, token: int, driver_host: str, queue_count: int, message_count: int | None
+        self,
+        group: str,
+        token: int,
+        driver_host: str,
+        queues: Sequence[QueueKey],
+        message_count: int | None,
     ) -> None:
-        """Adds a part of a report; `message_count` covers its queues with earlier progress."""
+        """Adds a part of a report, which may be repeated.
+
+        `message_count` covers the part's queues with earlier progress.
+        """
         found = self._newest.get(group)
         if found is None or found.token != token:
             found = self._newest[group] = MicroBatch(token, driver_host)
@@ -47,7 +65,8 @@ class MicroBatches:
         if len(self._newest) > GROUPS_MAX:
             self._newest.popitem(last=False)
         found.commit_timestamp_ms = self._clock.now_ms()
-        found.queue_count += queue_count
+        if queues and len(found.parts) < PARTS_MAX:
+            found.parts[queues[0]] = len(queues)
         if message_count is not None:
             found.message_count = (found.message_count or 0) + message_count
 

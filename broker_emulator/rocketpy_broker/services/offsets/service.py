@@ -256,7 +256,7 @@ class OffsetService:
             group,
             report.token,
             report.driver_host,
-            len(offsets),
+            [each.queue for each in offsets],
             sum(counts) if counts else None,
         )
 

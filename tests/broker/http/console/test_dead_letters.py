@@ -211,7 +211,7 @@ async def test_the_api_sends_a_letter_to_a_topic_of_choice(running_http: Running
     reply = await ask(running, "POST", path, {"topic": "other"})
     assert (reply.status, reply.json["topic"]) == (200, "other")
     assert [each["body"] for each in await sent(running, "other")] == ["a"]
-    bodies: list[object] = [{"topic": ""}, {"topic": 3}, {"other": "x"}, []]
+    bodies: list[object] = [{"topic": ""}, {"topic": 3}, {"topic": "\ud800"}, {"other": "x"}, []]
     for wrong in bodies:
         error = (await ask(running, "POST", path, wrong)).error
         assert error == (400, ResponseCode.INVALID_PARAMETER)

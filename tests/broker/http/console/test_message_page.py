@@ -162,7 +162,7 @@ async def test_a_message_reports_which_groups_have_consumed_it(
     assert await steps(running_http, 1) == [
         "billing has consumed it.",
         "other has no offset in this queue.",
-        "shipping has not consumed it yet. 1 older messages are before it.",
+        "shipping has not consumed it yet. 1 older message is before it.",
     ]
 
 

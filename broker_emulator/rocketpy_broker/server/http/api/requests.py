@@ -188,13 +188,14 @@ def _time(key: str, value: object) -> int:
 
 def _text(key: str, value: object) -> str:
     """Returns a text. Raises ParameterIllegalError for another value, or for invalid Unicode."""
-    if not isinstance(value, str) or any(map(_is_surrogate, value)):
+    if not isinstance(value, str) or not is_unicode(value):
         raise ParameterIllegalError(key, value, "a text")
     return value
 
 
-def _is_surrogate(character: str) -> bool:
-    return "\ud800" <= character <= "\udfff"
+def is_unicode(text: str) -> bool:
+    """True if a text has no surrogates, which no encoding has."""
+    return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _any_of(names: Iterable[str]) -> str:

@@ -27,7 +27,7 @@ from rocketpy_broker.messages.outgoing_message import (
 )
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
-from rocketpy_broker.server.http.api.requests import json_object
+from rocketpy_broker.server.http.api.requests import is_unicode, json_object
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
@@ -138,7 +138,7 @@ def target_of(body: bytes) -> str | None:
     """Returns the topic of a body `{"topic": …}`; None without one. Raises MessageJsonError."""
     given = json_object(body)
     topic = given.pop("topic", None)
-    if given or not (topic is None or (isinstance(topic, str) and topic)):
+    if given or not (topic is None or (isinstance(topic, str) and topic and is_unicode(topic))):
         raise MessageJsonError('illegal body: it may have a "topic", and nothing else')
     return topic
 

@@ -111,6 +111,8 @@ class Console:
                     check_site(request.headers, self._hosts)
                     # First of all: a guess of a secret key waits, and must hold no place.
                     await self._calls.authenticate(caller, _ENTRY)
+                    # Nor may a slow body; aiohttp keeps it.
+                    await body_of(request)
                     # Until the client has read the page.
                     await stack.enter_async_context(self._places.room(host_of(caller.peer), 1))
                     answer = await work(request)

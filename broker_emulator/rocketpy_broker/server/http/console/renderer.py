@@ -83,7 +83,7 @@ def count_text(number: float | None) -> str:
 
 def duration_text(duration_ms: float) -> str:
     """Returns a duration in its two largest units, such as 3 h 5 min."""
-    rest = int(duration_ms) // 1000
+    rest = max(int(duration_ms), 0) // 1000
     parts: list[str] = []
     for unit, seconds in _SPANS:
         count, rest = divmod(rest, seconds)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -34,6 +34,7 @@ GROUPS_KEPT_MAX = 1_000
 GROUPS_SHOWN, GROUPS_SHOWN_MAX = 10, 100
 # Reads of lags take at most one twentieth of the time.
 SHARE = 20
+PAUSE_MS_MAX = 10 * PERIOD_MS
 UNKNOWN = -1
 
 
@@ -75,6 +76,13 @@ class Lags:
         if max(len(self.largest), len(self.deadliest)) >= 2 * GROUPS_KEPT_MAX:
             self.finish()
 
+    def forget(self, each: GroupLag) -> None:
+        """Takes a group from the sums."""
+        self.lag -= each.lag
+        self.retries -= each.retries
+        self.dead_letters -= each.dead_letters
+        self.count -= bool(each.lag)
+
     def finish(self) -> None:
         """Sorts the groups and keeps the first ones."""
         self.largest = heapq.nlargest(GROUPS_KEPT_MAX, self.largest, key=attrgetter("lag"))
@@ -90,7 +98,7 @@ class Minute:
     put_count: int
     get_count: int
     lag: int = UNKNOWN
-    lags: Mapping[str, int] = field(default_factory=dict)
+    lags: dict[str, int] = field(default_factory=dict)
     # The lag of groups that are not in `lags`.
     other_lag: int = UNKNOWN
 
@@ -152,7 +160,9 @@ class History:
         lags.finish()
         minute.set(lags)
         self._lags = lags
-        self._lags_due_ms = began_ms + SHARE * (self._clock.monotonic_ms() - began_ms)
+        pause_ms = SHARE * (self._clock.monotonic_ms() - began_ms)
+        # The clock may have jumped.
+        self._lags_due_ms = began_ms + min(pause_ms, PAUSE_MS_MAX)
 
     def _count_since(self, key: Key) -> int:
         """Returns the messages since the last sample."""
@@ -162,9 +172,15 @@ class History:
         return now - before if now >= before else now
 
     async def forget_group(self, group: str) -> None:
-        """Removes a deleted group from the rankings."""
-        for ranking in (self._lags.largest, self._lags.deadliest):
+        """Removes a deleted group from the rankings, the sums, and the minutes."""
+        last = self._lags
+        known = {each.group: each for each in (*last.largest, *last.deadliest)}.get(group)
+        for ranking in (last.largest, last.deadliest):
             ranking[:] = [each for each in ranking if each.group != group]
+        if known is not None:
+            last.forget(known)
+        for minute in self._minutes:
+            minute.lags.pop(group, None)
 
     # --- Queries ---
 

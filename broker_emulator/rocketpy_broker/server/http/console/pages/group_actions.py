@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -186,11 +187,14 @@ async def _preview(request: PageRequest, given: Mapping[str, str]) -> Mapping[st
     asked.dry_run = True
     changes = await request.call("Groups/ResetOffsets", asked)
     asked.earliest = True
-    firsts = {
-        each.queue_id: each.new_offset
-        for each in (await request.call("Groups/ResetOffsets", asked)).offsets
-    }
-    return shown_changes(changes.offsets, firsts)
+    starts = await request.call("Groups/ResetOffsets", asked)
+
+    def shown() -> Mapping[str, object]:
+        firsts = {each.queue_id: each.new_offset for each in starts.offsets}
+        return shown_changes(changes.offsets, firsts)
+
+    # Many queues take many milliseconds.
+    return await asyncio.to_thread(shown)
 
 
 def shown_changes(

@@ -21,6 +21,7 @@ from rocketpy_broker.services.topics.system import (
     retry_topic,
 )
 from rocketpy_broker.store.delay_levels import DELAY, SCHEDULE_TOPIC, level_of
+from rocketpy_proto.counts import counted
 from rocketpy_proto.record.properties import REAL_TOPIC, RETRY_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
 
@@ -55,6 +56,8 @@ class _Lookup:
 
     request: PageRequest
     unique_id: str
+    # The first offset of the message's queue.
+    min_offset: int
 
     async def copies(self, topic: str) -> list[Message]:
         """Returns the copies in a topic, the oldest first."""
@@ -83,10 +86,15 @@ class _Lookup:
         return list(answer.delay_levels_ms)
 
 
-async def trace_of(request: PageRequest, topic: str, message: Message, after: str) -> Trace:
-    """Returns the way of a message that was read from `topic`, with groups after `after`."""
+async def trace_of(
+    request: PageRequest, topic: str, message: Message, min_offset: int, after: str
+) -> Trace:
+    """Returns the way of a message that was read from `topic`, with groups after `after`.
+
+    `min_offset` is the first offset of its queue.
+    """
     has_id = message.msg_id != message.offset_msg_id
-    lookup = _Lookup(request, message.msg_id if has_id else "")
+    lookup = _Lookup(request, message.msg_id if has_id else "", min_offset)
     trace = Trace(await _state(lookup, topic, message))
     if topic in WAITING_TOPICS:
         return trace
@@ -181,8 +189,9 @@ async def _steps(
     if offset is None:
         return [Step(f"{group} has no offset in this queue.")]
     if offset <= message.queue_offset:
-        ahead = message.queue_offset - offset
-        return [Step(f"{group} has not consumed it yet. {ahead:,} older messages are before it.")]
+        ahead = message.queue_offset - max(offset, lookup.min_offset)
+        older = counted(ahead, "older message is", "older messages are")
+        return [Step(f"{group} has not consumed it yet. {older} before it.")]
     return [Step(f"{group} has consumed it.")]
 
 

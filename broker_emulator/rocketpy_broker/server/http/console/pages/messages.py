@@ -235,7 +235,9 @@ async def _message(request: PageRequest) -> Mapping[str, object]:
         "head": head_of(message),
         "size": size,
         "body": body,
-        "trace": await trace_of(request, topic, message, request.query.get("group", "")),
+        "trace": await trace_of(
+            request, topic, message, answer.min_offset, request.query.get("group", "")
+        ),
         "place": f"{queue}/{offset}",
         "older": f"{queue}/{offset - 1}" if offset > answer.min_offset else "",
         "newer": f"{queue}/{offset + 1}" if offset + 1 < answer.max_offset else "",

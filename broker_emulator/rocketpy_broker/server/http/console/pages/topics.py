@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,11 @@ async def message_counts(request: PageRequest, topics: Sequence[str]) -> dict[st
         # Perhaps the user may read some of them.
         alone = [await message_counts(request, [each]) for each in topics if len(topics) > 1]
         return {topic: count for each in alone for topic, count in each.items()}
+    # Many queues take many milliseconds.
+    return await asyncio.to_thread(_message_counts, answer)
+
+
+def _message_counts(answer: Any) -> dict[str, int]:
     return {
         each.topic: sum(queue.max_offset - queue.min_offset for queue in each.queues)
         for each in answer.topics
@@ -74,8 +80,8 @@ async def _topics(request: PageRequest) -> Mapping[str, object]:
     listed = await request.call("Admin/ListTopics", asked)
     counted, queues = [], 0
     for each in listed.configs:
-        queues += each.read_queue_nums
-        if queues <= LIST_QUEUES_MAX:
+        if queues + each.read_queue_nums <= LIST_QUEUES_MAX:
+            queues += each.read_queue_nums
             counted.append(each.topic)
     found = await rates(request, [each.topic for each in listed.configs], PUT)
     system = "on" if is_system else ""
@@ -135,12 +141,15 @@ async def lag(request: PageRequest, topic: str, group: str) -> int | None:
     answer: Any = await request.found("Broker/QueryOffsets", asked)
     if answer is None:
         return None
-    found: int = sum(
+    return await asyncio.to_thread(_lag, answer)
+
+
+def _lag(answer: Any) -> int:
+    return sum(
         queue.max_offset - max(min(queue.committed_offset, queue.max_offset), queue.min_offset)
         for each in answer.topics
         for queue in each.queues
     )
-    return found
 
 
 PAGES = (
