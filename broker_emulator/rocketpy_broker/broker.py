@@ -23,6 +23,7 @@ from rocketpy_broker.runtime.movable_clock import MovableClock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import (
     ListenAddress,
+    PublicSlavePortError,
     check_host,
     check_ports,
     console_url,
@@ -127,9 +128,9 @@ class Broker:
                 has_users=users.is_on,
                 is_encrypted=self._config.tls.mode is TlsMode.ENFORCING,
             )
-        if self._config.replication.port is not None:
-            # Slaves have no credentials.
-            check_host(self._config.host, insecure=self._config.insecure)
+        has_slaves = self._config.replication.port is not None
+        if has_slaves and not (self._config.insecure or is_loopback(self._config.host)):
+            raise PublicSlavePortError(self._config.host)
         check_ports(self._config)
         if not self._config.tls.is_self_signed:
             self._open_certificates()

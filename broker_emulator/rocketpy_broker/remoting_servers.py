@@ -104,6 +104,9 @@ class RemotingServers:
 
     async def _start_for_slaves(self, scope: TaskScope, port: int) -> None:
         """Serves RocketMQ's slaves, which ask for topics at a port of their own."""
+        if port < 1:
+            logger.warning("slaves of RocketMQ get no topics: --remoting-port is below 3")
+            return
         server = self._remoting_server(ListenAddress(self._config.host, port, "--remoting-port"))
         try:
             await server.start(scope)

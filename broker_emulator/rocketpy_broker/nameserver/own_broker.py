@@ -7,6 +7,7 @@ from collections.abc import Collection, Generator
 
 import msgspec
 
+from rocketpy_broker.config import SLAVES_MAX
 from rocketpy_broker.nameserver.errors import RegistrationError, TooManyEntriesError
 from rocketpy_broker.nameserver.route_table import MASTER_ID, STEP_TOPICS, RouteTable
 from rocketpy_broker.nameserver.steps import in_steps
@@ -17,11 +18,14 @@ from rocketpy_broker.services.registration.topics import RegisteredTopics
 from rocketpy_proto.record import UNKNOWN_HOST
 from rocketpy_proto.remoting.bodies.routes import BrokerData, BrokerMemberGroup
 from rocketpy_proto.remoting.headers.cluster import (
+    BrokerRequest,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
 
 logger = logging.getLogger(__name__)
+# As many ids as a master has slaves; the length of any host and port.
+SLAVE_ID_MAX, ADDRESS_CHARACTERS_MAX = SLAVES_MAX, 300
 # Its registration never expires.
 NEVER_MS = 1 << 60
 
@@ -60,21 +64,37 @@ class OwnBroker:
         header = msgspec.structs.replace(header, heartbeat_timeout_ms=NEVER_MS)
         try:
             yield from self.routes.register(header, table, None)
-        except TooManyEntriesError as error:
+        except (RegistrationError, TooManyEntriesError) as error:
             logger.warning("routes lack topics of this broker: %s", error)
         for gone in set(names) - table.topic_configs.keys():
             self.routes.remove_topic(self._identity.broker_name, gone)
 
-    def check_other(self, broker_name: str, broker_id: int) -> None:
-        """Raises RegistrationError for a request by network about this broker's name.
+    def check_other(
+        self, header: RegisterBrokerRequest | BrokerRequest, connection: RemotingConnection
+    ) -> None:
+        """Raises RegistrationError for a request by network that would change this broker's entry.
 
-        Slaves may register if this broker listens for them.
+        Slaves of this broker may register, if it listens for them.
         """
-        is_slave = broker_id != MASTER_ID and self._identity.ha_port is not None
-        if broker_name == self._identity.broker_name and not is_slave:
+        identity, address = self._identity, header.broker_addr
+        if address in {self.address(connection), identity.address(UNKNOWN_HOST)}:
             raise RegistrationError(
-                f"broker name {broker_name:.200} belongs to the broker in this name server's "
-                "process; give the other broker another name"
+                f"address {address:.200} belongs to the broker in this name server's process; give "
+                "the other broker another port"
+            )
+        if header.broker_name != identity.broker_name:
+            return
+        if identity.ha_port is None or header.broker_id == MASTER_ID:
+            raise RegistrationError(
+                f"broker name {header.broker_name:.200} belongs to the broker in this name "
+                "server's process; give the other broker another name"
+            )
+        is_slave = 0 < header.broker_id <= SLAVE_ID_MAX and len(address) <= ADDRESS_CHARACTERS_MAX
+        if not is_slave or header.cluster_name != identity.cluster_name:
+            raise RegistrationError(
+                f"a slave of {identity.broker_name} needs an id from 1 to {SLAVE_ID_MAX}, the "
+                f"cluster {identity.cluster_name}, and an address of at most "
+                f"{ADDRESS_CHARACTERS_MAX} characters"
             )
 
     def answered(

@@ -87,7 +87,7 @@ class NameServerProcessors:
 
     async def _register(self, request: Request) -> RemotingCommand:
         if self._own is not None:
-            self._own.check_other(request.header.broker_name, request.header.broker_id)
+            self._own.check_other(request.header, request.connection)
         if len(request.command.body) <= LARGE_BODY_BYTES:
             topics = _topics_in(request)
         else:
@@ -102,7 +102,7 @@ class NameServerProcessors:
 
     def _unregister(self, request: Request) -> RemotingCommand:
         if self._own is not None:
-            self._own.check_other(request.header.broker_name, request.header.broker_id)
+            self._own.check_other(request.header, request.connection)
         self._routes.unregister(request.header)
         return request.answer()
 

@@ -187,6 +187,8 @@ class RouteTable:
         """True if the registration's topics count: a master's, or the first slave's alone."""
         if request.broker_id == MASTER_ID:
             return True
+        if MASTER_ID in broker.addresses:
+            return False
         is_old = request.is_acting_master_enabled is None
         return not is_old and request.broker_id == min(broker.addresses)
 

@@ -48,6 +48,19 @@ class PublicBindError(BrokerError):
         self.host = host
 
 
+class PublicSlavePortError(PublicBindError):
+    """A port for slaves that other machines may reach, without the option `insecure`."""
+
+    def __init__(self, host: str) -> None:
+        BrokerError.__init__(
+            self,
+            f"--ha-port may be reached from other machines at --host {host!r}, and slaves have no "
+            "credentials. A client that reaches it can read the whole log, also on a broker with "
+            "users. Listen on 127.0.0.1, or give --insecure if you trust all such clients",
+        )
+        self.host = host
+
+
 class PortInUseError(BrokerError):
     """An address that cannot be bound."""
 

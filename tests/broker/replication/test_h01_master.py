@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from pathlib import Path
 from typing import cast
 
 import pytest
 
 from rocketpy_broker.config import SLAVES_MAX, Replication
-from rocketpy_broker.server.bind_address import PublicBindError
+from rocketpy_broker.server.bind_address import PublicSlavePortError
 from rocketpy_broker.server.ha.connection import HEARTBEAT_MS, IDLE_MS_MAX
 from rocketpy_broker.store.config import FlushDiskType
 from tests.broker.replication.slave import Frame, log_of, slave_of
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+from tests.support.broker.users import USERS, users_path, write_users
 
 SEGMENT = 64 << 10
 MASTER = Replication(port=0)
@@ -127,6 +129,19 @@ async def test_h01_a_slave_with_another_log_is_refused_by_name(
             assert await good.closed()
 
 
+async def test_h01_a_report_of_what_was_not_sent_is_no_confirmation(
+    start_broker: StartBroker,
+) -> None:
+    config = Replication(port=0, bytes_per_second_max=100)
+    async with start_broker(replication=config) as running:
+        await running.create_topic("T")
+        await fill(running, 2)
+        async with slave_of(running, 0) as slave:
+            assert len((await slave.frame()).data) == 100
+            slave.report(end_of(running))
+            assert await slave.closed()
+
+
 async def test_h01_reports_may_come_in_parts_and_the_last_one_counts(
     start_broker: StartBroker,
 ) -> None:
@@ -192,7 +207,10 @@ async def test_h01_the_transfer_has_a_limit_by_option(start_broker: StartBroker)
             assert len((await slave.frame()).data) == 10_000
 
 
-async def test_h01_beyond_loopback_the_port_needs_insecure(start_broker: StartBroker) -> None:
-    with pytest.raises(PublicBindError):
+async def test_h01_beyond_loopback_the_port_needs_insecure(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    write_users(users_path(tmp_path), *USERS)
+    with pytest.raises(PublicSlavePortError, match="also on a broker with users"):
         async with start_broker(replication=MASTER, host="0.0.0.0"):
             pass

@@ -7,8 +7,10 @@ import asyncio
 import pytest
 
 from rocketpy_broker.config import BrokerRole, Replication
+from rocketpy_broker.services.replication.errors import SlaveNotAvailableError
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.replication.slave import slave_of
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
@@ -141,3 +143,29 @@ async def test_h02_a_hundred_senders_share_reports(start_broker: StartBroker) ->
                 end = frame.offset + len(frame.data)
                 slave.report(end)
             assert {(await each).status.code for each in sends} == {0}
+
+
+async def test_h02_an_end_of_a_transaction_and_an_emptied_topic_wait_for_no_slave(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(replication=SYNC) as running:
+        await running.create_topic("T")
+        await running.append("T", 0, b"x")
+        empty = admin_pb2.EmptyTopicRequest(topic="T")
+        assert (await running.admin.EmptyTopic(empty)).status.code == 0
+        store, commit = running.broker.store, running.broker.services.flush.group_commit
+        await commit.wait(store.positions().log_end)
+        with pytest.raises(SlaveNotAvailableError):
+            await commit.acknowledged(store.positions().log_end)
+
+
+async def test_h02_a_stop_answers_the_senders_that_wait(start_broker: StartBroker) -> None:
+    config = Replication(BrokerRole.SYNC_MASTER, 0, in_sync_replicas=2, slave_timeout_ms=600_000)
+    async with start_broker(replication=config) as running:
+        await running.create_topic("T")
+        sending = asyncio.ensure_future(running.append("T", 0, b"x"))
+        waiting = running.broker.services.replication.confirmations
+        await until(lambda: len(waiting._waiting) == 1)
+        waiting.stop()
+        assert (await sending).status.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+        assert (waiting._waiting, waiting._ends) == ({}, [])

@@ -74,11 +74,11 @@ class SlaveConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Takes the last complete report."""
-        self._read_ms = self._clock.monotonic_ms()
         received = self._unread + data
         whole = len(received) - len(received) % REPORT.size
         self._unread = received[whole:]
         if whole:
+            self._read_ms = self._clock.monotonic_ms()
             self._reported(*REPORT.unpack_from(received, whole - REPORT.size))
 
     def pause_writing(self) -> None:
@@ -115,6 +115,8 @@ class SlaveConnection(asyncio.Protocol):
                 f"a slave reports offset {offset}, and this log ends at {positions.log_end}: it "
                 "has another log. Start the slave with an empty store"
             )
+        elif self.slave is not None and offset > self.slave.next_offset:
+            self.close(f"a slave reports offset {offset}, and got {self.slave.next_offset}")
         elif self.slave is not None:
             self._slaves.reported(self.slave, offset)
         elif 0 < offset < positions.log_begin:

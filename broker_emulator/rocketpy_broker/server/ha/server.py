@@ -11,6 +11,7 @@ import logging
 
 from rocketpy_broker.config import SLAVES_MAX, BrokerConfig
 from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import PortInUseError
 from rocketpy_broker.server.calls.failure_log import ConnectionLog
@@ -40,6 +41,7 @@ class HaServer:
         self._slaves = slaves
         self._clock = clock
         self._log = ConnectionLog(clock)
+        self._throttle = LogThrottle(clock)
         self._connections: dict[SlaveConnection, asyncio.Task[None]] = {}
         self._scope: TaskScope | None = None
         self._server: asyncio.Server | None = None
@@ -83,7 +85,7 @@ class HaServer:
         self._connections.pop(connection).cancel()
         if reason:
             self._log.closed(connection.address, reason)
-        elif connection.slave is not None:
+        elif connection.slave is not None and self._throttle.may_say():
             logger.info("slave %s has disconnected", connection.address)
 
     def _wake(self) -> None:

@@ -80,11 +80,13 @@ class Saver:
         self, plan: SavePlan, sharing: list[asyncio.Future[None]], error: BaseException | None
     ) -> None:
         self._is_saving = False
-        if error is None:
-            plan.saved()
-        _answer(sharing, error)
-        if self._waiting:
-            self._start()
+        try:
+            if error is None:
+                plan.saved()
+        finally:
+            _answer(sharing, error)
+            if self._waiting:
+                self._start()
 
     def close(self) -> None:
         """Waits for a running save and ends the thread."""

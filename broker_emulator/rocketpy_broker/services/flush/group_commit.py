@@ -73,18 +73,26 @@ class GroupCommit:
         return not self._sync or self._store.flushed_end >= end_offset
 
     async def wait(self, end_offset: int) -> None:
-        """Waits until an append that ends at `end_offset` may be acknowledged.
+        """Waits for the flush of an append that ends at `end_offset`, but for no slave.
 
         Raises StoreClosedError when the flush failed: the append may or may not survive. Raises
-        FlushTimeoutError after `sync_flush_timeout_ms`, and SlaveTimeoutError or
-        SlaveNotAvailableError: the append is stored and may still be flushed and confirmed.
+        FlushTimeoutError after `sync_flush_timeout_ms`: the append is stored and may still be
+        flushed.
         """
         if not self._is_flushed(end_offset):
             await self._begin_wait(end_offset).future
+
+    async def acknowledged(self, end_offset: int) -> None:
+        """Waits until an append that a client has sent may be acknowledged.
+
+        Raises the errors of `wait`, and SlaveTimeoutError or SlaveNotAvailableError: the append is
+        stored and may still be confirmed.
+        """
+        await self.wait(end_offset)
         await self._confirmations.wait(end_offset)
 
     def acknowledgement(self, end_offset: int) -> asyncio.Future[None]:
-        """Returns a future that ends as `wait` does. Callers with one offset share it.
+        """Returns a future that ends as `acknowledged` does. Callers with one offset share it.
 
         No caller may cancel it. Raises StoreClosedError as `wait` does.
         """
@@ -112,6 +120,8 @@ class GroupCommit:
                 self._confirmations.begin(end_offset).add_done_callback(end)
 
         flushed.add_done_callback(follow)
+        # A caller may have gone.
+        both.add_done_callback(lambda done: done.exception())
         return both
 
     def _flush_future(self, end_offset: int) -> asyncio.Future[None]:

@@ -75,6 +75,13 @@ class Confirmations:
         while self._ends and self._ends[0] not in self._waiting:
             heappop(self._ends)
 
+    def stop(self) -> None:
+        """Ends all waits as their time-outs would."""
+        while self._ends:
+            future = self._waiting.pop(heappop(self._ends), None)
+            if future is not None and not future.done():
+                future.set_exception(self._slaves.timed_out())
+
     async def run(self) -> None:
         """Resolves the futures of confirmed appends until cancelled."""
         while True:

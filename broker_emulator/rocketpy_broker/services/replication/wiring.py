@@ -32,4 +32,5 @@ def build(context: BrokerContext) -> ReplicationServices:
             scope.start(report.run())
 
         context.lifecycle.starts.append(start)
+        context.lifecycle.stops.append(confirmations.stop)
     return ReplicationServices(slaves, confirmations)

@@ -236,7 +236,7 @@ class SendBackService:
     async def _wait_for_disk(self, call: _Call) -> None:
         """Waits for the flush. A message that is not on disk has failed, even if stored."""
         try:
-            await self._group_commit.wait(call.end)
+            await self._group_commit.acknowledged(call.end)
         except (UnconfirmedError, StoreClosedError) as error:
             failed = _failed_put(error)
             call.outcomes = [

@@ -319,9 +319,9 @@ class SendService:
         return self._group_commit.acknowledgement(stored.result.end_offset)
 
     async def acknowledged(self, stored: Stored) -> None:
-        """Waits until a block may be acknowledged. Raises StoreClosedError, FlushTimeoutError."""
+        """Waits until a block may be acknowledged. Raises StoreClosedError, UnconfirmedError."""
         if not self.acknowledges(stored):
-            await self._group_commit.wait(stored.result.end_offset)
+            await self._group_commit.acknowledged(stored.result.end_offset)
 
 
 @contextmanager
