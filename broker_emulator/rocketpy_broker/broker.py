@@ -293,7 +293,7 @@ class Broker:
         if http_port is None or config.console is ConsoleMode.OFF:
             return None
         self.services.admin.admin.console_port = http_port
-        return console_url(config.host, http_port, is_tls=config.tls.mode is TlsMode.ENFORCING)
+        return console_url(config.host, http_port, is_tls=self._certificates is not None)
 
     async def _persist_loop(self) -> None:
         while True:

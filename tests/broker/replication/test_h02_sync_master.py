@@ -6,6 +6,8 @@ import asyncio
 
 import pytest
 
+from rocketpy_broker import connect
+from rocketpy_broker.client.errors import SendError
 from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.services.replication.errors import SlaveNotAvailableError
 from rocketpy_broker.store.config import FlushDiskType
@@ -169,3 +171,17 @@ async def test_h02_a_stop_answers_the_senders_that_wait(start_broker: StartBroke
         waiting.stop()
         assert (await sending).status.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
         assert (waiting._waiting, waiting._ends) == ({}, [])
+
+
+async def test_h02_a_client_counts_what_is_stored_as_sent(start_broker: StartBroker) -> None:
+    async with start_broker(replication=SYNC) as running:
+        await running.create_topic("T")
+
+        def send() -> None:
+            with connect(f"127.0.0.1:{running.ready.port}") as broker:
+                broker.send("T", ["a", "b"])
+
+        with pytest.raises(SendError) as raised:
+            await asyncio.to_thread(send)
+        assert raised.value.sent_count == 2
+        assert "no slave is connected" in str(raised.value)

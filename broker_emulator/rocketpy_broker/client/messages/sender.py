@@ -31,9 +31,18 @@ from rocketpy_broker.messages.outgoing_message import (
     size_about,
 )
 from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import EncodedBlock, encode_block
 from rocketpy_proto.rocketpy.v1 import broker_pb2, common_pb2
 
+# Codes of messages that are stored, but not confirmed in time by a disk or by slaves.
+STORED = frozenset(
+    {
+        ResponseCode.FLUSH_DISK_TIMEOUT,
+        ResponseCode.FLUSH_SLAVE_TIMEOUT,
+        ResponseCode.SLAVE_NOT_AVAILABLE,
+    }
+)
 BATCH_MESSAGES_MAX = 5_000
 BATCH_BYTES_MAX = 4 << 20
 BATCH_SECONDS_MAX = 30.0
@@ -146,15 +155,17 @@ class MessageSender:
             answered = 0
             for response, block in zip(call, given, strict=False):
                 answered += 1
-                if response.status.code:
+                code = response.status.code
+                if code:
                     refusals.append(response.status)
-                elif response.record_count != len(block.numbers):
+                if code and code not in STORED:
+                    continue
+                if response.record_count != len(block.numbers):
                     raise UnreadableError(
                         f"the broker acknowledges {response.record_count} messages of a block, "
                         f"which has {len(block.numbers)}"
                     )
-                else:
-                    sent |= _places(block, response)
+                sent |= _places(block, response)
         if answered < len(given):
             raise UnreachableError(self._connection.endpoint, "it ended the stream of blocks")
         return refusals

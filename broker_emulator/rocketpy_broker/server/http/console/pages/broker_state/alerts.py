@@ -134,7 +134,7 @@ def _of_groups(facts: Facts) -> Iterator[Alert]:
         yield Alert(
             f"The group {name} has no members, and {count_text(group.lag)} "
             f"{'messages wait' if group.lag != 1 else 'message waits'} for it.",
-            "Start its consumers, or delete the group if nothing needs it.",
+            "Its page says whether a program reads for it. If none does, start its consumers.",
             f"/groups/{part(name)}",
             "Group",
         )
