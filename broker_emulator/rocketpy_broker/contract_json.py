@@ -89,14 +89,13 @@ def _json_fields(kind: type[Message]) -> list[JsonField]:
         end = descriptor.fields_by_name["max_offset"]
         found.append(JsonField("messages", end, lambda each: each.max_offset - each.min_offset))
     if kind is broker_pb2.QueueOffsets:
-        found.append(JsonField("lag", descriptor.fields_by_name["max_offset"], _lag))
+        found.append(JsonField("lag", descriptor.fields_by_name["max_offset"], lag_of))
     return found
 
 
-def _lag(queue: Any) -> int:
-    """Returns the existing messages that a group has not consumed."""
-    lag: int = max(queue.max_offset - max(queue.committed_offset, queue.min_offset), 0)
-    return lag
+def lag_of(queue: broker_pb2.QueueOffsets) -> int:
+    """Returns the existing messages of a queue that a group has not consumed."""
+    return max(queue.max_offset - max(queue.committed_offset, queue.min_offset), 0)
 
 
 def key_of(field: Field) -> str:

@@ -80,13 +80,12 @@ def failure_reason(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str
 
 def _tried(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str | None:
     """Returns why a handshake that succeeds is not enough. Raises OSError, ValueError."""
-    host, _, port = endpoint.rpartition(":")
-    host = host.strip("[]")
+    host = endpoint.rpartition(":")[0].strip("[]")
     context = (tls or TlsConfig(is_verified=False)).context()
     context.set_alpn_protocols(["h2"])
     name = host if tls is None or tls.server_name is None else tls.server_name
     with (
-        socket.create_connection((host, int(port)), PROBE_SECONDS) as plain,
+        _connected(endpoint) as plain,
         context.wrap_socket(plain, server_hostname=name) as secured,
     ):
         if tls is None:
@@ -102,11 +101,16 @@ def _tried(endpoint: str, tls: TlsConfig | None, names: TlsNames) -> str | None:
         return None if is_accepted else _refusal(endpoint, names)
 
 
+def _connected(endpoint: str) -> socket.socket:
+    """Returns a connection to an endpoint. Raises OSError, ValueError."""
+    host, _, port = endpoint.rpartition(":")
+    return socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS)
+
+
 def _other_protocol(endpoint: str) -> str | None:
     """Returns why a server without TLS takes no call; None if it serves gRPC, or is silent."""
-    host, _, port = endpoint.rpartition(":")
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), PROBE_SECONDS) as plain:
+        with _connected(endpoint) as plain:
             plain.sendall(_HTTP2_START)
             answer = plain.recv(_FRAME_BYTES)
     except ConnectionError:

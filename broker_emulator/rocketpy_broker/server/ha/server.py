@@ -13,7 +13,7 @@ from rocketpy_broker.config import SLAVES_MAX, BrokerConfig
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.tasks import TaskScope
-from rocketpy_broker.server.bind_address import PortInUseError
+from rocketpy_broker.server.bind_address import ListenAddress, listen
 from rocketpy_broker.server.calls.failure_log import ConnectionLog
 from rocketpy_broker.server.ha.connection import SlaveConnection
 from rocketpy_broker.services.flush.group_commit import GroupCommit
@@ -53,16 +53,10 @@ class HaServer:
     async def start(self, scope: TaskScope) -> int:
         """Binds the address, starts serving and returns the port. Raises PortInUseError."""
         self._scope = scope
-        host, port = self._config.host, self._config.replication.port
-        try:
-            self._server = await asyncio.get_running_loop().create_server(
-                self._new_connection, host.strip("[]"), port
-            )
-        except OSError as error:
-            raise PortInUseError(host, port or 0, "--ha-port", error) from error
+        address = ListenAddress(self._config.host, self._config.replication.port or 0, "--ha-port")
+        self._server, port = await listen(address, self._new_connection)
         scope.start(self._tick())
-        bound: int = self._server.sockets[0].getsockname()[1]
-        return bound
+        return port
 
     def stop(self) -> None:
         """Closes the port and all connections."""

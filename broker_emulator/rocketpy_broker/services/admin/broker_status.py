@@ -129,12 +129,11 @@ class BrokerStatusService:
         return response
 
     def _slave_statuses(self) -> list[admin_pb2.SlaveStatus]:
-        log_end = self._store.positions().log_end
         return [
             admin_pb2.SlaveStatus(
                 address=each.address,
                 acknowledged_offset=each.acknowledged,
-                lag_bytes=log_end - each.acknowledged,
+                lag_bytes=self._slaves.lag_of(each),
                 sent_bytes=each.sent_bytes,
             )
             for each in self._slaves.slaves

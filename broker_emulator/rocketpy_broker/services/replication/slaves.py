@@ -61,13 +61,15 @@ class SlaveTable:
     @property
     def lag_bytes(self) -> int | None:
         """The bytes of the log that no slave has; None without slaves."""
-        if not self._slaves:
-            return None
-        return self._log_end() - max(each.acknowledged for each in self._slaves.values())
+        return min(map(self.lag_of, self._slaves.values()), default=None)
+
+    def lag_of(self, slave: Slave) -> int:
+        """Returns the bytes of the log that a slave lacks."""
+        return self._log_end() - slave.acknowledged
 
     def is_near(self, slave: Slave) -> bool:
         """True if a slave is near enough to the log's end to count as in sync."""
-        return self._log_end() - slave.acknowledged < self._config.fall_behind_bytes_max
+        return self.lag_of(slave) < self._config.fall_behind_bytes_max
 
     def joined(self, slave: Slave) -> None:
         """Adds a slave that has sent its first report."""

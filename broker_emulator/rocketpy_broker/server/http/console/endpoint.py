@@ -117,9 +117,9 @@ class Console:
                     await stack.enter_async_context(self._places.room(host_of(caller.peer), 1))
                     answer = await work(request)
                 except BrokerError as error:
-                    answer = await self._error(error)
-                except web.HTTPRequestEntityTooLarge:
-                    answer = await self._error(FormTooLongError())
+                    answer = await self._error(error, status_of(error))
+                except web.HTTPRequestEntityTooLarge as error:
+                    answer = await self._error(FormTooLongError(), HTTPStatus(error.status))
                 on_reply(request)
                 body = answer.body if isinstance(answer.body, bytes) else b""
                 return await write_pieces(request, answer.headers, [body], answer.status)
@@ -167,10 +167,8 @@ class Console:
             form,
         )
 
-    async def _error(self, error: BrokerError) -> web.Response:
+    async def _error(self, error: BrokerError, status: HTTPStatus) -> web.Response:
         """Returns the page that reports an error of the broker."""
-        is_long = isinstance(error, FormTooLongError)
-        status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE if is_long else status_of(error)
         values = {"status": status, "message": error.remark, "token": "", "notice": "", "path": ""}
         body = await rendered("error.html", {**self._frame, **values})
         headers = CHALLENGE if status is HTTPStatus.UNAUTHORIZED else {}

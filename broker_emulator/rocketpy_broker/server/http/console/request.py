@@ -20,7 +20,7 @@ from rocketpy_proto.model.codes import ResponseCode
 # As many digits as all values of 63 bits have.
 _NUMBER = re.compile(r"[0-9]{1,18}")
 _ZONE = re.compile(r"([zZ]|[+-][0-9]{2}:?[0-9]{2})$")
-NUMBER_MAX, QUEUE_ID_MAX = 10**18 - 1, (1 << 31) - 1
+NUMBER_MAX, INT_MAX = 10**18 - 1, (1 << 31) - 1
 _WITHOUT_ANSWER = frozenset(
     {
         ResponseCode.NO_PERMISSION,

@@ -112,7 +112,7 @@ class StatusProcessor:
             stats.HAConnection(
                 each.address,
                 each.acknowledged,
-                log_end - each.acknowledged,
+                slaves.lag_of(each),
                 slaves.is_near(each),
                 transfer_from_where=each.next_offset,
             )

@@ -13,18 +13,19 @@ from typing import Any
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.messages.copies import origin_topic, topic_of_copy
 from rocketpy_broker.messages.json_form import head_of, text_of
-from rocketpy_broker.messages.outgoing_message import (
-    OutgoingMessage,
-    WaitArguments,
-    fault_of_wait,
-)
+from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.calls import RefusedCallError
 from rocketpy_broker.server.http.api.routes import RANGE_BYTES_MAX
-from rocketpy_broker.server.http.api.sends import MessageJsonError, Sending, check_message
+from rocketpy_broker.server.http.api.sends import Sending, check_message
 from rocketpy_broker.server.http.console.message_views import body_view, messages_of, row_of
 from rocketpy_broker.server.http.console.page import Action, Done, Page
 from rocketpy_broker.server.http.console.pages.group_actions import details_of, group_path
+from rocketpy_broker.server.http.console.pages.send_form import (
+    BODY_CHARACTERS_MAX,
+    check_waits,
+    properties_of,
+)
 from rocketpy_broker.server.http.console.request import PageRequest, address, number_of
 from rocketpy_broker.services.topics.system import dead_letter_topic
 from rocketpy_proto.counts import counted
@@ -36,8 +37,6 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 PAGE_LETTERS = 25
 # Letters, and bytes of their bodies, that one request sends.
 LETTERS_A_REQUEST, BYTES_A_REQUEST = 100, 16 << 20
-# Characters of a body to edit: a form has at most 16 KiB, and some characters take nine bytes.
-EDITED_CHARACTERS_MAX = 12_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +149,10 @@ async def _letter(request: PageRequest) -> Mapping[str, object]:
 
 def _text(letter: Message) -> str | None:
     """Returns a body that a form can change and keep otherwise as it is; None for another one."""
-    limit = 4 * EDITED_CHARACTERS_MAX
+    limit = 4 * BODY_CHARACTERS_MAX
     content, error = inflated_or_stored(letter.stored_body, letter.sys_flag, limit)
     text = None if error else text_of(content)
-    if text is None or len(text) > EDITED_CHARACTERS_MAX or "\r" in text:
+    if text is None or len(text) > BODY_CHARACTERS_MAX or "\r" in text:
         return None
     return text
 
@@ -186,12 +185,14 @@ async def _copy_form(request: PageRequest) -> Mapping[str, object]:
         "lines": "\n".join(f"{name}={value}" for name, value in lines.items()),
         "kept": sorted(kept),
         "text": await asyncio.to_thread(_text, letter),
-        "characters_max": EDITED_CHARACTERS_MAX,
+        "characters_max": BODY_CHARACTERS_MAX,
     }
 
 
 async def _send_copy(request: PageRequest) -> Done:
     letter, form = await _named(request), request.form
+    properties = properties_of(form.get("properties", "").split("\n"))
+    check_waits(properties, request.now_ms)
     lines = _lines(letter)
     kept = {name: value for name, value in letter.properties.items() if name not in lines}
     body = form["body"].encode() if "body" in form else None
@@ -201,7 +202,7 @@ async def _send_copy(request: PageRequest) -> Done:
         sys_flag=letter.sys_flag if body is None else letter.sys_flag & ~COMPRESSED,
         tags=form.get("tags", "").strip() or None,
         keys=tuple(form.get("keys", "").split()),
-        properties={**kept, **_properties(form.get("properties", ""), request.now_ms)},
+        properties={**kept, **properties},
         # The copy is another message, and gets an id of its own.
         msg_id=letter.offset_msg_id,
     )
@@ -211,24 +212,6 @@ async def _send_copy(request: PageRequest) -> Done:
     await _sending(request).copy(topic, edited)
     group, offset = request.places["group"], letter.queue_offset
     return Done(group_path(group, f"/dead-letters/{offset}"), "resent-copy")
-
-
-def _properties(text: str, now_ms: int) -> dict[str, str]:
-    """Returns the properties of lines such as `shop=3`.
-
-    Raises ParameterIllegalError, and MessageJsonError for a property that would delay the message.
-    """
-    found: dict[str, str] = {}
-    for line in filter(None, map(str.strip, text.split("\n"))):
-        name, sign, value = line.partition("=")
-        if not (sign and name.strip()):
-            raise ParameterIllegalError("property", line, "name=value, one in a line")
-        found[name.strip()] = value.strip()
-    names = WaitArguments("a delay level", "a delivery time", "a transaction")
-    fault = fault_of_wait(found, now_ms, names)
-    if fault is not None:
-        raise MessageJsonError(f"illegal message: {fault}")
-    return found
 
 
 def _topic(given: Mapping[str, str]) -> str:

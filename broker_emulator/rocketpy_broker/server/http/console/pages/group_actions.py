@@ -12,6 +12,8 @@ from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_broker.server.http.console.page import Action, Done, Page
 from rocketpy_broker.server.http.console.renderer import part
 from rocketpy_broker.server.http.console.request import (
+    INT_MAX,
+    NUMBER_MAX,
     PageRequest,
     address,
     number_of,
@@ -21,7 +23,6 @@ from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Changes of a reset, and topics of a group, that a page shows.
 QUEUES_SHOWN, TOPICS_SHOWN = 100, 100
-_INT_MAX, _LONG_MAX = (1 << 31) - 1, 10**18 - 1
 # Settings of a form with the meaning of each.
 SWITCHES: Mapping[str, str] = {
     "consume_enable": "Members may consume",
@@ -31,12 +32,12 @@ SWITCHES: Mapping[str, str] = {
     "consume_from_min_enable": "Kept for RocketMQ",
 }
 NUMBERS: Mapping[str, tuple[str, int]] = {
-    "retry_max_times": ("Retries before a message is a dead letter", _INT_MAX),
-    "retry_queue_nums": ("Queues of the retry topic; 0 drops messages that fail", _INT_MAX),
-    "consume_timeout_minute": ("Minutes for the consumption of a message", _INT_MAX),
-    "broker_id": ("Broker to pull from; 0 is the master", _LONG_MAX),
-    "which_broker_when_consume_slowly": ("The same for old messages", _LONG_MAX),
-    "group_sys_flag": ("RocketMQ's flags of the group", _INT_MAX),
+    "retry_max_times": ("Retries before a message is a dead letter", INT_MAX),
+    "retry_queue_nums": ("Queues of the retry topic; 0 drops messages that fail", INT_MAX),
+    "consume_timeout_minute": ("Minutes for the consumption of a message", INT_MAX),
+    "broker_id": ("Broker to pull from; 0 is the master", NUMBER_MAX),
+    "which_broker_when_consume_slowly": ("The same for old messages", NUMBER_MAX),
+    "group_sys_flag": ("RocketMQ's flags of the group", INT_MAX),
 }
 # Values of a group's first use, in its form.
 _NEW = groups_pb2.GroupConfig(
@@ -151,7 +152,7 @@ def _reset_request(group: str, given: Mapping[str, str]) -> groups_pb2.ResetOffs
     )
     queue, to = given.get("queue", "").strip(), given.get("to", "")
     if queue:
-        asked.queue_id = number_of("queue", queue, _INT_MAX)
+        asked.queue_id = number_of("queue", queue, INT_MAX)
     if to in ("earliest", "latest"):
         setattr(asked, to, True)
     elif to == "time":

@@ -8,8 +8,9 @@ from typing import Any
 from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.server.http.api.routes import PAGE_COUNT
 from rocketpy_broker.server.http.console.page import Page
+from rocketpy_broker.server.http.console.pages.group_actions import details_of
 from rocketpy_broker.server.http.console.pages.lag import GroupState, findings
-from rocketpy_broker.server.http.console.request import QUEUE_ID_MAX, PageRequest
+from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, groups_pb2
 
@@ -36,10 +37,7 @@ async def _groups(request: PageRequest) -> Mapping[str, object]:
 
 
 async def _group(request: PageRequest) -> Mapping[str, object]:
-    group = request.places["group"]
-    details = await request.call(
-        "Groups/GetGroup", groups_pb2.GetGroupRequest(consumer_group=group)
-    )
+    group, details = request.places["group"], await details_of(request)
     asked = groups_pb2.ConnectionsRequest(
         consumer_group=group, after=request.query.get("member", ""), count_max=PAGE_COUNT
     )
@@ -82,7 +80,7 @@ async def _queues(request: PageRequest, group: str, topic: str) -> dict[str, Any
     """
     asked = admin_pb2.ListTopicQueuesRequest(
         topic=topic,
-        queue_id=request.number("queue", 0, QUEUE_ID_MAX),
+        queue_id=request.number("queue", 0, INT_MAX),
         count_max=QUEUES,
     )
     found = await request.found("Admin/ListTopicQueues", asked)

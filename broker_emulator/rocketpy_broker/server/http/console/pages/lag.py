@@ -18,7 +18,7 @@ NAMED_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """The facts about a group: answers of the broker, and its lag minute by minute."""
+    """The facts about a group: answers of the broker, and its known lags minute by minute."""
 
     group: str
     details: groups_pb2.GetGroupResponse
@@ -148,7 +148,7 @@ def _is_quiet(state: GroupState, topic: groups_pb2.GroupTopic) -> bool:
 
 
 def _trend(state: GroupState) -> Iterator[Finding]:
-    known = [each for each in state.lags if each >= 0]
+    known = state.lags
     if len(known) < 2 or not (state.details.member_count or state.query_age_ms is not None):
         return
     first, last = known[0], known[-1]

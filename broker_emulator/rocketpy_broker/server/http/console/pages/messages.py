@@ -18,7 +18,7 @@ from rocketpy_broker.server.http.console.pages.message_trace import WAITING_TOPI
 from rocketpy_broker.server.http.console.pages.topics import topic_config
 from rocketpy_broker.server.http.console.renderer import part
 from rocketpy_broker.server.http.console.request import (
-    QUEUE_ID_MAX,
+    INT_MAX,
     PageRequest,
     address,
     number_of,
@@ -52,7 +52,7 @@ async def _messages(request: PageRequest) -> Mapping[str, object]:
     elif query.get("tag"):
         listing = await _by_tag(request, config.topic, query["tag"])
     elif query.get("queue"):
-        queue_id = number_of("queue", query["queue"], QUEUE_ID_MAX)
+        queue_id = number_of("queue", query["queue"], INT_MAX)
         listing = await _of_queue(request, config.topic, queue_id, query.get("time", ""))
     elif query.get("offset"):
         raise ParameterIllegalError("queue", "", "a queue beside an offset")
@@ -214,7 +214,7 @@ async def _waiting(request: PageRequest, topic: str, key: str, seen: set[str]) -
 async def _message(request: PageRequest) -> Mapping[str, object]:
     places = request.places
     topic = places["topic"]
-    queue_id = number_of("queue", places["queue_id"], QUEUE_ID_MAX)
+    queue_id = number_of("queue", places["queue_id"], INT_MAX)
     offset = number_of("offset", places["offset"])
     asked = broker_pb2.PullRequest(
         topic=topic, queue_id=queue_id, offset=offset, offset_end=offset + 1, response_bytes_max=1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rocketpy_broker.errors import ParameterIllegalError
@@ -17,7 +17,7 @@ from rocketpy_broker.server.http.console.page import Action, Done, Page
 from rocketpy_broker.server.http.console.pages.topics import topic_config
 from rocketpy_broker.server.http.console.renderer import duration_text, part
 from rocketpy_broker.server.http.console.request import (
-    QUEUE_ID_MAX,
+    INT_MAX,
     PageRequest,
     address,
     number_of,
@@ -51,10 +51,7 @@ async def _form(request: PageRequest) -> Mapping[str, object]:
 async def _send(request: PageRequest) -> Done:
     form, config = request.form, await topic_config(request)
     topic, message = config.topic, _message(form)
-    names = WaitArguments("a delay level", "a delivery time", "a transaction")
-    fault = fault_of_wait(message.properties, request.now_ms, names)
-    if fault is not None:
-        raise MessageJsonError(f"illegal message: {fault}")
+    check_waits(message.properties, request.now_ms)
     group = form.get("message_group", "").strip()
     if group:
         queue_id = abs(java_hash(group)) % max(config.write_queue_nums, 1)
@@ -80,22 +77,30 @@ def _message(form: Mapping[str, str]) -> OutgoingMessage:
         form.get("body", "").encode(),
         form.get("tags", "").strip() or None,
         tuple(form.get("keys", "").split()),
-        _properties(form.get("properties", "")),
-        number_of("queue", queue, QUEUE_ID_MAX) if queue else None,
-        number_of("delay level", level, QUEUE_ID_MAX) if level else 0,
+        properties_of(form.get("properties", "").splitlines()),
+        number_of("queue", queue, INT_MAX) if queue else None,
+        number_of("delay level", level, INT_MAX) if level else 0,
         time_of("delivery time", time) if time else None,
     )
 
 
-def _properties(text: str) -> dict[str, str]:
+def properties_of(lines: Iterable[str]) -> dict[str, str]:
     """Returns the properties of lines such as `shop=3`. Raises ParameterIllegalError."""
     found: dict[str, str] = {}
-    for line in filter(None, map(str.strip, text.splitlines())):
+    for line in filter(None, map(str.strip, lines)):
         name, sign, value = line.partition("=")
         if not (sign and name.strip()):
             raise ParameterIllegalError("property", line, "name=value, one in a line")
         found[name.strip()] = value.strip()
     return found
+
+
+def check_waits(properties: Mapping[str, str], now_ms: int) -> None:
+    """Raises MessageJsonError for a property that would delay the message."""
+    names = WaitArguments("a delay level", "a delivery time", "a transaction")
+    fault = fault_of_wait(properties, now_ms, names)
+    if fault is not None:
+        raise MessageJsonError(f"illegal message: {fault}")
 
 
 PAGES = (Page("/topics/{topic}/send", "send.html", _form, is_form=True),)

@@ -9,7 +9,7 @@ from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.server.http.console.page import Action, Done, Page
 from rocketpy_broker.server.http.console.pages.topics import message_counts, topic_config
 from rocketpy_broker.server.http.console.renderer import part
-from rocketpy_broker.server.http.console.request import QUEUE_ID_MAX, PageRequest, number_of
+from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest, number_of
 from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MESSAGE_TYPES, RESERVE_TIME
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -61,12 +61,12 @@ async def _lost(request: PageRequest) -> Mapping[str, object]:
 async def _create(request: PageRequest) -> Done:
     form = request.form
     topic = form.get("topic", "").strip()
-    queues = number_of("queues", form.get("queues", ""), QUEUE_ID_MAX)
+    queues = number_of("queues", form.get("queues", ""), INT_MAX)
     config = admin_pb2.TopicConfig(
         topic=topic,
         read_queue_nums=queues,
         write_queue_nums=queues,
-        perm=number_of("permission", form.get("permission", ""), QUEUE_ID_MAX),
+        perm=number_of("permission", form.get("permission", ""), INT_MAX),
         attributes=_changes({}, {MESSAGE_TYPE: _message_type(form, "")}),
     )
     asked = admin_pb2.UpdateTopicRequest(config=config, create_only=True)
@@ -83,11 +83,11 @@ async def _change(request: PageRequest) -> Done:
         MESSAGE_TYPE: _message_type(form, old.attributes.get(MESSAGE_TYPE, "")),
         RESERVE_TIME: retention,
     }
-    perm = number_of("permission", form.get("permission", ""), QUEUE_ID_MAX)
+    perm = number_of("permission", form.get("permission", ""), INT_MAX)
     config = admin_pb2.TopicConfig(
         topic=old.topic,
-        read_queue_nums=number_of("read queues", form.get("read_queues", ""), QUEUE_ID_MAX),
-        write_queue_nums=number_of("write queues", form.get("write_queues", ""), QUEUE_ID_MAX),
+        read_queue_nums=number_of("read queues", form.get("read_queues", ""), INT_MAX),
+        write_queue_nums=number_of("write queues", form.get("write_queues", ""), INT_MAX),
         perm=perm | old.perm & _INHERITED,
         order=form.get("order") == "on",
         attributes=_changes(old.attributes, wanted),

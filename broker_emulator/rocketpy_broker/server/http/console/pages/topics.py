@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rocketpy_broker.contract_json import json_of
+from rocketpy_broker.contract_json import json_of, lag_of
 from rocketpy_broker.server.http.api.routes import PAGE_COUNT
 from rocketpy_broker.server.http.console.page import Page
-from rocketpy_broker.server.http.console.request import QUEUE_ID_MAX, PageRequest, address
+from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest, address
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 # Queues that are counted for one list of topics, and for the groups of one topic.
@@ -106,7 +106,7 @@ def _next_topics(listed: admin_pb2.ListTopicsResponse, prefix: str, system: str)
 async def _topic(request: PageRequest) -> Mapping[str, object]:
     config = await topic_config(request)
     topic = config.topic
-    queue_id = request.number("queue", 0, QUEUE_ID_MAX)
+    queue_id = request.number("queue", 0, INT_MAX)
     after = request.query.get("group", "")
     asked = admin_pb2.ListTopicQueuesRequest(topic=topic, queue_id=queue_id, count_max=PAGE_COUNT)
     queues = await request.json("Admin/ListTopicQueues", asked)
@@ -145,11 +145,7 @@ async def lag(request: PageRequest, topic: str, group: str) -> int | None:
 
 
 def _lag(answer: Any) -> int:
-    return sum(
-        queue.max_offset - max(min(queue.committed_offset, queue.max_offset), queue.min_offset)
-        for each in answer.topics
-        for queue in each.queues
-    )
+    return sum(lag_of(queue) for each in answer.topics for queue in each.queues)
 
 
 PAGES = (
