@@ -87,17 +87,44 @@ class Dispatcher:
         for request in requests[:-1]:
             last = request.units[-1]
             end_of_run = int(last["physical_offset"]) + int(last["size"])
-            self._waiting.append(Written(end_of_run, store_timestamp_ms, request, False))
-        self._waiting.append(Written(end, store_timestamp_ms, requests[-1]))
+            self._add(end_of_run, store_timestamp_ms, request, end_of_run, ends_append=False)
+        self._add(end, store_timestamp_ms, requests[-1], end)
+
+    def add_span(
+        self, requests: Sequence[DispatchRequest], begin: int, end: int, store_timestamp_ms: int
+    ) -> None:
+        """Adds records of any queues, from `begin` to `end` in the log, which a slave has copied.
+
+        A request may have records from all over the span; the last request has its keys.
+        """
+        for request in requests[:-1]:
+            self._add(end, store_timestamp_ms, request, begin, ends_append=False)
+        self._add(end, store_timestamp_ms, requests[-1], end)
+
+    def _add(
+        self,
+        end: int,
+        store_timestamp_ms: int,
+        request: DispatchRequest,
+        reached: int,
+        *,
+        ends_append: bool = True,
+    ) -> None:
+        self._waiting.append(Written(end, store_timestamp_ms, request, reached, ends_append))
 
     def dispatch(self, end: int) -> None:
         """Dispatches appends up to `end`. A failed one and the later ones of its queue wait."""
         while self._waiting and self._waiting[0].end <= end:
             written, before = self._waiting.popleft(), self._passed
             request = written.request
-            self._index.put_later(request.keys, request.key_offsets, written.store_timestamp_ms)
+            times_ms = request.key_times_ms
+            self._index.put_later(
+                request.keys,
+                request.key_offsets,
+                written.store_timestamp_ms if times_ms is None else times_ms,
+            )
             whole_end = written.end if written.ends_append else before.whole_end
-            self._passed = DispatchProgress(written.end, whole_end, written.store_timestamp_ms)
+            self._passed = DispatchProgress(written.reached, whole_end, written.store_timestamp_ms)
             if request.queue in self._held or not self._append(written):
                 held = self._held.setdefault(request.queue, deque())
                 held.append(_Held(written, before))

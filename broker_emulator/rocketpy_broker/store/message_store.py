@@ -27,6 +27,7 @@ from rocketpy_broker.errors import (
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.store.append.appender import Appending, AppendUnderWay
 from rocketpy_broker.store.append.batch_marks import BatchMarks
+from rocketpy_broker.store.append.log_copy import LogCopy
 from rocketpy_broker.store.cleaner import Cleaner, SegmentWait, used_ratio
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.derived import DerivedFiles
@@ -84,6 +85,11 @@ class MessageStore:
         self._appending = Appending(
             config, clock, self._log, self._queues, self.growth, self._dispatcher, self.statistics
         )
+        # The appender of a slave, in place of the other one.
+        self.copy = LogCopy(
+            *(config, self._log, self._queues, self.growth, self._dispatcher),
+            self._appending.times,
+        )
         self._checkpoint = StoreCheckpoint(config.folder / "checkpoint")
         derived = self._dispatcher, self._appending.times, self._checkpoint, self._directory
         self._derived = DerivedFiles(config, parts, *derived)
@@ -111,6 +117,8 @@ class MessageStore:
         # The number of deletions of each topic since the start.
         self.deletion_counts: Counter[str] = Counter()
         self._refusal: str | None = "the store is not open"
+        # The reason for which a slave refuses writes.
+        self.slave_refusal: str | None = None
         self._disk_full = False
         self._damaged = MetDamages(self._log, parts.quarantine)
 
@@ -143,6 +151,13 @@ class MessageStore:
         self._refusal = None
         return result
 
+    def adopt_id(self, store_id: str) -> None:
+        """Makes an empty slave a copy of its master's store. Raises OSError, OtherStoreError."""
+        if self._log.end > self._log.begin:
+            self.check_id(store_id)
+        self._directory.adopt_id(store_id)
+        self.store_id = store_id
+
     def check_id(self, store_id: str) -> None:
         """Raises OtherStoreError for the id of another store; an empty id fits any store."""
         if store_id not in {"", self.store_id}:
@@ -170,6 +185,7 @@ class MessageStore:
                 # With a backlog the queues are incomplete, so the next start has to read the log.
                 is_behind = self._dispatcher.is_behind or self.index.is_behind
                 if not (is_behind or self._derived.is_sealed):
+                    self.copy.drop_received()
                     self._log.drop_ahead()
                     # Only now: damage that a read has met may have been a temporary memory error.
                     met, at_ms = self._damaged.records.values(), plan.store_timestamp_ms
@@ -196,7 +212,7 @@ class MessageStore:
         if self._refusal is None and self._disk_full:
             ratio = self.cleaner.policy.warning_level_ratio
             return f"disk usage is over the limit {ratio:.0%}; free space, or raise that ratio"
-        return self._refusal
+        return self._refusal or self.slave_refusal
 
     def append(
         self, queue: QueueKey, block: RecordBlock, known: AppendHints = NOTHING_KNOWN

@@ -79,6 +79,13 @@ class StoreTimes:
             del self.falls[:-FALLS_MAX]
         self.last_ms = time_ms
 
+    def copied(self, times_ms: NDArray[np.int64], physical_offsets: NDArray[np.int64]) -> None:
+        """Registers records that another broker has stored, at least one."""
+        begin, seen = int(physical_offsets[0]), TimesSeen()
+        seen.go_on(self.last_ms, self.falls, begin, begin)
+        seen.see(times_ms, physical_offsets)
+        self.last_ms, self.falls = seen.last_ms, seen.falls
+
     def falls_below(self, physical_end: int) -> list[int]:
         """Returns the falls below `physical_end` in the log."""
         return [offset for offset in self.falls if offset < physical_end]

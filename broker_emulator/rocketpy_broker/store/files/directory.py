@@ -165,6 +165,10 @@ class StoreDirectory:
         """
         return store_id.load_or_draw(self.own_folder / "storeId")
 
+    def adopt_id(self, adopted: str) -> None:
+        """Gives the store the id of its master. Raises OSError."""
+        store_id.save(self.own_folder / "storeId", adopted)
+
     def save(self, manifest: Manifest) -> None:
         """Replaces the manifest. Raises OSError."""
         manifest.save(self.own_folder / "manifest.json")

@@ -2,7 +2,7 @@
 
 It has two equal lines, each with the id (32 hexadecimal digits) and a CRC. One flipped bit
 therefore loses nothing. The first start without the file generates the id, which then never
-changes. A copy of the directory has the same id. A crash leaves the whole file or none; no client
+changes; only an empty slave takes the id of its master. A copy of the directory has the same id. A crash leaves the whole file or none; no client
 has received an id that is not on disk. Each start reads the file.
 """
 
@@ -57,8 +57,13 @@ def load_or_draw(path: Path) -> str:
 def draw(path: Path) -> str:
     """Generates an id, saves it in place of any other, and returns it. Raises OSError."""
     drawn = secrets.token_hex(ID_BYTES)
-    replace_copies(path, _line_of(drawn))
+    save(path, drawn)
     return drawn
+
+
+def save(path: Path, store_id: str) -> None:
+    """Saves an id in place of any other. Raises OSError."""
+    replace_copies(path, _line_of(store_id))
 
 
 def _id_in(line: bytes) -> str:

@@ -100,14 +100,17 @@ class IndexDispatch:
         if self._enabled and len(keys) > 0:
             self._service.put(keys, offsets, store_timestamps_ms)
 
-    def put_later(self, keys: IndexKeys, offsets: Numbers, store_timestamp_ms: int) -> None:
-        """Enters keys soon. On a full disk they wait, since their messages are stored anyway.
+    def put_later(
+        self, keys: IndexKeys, offsets: Numbers, store_timestamps_ms: int | Numbers
+    ) -> None:
+        """Enters keys soon; the records have one timestamp, or each its own.
 
-        After a failed flush the keys are dropped; the next start enters them from the log.
+        On a full disk they wait, since their messages are stored anyway. After a failed flush the
+        keys are dropped; the next start enters them from the log.
         """
         if not self._enabled or len(keys) == 0 or self._service.is_lost:
             return
-        times = np.full(len(offsets), store_timestamp_ms)
+        times = np.full(len(offsets), store_timestamps_ms, np.int64)
         self._waiting.append(_Waiting(keys, offsets, times))
         self._waiting_count += len(keys)
         if self._waiting_count >= WAITING_KEYS_MAX or len(self._waiting) % WAITING_BLOCKS_MAX == 0:

@@ -288,6 +288,11 @@ class ConsumeQueue:
         # Loading the files skipped a first unit that was garbage.
         self._set_min_offset(min(self.min_offset, offset))
 
+    def begin_at(self, offset: int) -> None:
+        """Begins a queue without units at `offset`. Raises OSError."""
+        if offset > 0:
+            self._fill_blank(offset)
+
     def _fill_blank(self, offset: int) -> None:
         files, begin = self._files, self.max_offset
         if files.begin == files.end:

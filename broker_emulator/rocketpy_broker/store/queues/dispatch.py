@@ -36,7 +36,8 @@ class DispatchRequest:
     """Units of one queue for consecutive queue offsets from `queue_offset` on.
 
     `keys` are index keys of a block, and `key_offsets` the physical offsets of all its records.
-    They include prepared records, which have no unit.
+    They include prepared records, which have no unit. `key_times_ms` are their store timestamps;
+    None for the one of the append.
     """
 
     queue: QueueKey
@@ -44,6 +45,7 @@ class DispatchRequest:
     units: Units
     keys: IndexKeys = NO_KEYS
     key_offsets: NDArray[np.int64] = field(default_factory=lambda: NO_KEYS.row)
+    key_times_ms: NDArray[np.int64] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +68,15 @@ NOTHING_KNOWN = AppendHints()
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An append in progress, or its part for one queue; `end` is its end in the log."""
+    """An append in progress, or its part for one queue; `end` is its end in the log.
+
+    `reached` is the physical offset up to which all records are visible with this part.
+    """
 
     end: int
     store_timestamp_ms: int
     request: DispatchRequest
+    reached: int
     ends_append: bool = True
 
 

@@ -175,6 +175,14 @@ class ConsumeQueueTable:
             for key in [key for key in queues if key.topic == topic]:
                 queues.pop(key).close()
 
+    def forget(self, keys: Iterable[QueueKey]) -> None:
+        """Drops queues and removes their files. Blocks. Raises OSError."""
+        for key in keys:
+            queue = self._queues.pop(key, None)
+            if queue is not None:
+                queue.close()
+                durable.remove_folder(self._folder / key.topic / str(key.queue_id))
+
     def remove_topic(self, topic: str) -> None:
         """Removes the files of a topic without queues. Blocks. Raises OSError."""
         durable.remove_folder(self._folder / topic)
