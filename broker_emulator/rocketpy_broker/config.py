@@ -55,16 +55,20 @@ SLAVES_MAX = 16
 
 
 class BrokerRole(str, Enum):
-    """RocketMQ's brokerRole of a master: with or without a wait for slaves."""
+    """RocketMQ's brokerRole: a master with or without a wait for slaves, or a slave."""
 
     ASYNC_MASTER = "ASYNC_MASTER"
     SYNC_MASTER = "SYNC_MASTER"
+    SLAVE = "SLAVE"
 
 
 @dataclass(frozen=True, slots=True)
 class Replication:
     """Replication of the log to slaves; sizes in bytes.
 
+    - `broker_id`: RocketMQ's brokerId: 0 for a master, and 1 to SLAVES_MAX for a slave.
+    - `master`: the remoting address (host:port) of a slave's master. None: the name servers know
+      it, by the broker's name.
     - `port`: the port for slaves; 0 takes a free one, and None turns it off. A client that reaches
       it can read the whole log, since RocketMQ's slaves have no credentials.
     - `in_sync_replicas`: the number of brokers, this one included, that have a message before a
@@ -75,12 +79,19 @@ class Replication:
     """
 
     role: BrokerRole = BrokerRole.ASYNC_MASTER
+    broker_id: int = 0
+    master: str | None = None
     port: int | None = None
     in_sync_replicas: int | None = None
     slave_timeout_ms: int = 3_000
     fall_behind_bytes_max: int = 256 * MIB
     batch_bytes: int = 256 * KIB
     bytes_per_second_max: int | None = None
+
+    @property
+    def is_slave(self) -> bool:
+        """True for a slave."""
+        return self.role is BrokerRole.SLAVE
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol, TypeAlias
 
 from rocketpy_broker.config import BrokerConfig
@@ -50,7 +51,7 @@ class Lifecycle:
     closes: list[Step] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BrokerContext:
     """Configuration, time and store of one broker, and the lifecycle for its steps.
 
@@ -67,3 +68,11 @@ class BrokerContext:
     lifecycle: Lifecycle = field(default_factory=Lifecycle)
     # Called with the configuration after each change by an operator.
     config_changed: Listeners[[BrokerConfig]] = field(default_factory=Listeners[[BrokerConfig]])
+
+    @cached_property
+    def master_lifecycle(self) -> Lifecycle:
+        """The lifecycle of services that work on a master alone: on a slave nobody runs it.
+
+        These write to the log, or save files that a slave gets from its master.
+        """
+        return Lifecycle() if self.config.replication.is_slave else self.lifecycle

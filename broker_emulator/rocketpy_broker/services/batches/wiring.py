@@ -56,8 +56,8 @@ def build(
         await saver.save()
         scope.start(commits.run())
 
-    context.lifecycle.loads.append(ledger.load)
-    context.lifecycle.starts.append(start)
-    context.lifecycle.tables.append(saver)
+    context.master_lifecycle.loads.append(ledger.load)
+    context.master_lifecycle.starts.append(start)
+    context.master_lifecycle.tables.append(saver)
     context.lifecycle.closes.append(staging.close)
     return Batches(staging, commits, saver)

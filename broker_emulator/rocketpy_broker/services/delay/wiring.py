@@ -56,7 +56,7 @@ def build(
         context.config,
         context.clock,
         context.store,
-        context.lifecycle,
+        context.master_lifecycle,
     )
     offsets = DelayOffsetManager(config.config_folder, clock)
     progress = DeliveryProgress(config.config_folder, offsets, store)

@@ -22,7 +22,7 @@ def build(
         scope.start(renewals.run())
 
     groups.clients.left.add(renewals.left)
-    context.lifecycle.starts.append(start)
+    context.master_lifecycle.starts.append(start)
     deliveries = DeliveryService(
         *(context.store, groups.configs, receipts.pops, receipts.acks, retry, renewals),
         *(clock, context.call_clock, context.tasks),

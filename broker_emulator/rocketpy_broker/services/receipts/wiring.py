@@ -51,7 +51,7 @@ def build(
         context.config,
         context.clock,
         context.store,
-        context.lifecycle,
+        context.master_lifecycle,
     )
     group_commit, invisible_ms_max = flush.group_commit, config.timer_delay_ms_max
     log = ReviveLog(store, delay.schedule, clock, config)

@@ -43,7 +43,7 @@ def build(
         context.config,
         context.clock,
         context.store,
-        context.lifecycle,
+        context.master_lifecycle,
     )
     table = TransactionTable()
     messages = TransactionMessages(store, delay.schedule, clock)

@@ -1,0 +1,1 @@
+"""A slave: it copies the log and the tables of its master."""
