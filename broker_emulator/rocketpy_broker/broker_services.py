@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
 from rocketpy_broker.config import BrokerConfig
@@ -20,6 +20,8 @@ from rocketpy_broker.server.apache_v2.servicers.telemetry_servicer import Teleme
 from rocketpy_broker.server.apache_v2.servicers.transaction_servicer import TransactionServicer
 from rocketpy_broker.server.apache_v2.services import ApacheV2Services
 from rocketpy_broker.server.apache_v2.services import Servicer as ApacheServicer
+from rocketpy_broker.server.ha.client import HaClient
+from rocketpy_broker.server.remoting.client import RemotingClient
 from rocketpy_broker.server.remoting.clients import RemotingClients
 from rocketpy_broker.server.remoting.processors.auth.processor import AuthProcessor
 from rocketpy_broker.server.remoting.processors.client_processor import ClientProcessor
@@ -69,13 +71,17 @@ from rocketpy_broker.services.observability.statistics import wiring as statisti
 from rocketpy_broker.services.offsets import wiring as offsets
 from rocketpy_broker.services.pull import wiring as pull
 from rocketpy_broker.services.receipts import wiring as receipts
+from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.services.replication import wiring as replication
 from rocketpy_broker.services.retry.service import SendBackService
 from rocketpy_broker.services.send.retry_sends import RetrySends
 from rocketpy_broker.services.send.retry_targets import RetryTargets
 from rocketpy_broker.services.send.service import SendService
+from rocketpy_broker.services.slave import wiring as slave
+from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.services.topics import wiring as topics
 from rocketpy_broker.services.transactions import wiring as transactions
+from rocketpy_proto.remoting import FRAME_BYTES_MAX
 
 if TYPE_CHECKING:
     from rocketpy_broker.services.observability.metrics.service import MetricsService
@@ -136,6 +142,7 @@ class BrokerServices:
             self.transactions,
             self.retry,
         )
+        self.slave_state = self._slave(context)
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)
@@ -175,6 +182,24 @@ class BrokerServices:
             self.delay,
             self.offsets,
             self.pull,
+        )
+
+    def _slave(self, context: BrokerContext) -> SlaveState | None:
+        """Returns the state of a slave, which follows its master from the start on."""
+        config, clock = context.config, context.call_clock
+
+        def connect(address: str) -> RemotingClient:
+            host, port = host_and_port(address)
+            tls, user = config.name_server_tls, config.name_server_user
+            return RemotingClient(host, port, clock, tls, user, FRAME_BYTES_MAX)
+
+        def open_stream(
+            host: str, port: int, receive: Callable[[int, memoryview], None]
+        ) -> Awaitable[HaClient]:
+            return HaClient.connect(host, port, receive, clock)
+
+        return slave.build(
+            context, self.topics, self.groups, self.flush, self.offsets, connect, open_stream
         )
 
     def _operations(self, context: BrokerContext) -> admin.AdminWiring:
@@ -327,7 +352,9 @@ class BrokerServices:
         store, admin, progress = self._store, self.admin, self.admin.consume_progress
         units = QueueUnitService(store, self.topics, self.filters)
         return [
-            TopicProcessor(self.topics, admin.admin, progress, units, self.statistics, config),
+            TopicProcessor(
+                self.topics, store, admin.admin, progress, units, self.statistics, config
+            ),
             GroupProcessor(self.groups.configs, self.topics, admin.groups, progress, config),
             StatusProcessor(
                 store,

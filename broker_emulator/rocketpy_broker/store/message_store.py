@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from rocketpy_broker.errors import (
     LogOffsetError,
@@ -157,6 +157,11 @@ class MessageStore:
             self.check_id(store_id)
         self._directory.adopt_id(store_id)
         self.store_id = store_id
+
+    @property
+    def topic_marks(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """The physical offsets below which topics are deleted, and emptied."""
+        return self._queues.marks
 
     def check_id(self, store_id: str) -> None:
         """Raises OtherStoreError for the id of another store; an empty id fits any store."""

@@ -127,7 +127,7 @@ StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]
 def start_broker(tmp_path: Path) -> StartBroker:
     """Returns a function that starts brokers in one directory, with more configuration.
 
-    A broker that `is_believing` treats its clock as brokers treat the machine's.
+    `folder` is a part of that directory, for a test of several stores. A broker that `is_believing` treats its clock as brokers treat the machine's.
     """
 
     @asynccontextmanager
@@ -137,6 +137,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
         clock: ManualClock | None = None,
         *,
         is_believing: bool = False,
+        folder: str = ".",
         **configuration: Any,
     ) -> AsyncIterator[RunningBroker]:
         clock = clock or ManualClock()
@@ -146,7 +147,7 @@ def start_broker(tmp_path: Path) -> StartBroker:
             "stop_grace_ms": 500,
         }
         config = BrokerConfig(
-            tmp_path,
+            tmp_path / folder,
             port=0,
             flush_disk_type=flush,
             limits=limits or Limits(),

@@ -1,7 +1,7 @@
 """A connection of the broker to a server of another process, such as a name server.
 
-The server may be slow, hostile or gone: each step has a time limit, and a larger answer than
-ANSWER_BYTES_MAX ends the connection. Names are resolved by a daemon thread, which delays neither
+The server may be slow, hostile or gone: each step has a time limit, and an answer beyond its limit
+ends the connection. Names are resolved by a daemon thread, which delays neither
 the event loop nor the end of the process.
 """
 
@@ -57,11 +57,13 @@ class RemotingClient:
         clock: Clock,
         tls: TlsConfig | None = None,
         user: SigningUser | None = None,
+        answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> None:
         """Takes in `tls` for a server that is reached by TLS; its files are read now.
 
         `user` signs the requests. Raises TlsFileError.
         """
+        self._answer_bytes_max = answer_bytes_max
         self._host = host
         self._port = port
         self._context = None if tls is None else tls.context()
@@ -103,7 +105,7 @@ class RemotingClient:
         raise failure
 
     def _protocol(self) -> RemotingConnection:
-        return RemotingConnection(self, self._buffer, RUNNING_MAX, ANSWER_BYTES_MAX)
+        return RemotingConnection(self, self._buffer, RUNNING_MAX, self._answer_bytes_max)
 
     async def _addresses(self) -> list[str]:
         """Returns the addresses of the host's name; one thread at a time resolves it."""

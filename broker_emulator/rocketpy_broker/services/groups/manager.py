@@ -144,6 +144,10 @@ class SubscriptionGroupManager:
             if isinstance(topics, Mapping)
         }
 
+    def copy(self) -> dict[str, SubscriptionGroupConfig]:
+        """Returns all groups by name, as they are now."""
+        return dict(self._groups)
+
     def configs(self, names: Iterable[str]) -> Iterator[SubscriptionGroupConfig]:
         """Yields the current configurations of these groups, each looked up on demand."""
         return map(dict(self._groups).__getitem__, names)
@@ -236,6 +240,21 @@ class SubscriptionGroupManager:
         for listener in self.deleted:
             await listener(group)
 
+    async def replicate(
+        self,
+        changes: Mapping[str, SubscriptionGroupConfig | None],
+        forbidden: Mapping[str, object],
+    ) -> None:
+        """Makes groups as they are at the master; None removes one. Durable on return.
+
+        Raises OSError; then no group has changed.
+        """
+        if forbidden != self._forbidden:
+            self._forbidden = forbidden
+            self._table.note({})
+        if changes:
+            await self._table.change_all({name: _always(each) for name, each in changes.items()})
+
     def _take_forbidden(self, content: Mapping[str, Any]) -> None:
         self._forbidden = as_object(content.get(FORBIDDEN))
 
@@ -248,3 +267,9 @@ class SubscriptionGroupManager:
 
     def _on_change(self, _groups: Collection[str]) -> None:
         self._forbidden = self._forbidden_next
+
+
+def _always(
+    config: SubscriptionGroupConfig | None,
+) -> Callable[[SubscriptionGroupConfig | None], SubscriptionGroupConfig | None]:
+    return lambda _old: config

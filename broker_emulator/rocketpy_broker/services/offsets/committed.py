@@ -207,6 +207,23 @@ class ConsumerOffsetManager:
             self._delete([key])
         return is_same
 
+    async def replicate(self, table: OffsetTable) -> None:
+        """Takes in a master's entries where they differ; other entries stay."""
+        keys = list(table)
+        for begin in range(0, len(keys), ENTRIES_A_SLOT):
+            await take_slot()
+            changed = {
+                key: table[key]
+                for key in keys[begin : begin + ENTRIES_A_SLOT]
+                if self._table.get(key) != table[key]
+            }
+            for key, queues in changed.items():
+                self._table.own(key).clear()
+                self._table[key].update(queues)
+            if changed:
+                self._version = self._version.next(self._clock.now_ms())
+                self._change_count += 1
+
     async def delete_topic(self, topic: str) -> None:
         """Deletes every group's progress in a topic; the caller prevents commits meanwhile."""
         self.resets.forget_topic(topic)

@@ -214,6 +214,14 @@ class TopicConfigManager:
 
         await self._change(config.topic, changed)
 
+    async def replicate(self, changes: Mapping[str, TopicConfig | None]) -> None:
+        """Makes topics as they are at the master; None removes one. Durable on return.
+
+        Raises OSError; then nothing has changed.
+        """
+        if changes:
+            await self._change_all({name: _always(config) for name, config in changes.items()})
+
     async def add_queues(self, topic: str, nums: int) -> None:
         """Raises the queue numbers of a topic to `nums` or more; durable on return.
 
@@ -331,6 +339,10 @@ async def _published() -> None:
 def is_retry(topic: str) -> bool:
     """True if the topic is the retry topic of a consumer group."""
     return topic.startswith(RETRY_PREFIX)
+
+
+def _always(config: TopicConfig | None) -> _Make:
+    return lambda _old: config
 
 
 def _retry_topic(config: TopicConfig, old: TopicConfig | None) -> TopicConfig:

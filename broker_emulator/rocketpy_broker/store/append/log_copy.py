@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -343,29 +344,40 @@ class LogCopy:
         queue = self._queues.get(key)
         return NEW if queue is None else _Tail(queue.max_offset, queue.physical_end)
 
-    # --- Deleted topics ---
+    # --- Deleted and emptied topics ---
 
     def restart(self, queue: QueueKey, below: int) -> None:
-        """Removes a queue of a recreated topic, as `delete_below` does."""
-        self.delete_below(queue.topic, below)
-        self._queues.forget([queue])
+        """Drops a queue of a recreated topic, and all of that topic below the log offset `below`.
+
+        Blocks. Raises OSError. Nothing may build a manifest at the same time.
+        """
+        deleted = {queue.topic: below}
+        self.save_marks(deleted, {})
+        self.apply_marks(deleted, {})
+        self._queues.drop(queue)
         self._tails.pop(queue, None)
 
-    def delete_below(self, topic: str, below: int) -> None:
-        """Removes the topic's messages below the physical offset `below`. Blocks. Raises OSError.
+    def has_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> bool:
+        """True if this store has these marks already, or higher ones."""
+        own_deleted, own_emptied = self._queues.marks
+        return all(
+            own.get(topic, -1) >= mark
+            for own, marks in ((own_deleted, deleted), (own_emptied, emptied))
+            for topic, mark in marks.items()
+        )
 
-        Later records of the topic stay, and records below that are still to come are left out.
+    def save_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> None:
+        """Saves marks of topics; later records below them are left out. Blocks. Any thread.
+
+        `apply_marks` follows. Raises OSError.
+        """
+        self._queues.raise_marks(deleted, emptied)
+
+    def apply_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> None:
+        """Drops the queues of deleted topics, and hides emptied messages. Raises OSError.
+
         Nothing may build a manifest at the same time.
         """
-        if self._queues.deleted_below(topic) >= below:
-            return
         self._dispatcher.dispatch(self._log.end)
-        self._queues.mark_deleted(topic, self._log.begin, below)
-        gone = [
-            key
-            for key, queue in self._queues.items()
-            if key.topic == topic and queue.physical_end <= below
-        ]
-        self._queues.forget(gone)
-        for key in gone:
+        for key in self._queues.drop_marked({*deleted, *emptied}):
             self._tails.pop(key, None)

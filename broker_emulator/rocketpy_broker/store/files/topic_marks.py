@@ -64,6 +64,12 @@ class TopicMarks:
         kept = {name: mark for name, mark in self._marks.items() if name not in over}
         self._save({**kept, topic: log_end})
 
+    def raise_all(self, marks: Mapping[str, int]) -> None:
+        """Raises the marks of these topics, where they are lower. Raises OSError."""
+        higher = {topic: max(mark, self.below(topic)) for topic, mark in marks.items()}
+        if any(self.below(topic) < mark for topic, mark in higher.items()):
+            self._save({**self._marks, **higher})
+
     def cut(self, log_end: int) -> None:
         """Limits all marks to the log's end, for example after a power cut. Raises OSError.
 

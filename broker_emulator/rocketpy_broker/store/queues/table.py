@@ -169,19 +169,45 @@ class ConsumeQueueTable:
         }
         self._deleted.mark(topic, log_end, over)
 
+    @property
+    def marks(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """The physical offsets below which topics are deleted, and emptied."""
+        return self._deleted.marks, self._emptied.marks
+
+    def raise_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> None:
+        """Takes in a master's marks; `drop_marked` follows. Blocks. Raises OSError."""
+        self._deleted.raise_all(deleted)
+        self._emptied.raise_all(emptied)
+
+    def drop_marked(self, topics: Collection[str]) -> list[QueueKey]:
+        """Drops the queues of topics that only have deleted messages, and returns their keys.
+
+        Hides emptied messages. Blocks. Raises OSError.
+        """
+        keys = [key for key in self._queues if key.topic in topics]
+        gone = [
+            key for key in keys if self._queues[key].physical_end <= self.deleted_below(key.topic)
+        ]
+        for key in gone:
+            self.drop(key)
+        for key in keys:
+            queue = self._queues.get(key)
+            if queue is not None:
+                queue.hide_below(self._emptied.below(key.topic))
+        return gone
+
     def forget_topic(self, topic: str) -> None:
         """Drops the queues of a marked topic."""
         for queues in (self._queues, self._reserved):
             for key in [key for key in queues if key.topic == topic]:
                 queues.pop(key).close()
 
-    def forget(self, keys: Iterable[QueueKey]) -> None:
-        """Drops queues and removes their files. Blocks. Raises OSError."""
-        for key in keys:
-            queue = self._queues.pop(key, None)
-            if queue is not None:
-                queue.close()
-                durable.remove_folder(self._folder / key.topic / str(key.queue_id))
+    def drop(self, key: QueueKey) -> None:
+        """Drops a queue and removes its files. Blocks. Raises OSError."""
+        queue = self._queues.pop(key, None)
+        if queue is not None:
+            queue.close()
+            durable.remove_folder(self._folder / key.topic / str(key.queue_id))
 
     def remove_topic(self, topic: str) -> None:
         """Removes the files of a topic without queues. Blocks. Raises OSError."""

@@ -82,3 +82,16 @@ class SubscriptionGroupTable(Body, frozen=True):
     # Forbidden operations as bits, by group and topic.
     forbidden_table: dict[str, dict[str, Int32]] = field(default_factory=dict)
     data_version: DataVersion | None = None
+
+
+class ReplicationState(Body, frozen=True):
+    """GET_REPLICATION_STATE: facts for a slave that RocketMQ's tables lack.
+
+    `deleted_below` and `emptied_below` are physical offsets, by topic: its older messages are
+    deleted. `epochs` are those of topics.
+    """
+
+    store_id: str
+    deleted_below: dict[str, Int64] = field(default_factory=dict)
+    emptied_below: dict[str, Int64] = field(default_factory=dict)
+    epochs: dict[str, Int64] = field(default_factory=dict)

@@ -115,6 +115,7 @@ EXCHANGES: Mapping[Code, Exchange] = {
     Code.GET_BROKER_CLUSTER_INFO: _exchange(),
     Code.GET_BROKER_RUNTIME_INFO: _exchange(),
     Code.GET_BROKER_HA_STATUS: _exchange(),
+    Code.GET_REPLICATION_STATE: _exchange(),
     Code.CLEAN_EXPIRED_CONSUMEQUEUE: _exchange(),
     Code.CLEAN_UNUSED_TOPIC: _exchange(),
     Code.DELETE_EXPIRED_COMMITLOG: _exchange(),

@@ -25,6 +25,7 @@ from rocketpy_broker.services.topics.attributes import parse_changes
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand, encode_body
@@ -44,6 +45,7 @@ class TopicProcessor:
     def __init__(
         self,
         topics: TopicConfigManager,
+        store: MessageStore,
         admin: TopicAdminService,
         progress: ConsumeProgressService,
         units: QueueUnitService,
@@ -51,6 +53,7 @@ class TopicProcessor:
         config: BrokerConfig,
     ) -> None:
         self._topics = topics
+        self._store = store
         self._admin = admin
         self._progress = progress
         self._units = units
@@ -64,6 +67,7 @@ class TopicProcessor:
             Code.UPDATE_AND_CREATE_TOPIC_LIST: self._update_list,
             Code.DELETE_TOPIC_IN_BROKER: self._delete,
             Code.GET_ALL_TOPIC_CONFIG: self._all_configs,
+            Code.GET_REPLICATION_STATE: self._replication_state,
             Code.GET_TOPIC_CONFIG: self._config,
             Code.GET_TOPIC_STATS_INFO: self._stats,
             Code.QUERY_TOPIC_CONSUME_BY_WHO: self._groups,
@@ -118,6 +122,13 @@ class TopicProcessor:
             await take_slot("admin")
             table.add({shown(each.topic): topic_body(each) for each in part})
         return request.answer(body=await table.body(head, "topicConfigTable"))
+
+    async def _replication_state(self, request: Request) -> RemotingCommand:
+        """Returns the facts that a slave of this project needs beside RocketMQ's tables."""
+        deleted, emptied = self._store.topic_marks
+        epochs = {topic: each.epoch for topic, each in self._topics.copy().items() if each.epoch}
+        state = configs.ReplicationState(self._store.store_id, dict(deleted), dict(emptied), epochs)
+        return request.answer(body=await encode_large(state))
 
     def _config(self, request: Request) -> RemotingCommand:
         return request.answer(body=encode_body(topic_body(self._topics.get(request.header.topic))))

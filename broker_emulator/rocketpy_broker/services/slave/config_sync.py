@@ -1,0 +1,182 @@
+"""The master's tables on a slave: topics, groups, offsets of consumers and of delay levels.
+
+They are compared, and only differences are saved. Offsets refer to messages, so they are taken in
+when the slave has all messages that the master had when it gave them. Marks of deleted and emptied
+topics come from masters of this project alone; with a master of RocketMQ's, a topic that is gone
+loses its configuration, and its messages stay until their log segments go.
+Source: SlaveSynchronize, docs/design/cluster.md section 4.5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.log_throttle import LogThrottle
+from rocketpy_broker.services.config_files.json_fields import as_object
+from rocketpy_broker.services.flush.store_files import StoreFiles
+from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.groups.manager import FORBIDDEN, GROUP_PATTERN, PREDEFINED
+from rocketpy_broker.services.groups.manager import TABLE as GROUPS
+from rocketpy_broker.services.groups.wiring import Groups
+from rocketpy_broker.services.offsets.committed import TABLE as OFFSETS
+from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
+from rocketpy_broker.services.offsets.table import OffsetTable
+from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefusedError
+from rocketpy_broker.services.slave.master import Connect, Master
+from rocketpy_broker.services.slave.state import SlaveState
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.manager import TABLE as TOPICS
+from rocketpy_broker.services.topics.manager import (
+    TOPIC_BYTES_MAX,
+    TOPIC_PATTERN,
+    TopicConfigManager,
+)
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.codes import RequestCode
+from rocketpy_proto.remoting.bodies.configs import ReplicationState
+
+logger = logging.getLogger(__name__)
+# RocketMQ 4 asks every 10 s, RocketMQ 5 every 60 s.
+INTERVAL_MS = 10_000
+# The pause while the slave has no master, or lacks messages.
+PAUSE_MS = 500
+Entry = TypeVar("Entry")
+
+
+class ConfigSync:
+    """The tables of one slave; `run` is its loop."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        store_files: StoreFiles,
+        topics: TopicConfigManager,
+        groups: Groups,
+        committed: ConsumerOffsetManager,
+        connect: Connect,
+        state: SlaveState,
+        clock: Clock,
+    ) -> None:
+        self._delay_path: Path = config.config_folder / "delayOffset.json"
+        self._store = store
+        self._store_files = store_files
+        self._topics = topics
+        self._groups = groups
+        self._committed = committed
+        self._connect = connect
+        self._state = state
+        self._clock = clock
+        self._throttle = LogThrottle(clock)
+        self._delay_text = b""
+
+    async def run(self) -> None:
+        """Takes in the master's tables every INTERVAL_MS until cancelled."""
+        while True:
+            while not self._state.is_connected:
+                await sleep(self._clock, PAUSE_MS)
+            address = self._state.master
+            master = Master(address, self._connect(address))
+            try:
+                while self._state.is_connected and self._state.master == address:
+                    await self._sync(master)
+                    await sleep(self._clock, INTERVAL_MS)
+            except (BrokerError, OSError) as error:
+                if self._throttle.may_say():
+                    logger.warning("tables of master %s: %s", address, error)
+                await sleep(self._clock, INTERVAL_MS)
+            finally:
+                master.close()
+
+    async def _sync(self, master: Master) -> None:
+        """Takes in all tables once. Raises MasterLostError, MasterRefusedError, OSError."""
+        state = await master.state()
+        topics = await master.table(RequestCode.GET_ALL_TOPIC_CONFIG)
+        groups = await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        try:
+            await self._take_topics(topics, {} if state is None else state.epochs)
+            await self._take_groups(groups)
+            if state is not None:
+                await self._take_marks(state)
+            offsets = await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET)
+            delays = await master.text(RequestCode.GET_ALL_DELAY_OFFSET)
+            begin, end = await master.log_range()
+            self._store.needed_from = begin
+            self._state.master_end = max(self._state.master_end, end)
+            await self._has_log(end)
+            table = await asyncio.to_thread(OffsetTable.from_json, offsets.get(OFFSETS))
+            await self._committed.replicate(table)
+        except ValueError as error:
+            raise MasterRefusedError(f"a table of it cannot be read: {error!s:.300}") from error
+        if delays != self._delay_text:
+            await asyncio.to_thread(durable.replace_encoded, self._delay_path, delays)
+            self._delay_text = delays
+        self._state.synced_ms = self._clock.now_ms()
+
+    async def _has_log(self, end: int) -> None:
+        """Waits until the slave has the log up to `end`. Raises MasterLostError."""
+        while self._store.positions().log_end < end:
+            if not self._state.is_connected:
+                raise MasterLostError("the slave has lost its master before it had all messages")
+            await sleep(self._clock, PAUSE_MS)
+
+    async def _take_topics(self, table: Mapping[str, Any], epochs: Mapping[str, int]) -> None:
+        own = self._topics.copy()
+
+        def changes() -> dict[str, TopicConfig | None]:
+            entries = {
+                topic: TopicConfig.from_json(topic, entry)
+                for topic, entry in as_object(table.get(TOPICS)).items()
+                if TOPIC_PATTERN.fullmatch(topic) and len(topic) <= TOPIC_BYTES_MAX
+            }
+            if not any(map(self._topics.is_system, entries)):
+                # Each broker has some: this is no table of a broker.
+                raise MasterRefusedError("its table of topics has none of RocketMQ's own")
+            known = {
+                topic: replace(each, epoch=epochs.get(topic, each.epoch))
+                for topic, each in entries.items()
+            }
+            gone = {topic for topic in own if not self._topics.is_system(topic)} - known.keys()
+            return _differences(own, known, gone)
+
+        await self._topics.replicate(await asyncio.to_thread(changes))
+
+    async def _take_groups(self, table: Mapping[str, Any]) -> None:
+        own = self._groups.configs.copy()
+        # A consumer of the slave may have created its group here.
+        in_use = {*self._groups.clients.consumers.names(), *PREDEFINED}
+
+        def changes() -> dict[str, SubscriptionGroupConfig | None]:
+            entries = {
+                group: SubscriptionGroupConfig.from_json(group, entry)
+                for group, entry in as_object(table.get(GROUPS)).items()
+                if GROUP_PATTERN.fullmatch(group)
+            }
+            return _differences(own, entries, own.keys() - entries.keys() - in_use)
+
+        forbidden = as_object(table.get(FORBIDDEN))
+        await self._groups.configs.replicate(await asyncio.to_thread(changes), forbidden)
+
+    async def _take_marks(self, state: ReplicationState) -> None:
+        copy, marks = self._store.copy, (state.deleted_below, state.emptied_below)
+        if not copy.has_marks(*marks):
+            async with self._store_files.removing_nothing():
+                await asyncio.to_thread(copy.save_marks, *marks)
+                copy.apply_marks(*marks)
+
+
+def _differences(
+    own: Mapping[str, Entry], master: Mapping[str, Entry], gone: Collection[str]
+) -> dict[str, Entry | None]:
+    """Returns the entries that differ from the master's, and None for the ones that are gone."""
+    changed = {name: each for name, each in master.items() if own.get(name) != each}
+    return {**changed, **dict.fromkeys(gone)}

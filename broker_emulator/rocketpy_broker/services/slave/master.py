@@ -1,0 +1,205 @@
+"""A slave's master: its address, its facts, and its tables.
+
+The address is the option's, or that of broker id 0 at a name server. All requests are RocketMQ's
+but one: GET_REPLICATION_STATE, which RocketMQ's masters refuse.
+Source: SlaveSynchronize, docs/design/cluster.md sections 4.2 and 4.5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.services.config_files.json_fields import as_object
+from rocketpy_broker.services.settings.properties import parse_properties
+from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefusedError
+from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.remoting import Header, RemotingCommand, RemotingError
+from rocketpy_proto.remoting.bodies.configs import ReplicationState
+from rocketpy_proto.remoting.bodies.routes import ClusterInfo, TextTable
+from rocketpy_proto.remoting.fields import decode_body
+from rocketpy_proto.remoting.headers import NoFields
+from rocketpy_proto.remoting.json_text import parse_json
+
+MASTER_ID = 0
+# JSON of this size takes some 10 ms.
+LARGE_BODY_BYTES = 64 << 10
+
+
+class Connection(Protocol):
+    """A connection to a remoting server; all methods raise BrokerError."""
+
+    async def connect(self) -> None:
+        """Opens the connection."""
+
+    async def ask(self, code: RequestCode, header: Header, body: bytes = b"") -> RemotingCommand:
+        """Returns the answer to a request, with any code."""
+
+    def close(self) -> None:
+        """Ends the connection."""
+
+
+# Returns a connection to an address (host:port), which is not open yet.
+Connect = Callable[[str], Connection]
+
+
+@dataclass(frozen=True, slots=True)
+class MasterFacts:
+    """A master's configuration, and the range of its log; offsets in bytes.
+
+    `state` is None for a broker of RocketMQ.
+    """
+
+    properties: Mapping[str, str]
+    log_begin: int
+    log_end: int
+    state: ReplicationState | None
+
+    def number(self, name: str) -> int:
+        """Returns a property that is a number. Raises MasterRefusedError."""
+        text = self.properties.get(name, "")
+        if not text.isdecimal():
+            raise MasterRefusedError(f"its property {name} is {text!r:.100}, which is no number")
+        return int(text)
+
+    def check(self, broker_name: str, segment_bytes: int) -> None:
+        """Raises MasterRefusedError for a broker that cannot be this slave's master."""
+        name, role = self.properties.get("brokerName"), self.properties.get("brokerRole")
+        if name != broker_name:
+            raise MasterRefusedError(
+                f"it is broker {name!r:.100}, and this slave is {broker_name!r}: both need one "
+                "--broker-name"
+            )
+        if role == "SLAVE":
+            raise MasterRefusedError("it is a slave itself")
+        own = self.number("mappedFileSizeCommitLog")
+        if own != segment_bytes:
+            raise MasterRefusedError(
+                f"its log has segments of {own} bytes, and this slave's has {segment_bytes}. Start "
+                f"the slave with --commit-log-segment-bytes {own}"
+            )
+
+
+class Master:
+    """One master, by a connection of its own; each call opens it if necessary."""
+
+    def __init__(self, address: str, connection: Connection) -> None:
+        self.address = address
+        self._connection = connection
+        self._is_open = False
+
+    async def facts(self) -> MasterFacts:
+        """Returns the facts. Raises MasterLostError, MasterRefusedError."""
+        text = bytes((await self._asked(RequestCode.GET_BROKER_CONFIG)).body)
+        properties = parse_properties(text.decode(errors="replace"))
+        return MasterFacts(properties, *await self.log_range(), await self.state())
+
+    async def log_range(self) -> tuple[int, int]:
+        """Returns begin and end of the log. Raises MasterLostError, MasterRefusedError."""
+        body = (await self._asked(RequestCode.GET_BROKER_RUNTIME_INFO)).body
+        table = _decoded(lambda: decode_body(TextTable, body)).table
+        begin, end = table.get("commitLogMinOffset", ""), table.get("commitLogMaxOffset", "")
+        if not (begin.isdecimal() and end.isdecimal()):
+            raise MasterRefusedError("it does not say where its log begins and ends")
+        return int(begin), int(end)
+
+    async def state(self) -> ReplicationState | None:
+        """Returns what RocketMQ's tables lack; None for a broker of RocketMQ.
+
+        Raises MasterLostError.
+        """
+        answer = await self._ask(RequestCode.GET_REPLICATION_STATE)
+        if answer.code != ResponseCode.SUCCESS:
+            return None
+        body = answer.body
+        return await _in_thread(len(body), lambda: decode_body(ReplicationState, body))
+
+    async def table(self, code: RequestCode) -> Mapping[str, Any]:
+        """Returns the JSON object of a table. Raises MasterLostError, MasterRefusedError."""
+        body = bytes((await self._asked(code)).body)
+        return await _in_thread(len(body), lambda: as_object(parse_json(body, "it is no JSON")))
+
+    async def text(self, code: RequestCode) -> bytes:
+        """Returns the text of a table. Raises MasterLostError, MasterRefusedError."""
+        body = bytes((await self._asked(code)).body)
+        await _in_thread(len(body), lambda: as_object(parse_json(body, "it is no JSON")))
+        return body
+
+    async def _asked(self, code: RequestCode) -> RemotingCommand:
+        answer = await self._ask(code)
+        if answer.code != ResponseCode.SUCCESS:
+            remark = answer.remark or "it gives no reason"
+            raise MasterRefusedError(f"it refuses {code.name}: {remark!r:.300}")
+        return answer
+
+    async def _ask(self, code: RequestCode) -> RemotingCommand:
+        try:
+            if not self._is_open:
+                await self._connection.connect()
+                self._is_open = True
+            return await self._connection.ask(code, NoFields())
+        except (BrokerError, RemotingError) as error:
+            self.close()
+            raise MasterLostError(f"{self.address}: {error!s:.300}") from error
+
+    def close(self) -> None:
+        """Ends the connection."""
+        self._is_open = False
+        self._connection.close()
+
+
+class MasterFinder:
+    """The search for the master of one broker name."""
+
+    def __init__(self, config: BrokerConfig, connect: Connect) -> None:
+        self._config = config
+        self._connect = connect
+
+    async def find(self) -> Master:
+        """Returns the master, not connected yet. Raises MasterLostError."""
+        address = self._config.replication.master
+        if address is not None:
+            return self._master(address)
+        reasons = []
+        for name_server in self._config.name_servers:
+            try:
+                return self._master(await self._found(name_server))
+            except (BrokerError, RemotingError) as error:
+                reasons.append(f"name server {name_server}: {error!s:.300}")
+        raise MasterLostError("; ".join(reasons))
+
+    def _master(self, address: str) -> Master:
+        return Master(address, self._connect(address))
+
+    async def _found(self, name_server: str) -> str:
+        connection = self._connect(name_server)
+        try:
+            await connection.connect()
+            answer = await connection.ask(RequestCode.GET_BROKER_CLUSTER_INFO, NoFields())
+        finally:
+            connection.close()
+        if answer.code != ResponseCode.SUCCESS:
+            raise MasterLostError(f"it refuses the list of brokers: {answer.remark!r:.200}")
+        brokers = decode_body(ClusterInfo, answer.body).broker_addr_table
+        found = brokers.get(self._config.broker_name)
+        if found is None or MASTER_ID not in found.broker_addrs:
+            raise MasterLostError(f"it knows no master of broker {self._config.broker_name!r}")
+        return found.broker_addrs[MASTER_ID]
+
+
+async def _in_thread(size: int, decode: Callable[[], Any]) -> Any:
+    """Returns a decoded body; a thread decodes a large one. Raises MasterRefusedError."""
+    if size <= LARGE_BODY_BYTES:
+        return _decoded(decode)
+    return await asyncio.to_thread(_decoded, decode)
+
+
+def _decoded(decode: Callable[[], Any]) -> Any:
+    try:
+        return decode()
+    except (RemotingError, ValueError) as error:
+        raise MasterRefusedError(f"an answer of it cannot be read: {error!s:.300}") from error

@@ -1,0 +1,127 @@
+"""H01, H03: a slave of this project follows its master, serves readers, and refuses senders."""
+
+from __future__ import annotations
+
+import pytest
+
+from rocketpy_broker.config import BrokerRole, Replication
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.codes import ResponseCode
+from tests.broker.replication.pair import pair
+from tests.support.blocks import bodies_of
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+
+SEGMENT = 64 << 10
+
+
+async def bodies(running: RunningBroker, topic: str, queue_id: int = 0) -> list[bytes]:
+    """Returns the bodies of a queue, as a client reads them."""
+    limits = {"offset_end": 1 << 40, "response_bytes_max": 1 << 20}
+    answers = await running.pull(topic=topic, queue_id=queue_id, offset=0, **limits)
+    return [body for each in answers for body in bodies_of(each.records, each.record_sizes)]
+
+
+@pytest.mark.parametrize("flush", FlushDiskType)
+async def test_h01_h03_a_slave_copies_its_master_and_serves_readers(
+    start_broker: StartBroker, flush: FlushDiskType
+) -> None:
+    async with pair(start_broker, flush=flush) as both:
+        await both.master.create_topic("T", queues=2)
+        for number in range(20):
+            await both.master.append("T", number % 2, b"%d" % number)
+        await both.same()
+        await both.synced()
+        assert await bodies(both.slave, "T", 1) == [b"%d" % n for n in range(1, 20, 2)]
+        config = both.slave.broker.services.topics.get("T")
+        assert config == both.master.broker.services.topics.get("T")
+        assert config.epoch != 0
+        assert both.slave.broker.store.store_id == both.master.broker.store.store_id
+
+
+async def test_h03_a_slave_refuses_senders_by_name(start_broker: StartBroker) -> None:
+    async with pair(start_broker) as both:
+        await both.master.create_topic("T")
+        await both.synced()
+        answer = await both.slave.append("T", 0, b"x")
+        assert answer.status.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "this broker is a slave: send to its master 127.0.0.1:" in answer.status.remark
+
+
+async def test_h01_an_empty_slave_gets_all_segments(start_broker: StartBroker) -> None:
+    size = {"commit_log_segment_bytes": SEGMENT}
+    async with pair(start_broker, **size) as both:
+        await both.master.create_topic("T")
+        for _ in range(300):
+            await both.master.append("T", 0, b"x" * 1_000)
+        assert both.master.broker.store.positions().log_end > 4 * SEGMENT
+        await both.same()
+        assert both.slave.broker.store.positions().log_begin == 0
+        queue = QueueKey("T", 0)
+        assert both.slave.broker.store.range_of(queue) == both.master.broker.store.range_of(queue)
+
+
+async def test_h02_a_sync_master_waits_for_the_slave(start_broker: StartBroker) -> None:
+    config = Replication(BrokerRole.SYNC_MASTER, port=0, in_sync_replicas=2)
+    async with pair(start_broker, config, FlushDiskType.SYNC_FLUSH) as both:
+        await both.master.create_topic("T")
+        await both.synced()
+        for number in range(10):
+            answer = await both.master.append("T", 0, b"%d" % number)
+            assert answer.status.code == ResponseCode.SUCCESS
+            end = both.master.broker.store.positions().log_end
+            assert both.slave.broker.store.flushed_end >= end
+        slaves = both.master.broker.services.replication.slaves
+        assert slaves.lag_bytes == 0
+
+
+async def test_h03_offsets_groups_and_deletions_follow(start_broker: StartBroker) -> None:
+    async with pair(start_broker) as both:
+        master, slave = both.master.broker.services, both.slave.broker.services
+        for topic in ("T", "U"):
+            await both.master.create_topic(topic)
+            await both.master.append(topic, 0, b"one", b"two")
+        master.groups.configs.get_or_create("readers")
+        master.offsets.committed.commit("readers", "T", 0, 1)
+        await both.synced()
+        assert slave.offsets.committed.query("readers", "T", 0) == 1
+        assert "readers" in slave.groups.configs
+        await master.admin.admin.delete_topic("T")
+        await both.synced()
+        assert "T" not in slave.topics
+        assert both.slave.broker.store.range_of(QueueKey("T", 0)).max_offset == 0
+        await both.master.create_topic("T")
+        await both.master.append("T", 1, b"again")
+        await both.same()
+        await both.synced()
+        assert await bodies(both.slave, "T", 0) == []
+        assert await bodies(both.slave, "T", 1) == [b"again"]
+        assert await bodies(both.slave, "U", 0) == [b"one", b"two"]
+
+
+async def test_h01_a_slave_of_another_store_is_refused_by_name(
+    start_broker: StartBroker,
+) -> None:
+    async with start_broker(folder="slave") as alone:
+        await alone.create_topic("T")
+        await alone.append("T", 0, b"of another store")
+    async with pair(start_broker) as both:
+        await both.until(lambda: both.state.failure != "")
+        assert "it has store" in both.state.failure
+        assert not both.state.is_connected
+        assert both.slave.broker.store.range_of(QueueKey("T", 0)).max_offset == 1
+
+
+async def test_h01_a_slave_finds_its_master_again(start_broker: StartBroker) -> None:
+    async with pair(start_broker) as both:
+        await both.master.create_topic("T")
+        await both.master.append("T", 0, b"one")
+        await both.same()
+        assert both.master.broker.ha is not None
+        for connection in [*both.master.broker.ha._connections]:
+            connection.close("")
+        await both.until(lambda: not both.state.is_connected)
+        await both.master.append("T", 0, b"two")
+        await both.same()
+        await both.synced()
+        assert await bodies(both.slave, "T") == [b"one", b"two"]
