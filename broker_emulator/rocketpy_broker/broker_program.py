@@ -22,13 +22,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rocketpy_broker.config import BrokerConfig, ServerTls
+from rocketpy_broker.config import BrokerConfig, BrokerRole, ServerTls
 from rocketpy_broker.embedded import ephemeral
 from rocketpy_broker.embedded.temporary_store import PREFIX, TemporaryStore
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import event_loop, process_tuning
 from rocketpy_broker.runtime.process_tuning import READY_PREFIX
 from rocketpy_broker.runtime.standard_output import say
+from rocketpy_broker.services.replication.options import replication_of
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes
@@ -176,7 +177,8 @@ def _local_config(given: dict[str, Any], folder: Path) -> BrokerConfig:
         accepted = f"at least {SEGMENT_BYTES_MIN}"
         raise ParameterIllegalError("commit_log_segment_bytes", segment_bytes, accepted)
     sizes = StoreSizes.of(folder, segment_bytes, None, given.pop("new_segment_bytes"))
-    tls = given.pop("tls")
+    tls, replication = given.pop("tls"), given.pop("replication")
+    role = BrokerRole(replication.pop("role"))
     return BrokerConfig(
         data=folder,
         flush_disk_type=FlushDiskType(given.pop("flush")),
@@ -187,6 +189,7 @@ def _local_config(given: dict[str, Any], folder: Path) -> BrokerConfig:
         # The program may run on a machine with a full disk.
         clean_policy=CleanPolicy(clean_forcibly_ratio=0.95, warning_level_ratio=1.0),
         tls=ServerTls() if tls is None else _local_tls(tls),
+        replication=replication_of(role, **replication, has_name_servers=False),
         **given,
     )
 

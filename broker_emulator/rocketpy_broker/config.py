@@ -52,6 +52,7 @@ class ClientLimits:
 
 # Slaves of one master.
 SLAVES_MAX = 16
+SLAVE_RATIO_BELOW = 10
 
 
 class BrokerRole(str, Enum):
@@ -265,7 +266,8 @@ class BrokerConfig:
     - `enable_mixed_message_type`: topics may have the message type MIXED.
       `enable_topic_message_type_check`: a message of another type than its topic's is refused.
     - `access_message_in_memory_max_ratio`: the percentage of the machine's memory for the log's
-      last messages, which count as in memory.
+      last messages, which count as in memory. `slave_read_enable`: clients that read older messages
+      are sent to a slave.
     - `long_polling_enable`: a message wakes a held call. Without it the broker reads again after
       `short_polling_time_ms` and answers then.
     - `clock_ahead_ms`: a broker for tests. Its clock starts ahead by this time and can be moved.
@@ -327,6 +329,12 @@ class BrokerConfig:
         object.__setattr__(self, "data", self.data.absolute())
         if self.users_path is not None:
             object.__setattr__(self, "users_path", self.users_path.absolute())
+
+    @property
+    def memory_ratio_percent(self) -> int:
+        """RocketMQ's accessMessageInMemoryMaxRatio in use: a slave's is lower by 10."""
+        ratio = self.access_message_in_memory_max_ratio
+        return max(ratio - SLAVE_RATIO_BELOW, 0) if self.replication.is_slave else ratio
 
     @property
     def users_file(self) -> Path:

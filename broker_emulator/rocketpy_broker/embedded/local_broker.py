@@ -12,8 +12,10 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
 from rocketpy_broker.client import contents
 from rocketpy_broker.client.calls.base import call
@@ -23,7 +25,7 @@ from rocketpy_broker.client.calls.query_calls import QueryCalls
 from rocketpy_broker.client.calls.topic_calls import TopicCalls
 from rocketpy_broker.client.calls.transaction_calls import TransactionCalls
 from rocketpy_broker.client.connection import BrokerConnection
-from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.config import BrokerConfig, BrokerRole
 from rocketpy_broker.embedded.clock_calls import ClockCalls
 from rocketpy_broker.embedded.process import (
     START_SECONDS_MAX,
@@ -37,6 +39,7 @@ from rocketpy_broker.embedded.process import (
 from rocketpy_broker.embedded.temporary_store import TEST_SEGMENT_BYTES, TemporaryStore
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.server.security.users import UserTable
+from rocketpy_broker.services.replication.options import replication_of
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.durable import FOLDER_MODE
@@ -44,6 +47,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 __all__ = ["BrokerUser", "LocalBroker", "LocalBrokerError", "LocalTls"]
 ADMIN = "admin"
+Choice = TypeVar("Choice", bound=Enum)
 LOG_NAME = "broker.log"
 # The limit of a client's call, too; RocketMQ's default is 5 s.
 SYNC_FLUSH_TIMEOUT_MS = 60_000
@@ -88,6 +92,12 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
       ports serve TLS and plaintext.
     - `message_delay_level`: RocketMQ's messageDelayLevel, such as `1s 5s 1m`: the delays of levels
       1, 2 and so on. The default is RocketMQ's 18 levels.
+    - `broker_role`: `ASYNC_MASTER` (default), `SYNC_MASTER` or `SLAVE`. A slave copies `master`,
+      the `remoting_endpoint` of a LocalBroker with `ha_port`, and serves reads alone. Each slave
+      of a master needs another `broker_id`, by default 1.
+    - `ha_port`: the port where slaves get the log; 0 takes a free one, which a restart keeps.
+    - `in_sync_replicas`: of a `SYNC_MASTER`, the brokers, itself included, that have a message
+      before it is acknowledged.
     - `users`: `BrokerUser`s, one of them with the role `admin`, which the methods of this class
       use. Every other client must sign its requests. Without users the broker serves all clients.
 
@@ -111,18 +121,29 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
         http_port: int | None = None,
         message_delay_level: str | None = None,
         tls: LocalTls | bool = False,
+        broker_role: BrokerRole | str = BrokerRole.ASYNC_MASTER,
+        broker_id: int | None = None,
+        master: str | None = None,
+        ha_port: int | None = None,
+        in_sync_replicas: int | None = None,
         users: Sequence[BrokerUser] = (),
     ) -> None:
-        """Raises ParameterIllegalError for an unknown `flush` or `message_delay_level`."""
+        """Raises ParameterIllegalError for an option that is not accepted."""
         if message_delay_level is not None:
             DelayLevels.parse(message_delay_level)
         self._message_delay_level = message_delay_level
         self._tls = LocalTls() if tls is True else tls or None
+        self._role = _choice(BrokerRole, "broker_role", broker_role)
+        self._broker_id, self._master, self._ha_port = broker_id, master, ha_port
+        self._in_sync_replicas = in_sync_replicas
+        replication_of(
+            *(self._role, broker_id, master, ha_port, in_sync_replicas), has_name_servers=False
+        )
         self._users = tuple(users)
         self._given_data = None if data is None else _absolute(data)
         self._temporary: TemporaryStore | None = None
         default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
-        self._flush = default if flush is None else _flush_disk_type(flush)
+        self._flush = default if flush is None else _choice(FlushDiskType, "flush", flush)
         self._port = port
         self._http_port = http_port
         self._remoting_port = self._name_server_port = self._tls_port = 0
@@ -287,6 +308,8 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
                 self._tls_port = self._tls_port or self._reserve_port()
             if self._http_port == 0:
                 self._http_port = self._reserve_port()
+            if self._ha_port == 0:
+                self._ha_port = self._reserve_port()
             self._process = BrokerProcess(
                 broker_command(self._settings()), self.data / LOG_NAME, self._start_times
             )
@@ -330,6 +353,13 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
             "advertise_port": self._remoting_port,
             "http_port": self._http_port,
             "tls": None if self._tls is None else self._tls.settings(self._tls_port),
+            "replication": {
+                "role": self._role.value,
+                "broker_id": self._broker_id,
+                "master": self._master,
+                "port": self._ha_port,
+                "in_sync_replicas": self._in_sync_replicas,
+            },
             "flush": self._flush.value,
             "commit_log_segment_bytes": self._commit_log_segment_bytes,
             "new_segment_bytes": TEST_SEGMENT_BYTES,
@@ -453,12 +483,13 @@ def _absolute(data: Path | str) -> Path:
         ) from error
 
 
-def _flush_disk_type(flush: str) -> FlushDiskType:
+def _choice(kind: type[Choice], name: str, given: str) -> Choice:
+    """Returns a value of an enumeration. Raises ParameterIllegalError."""
     try:
-        return FlushDiskType(flush)
+        return kind(given)
     except ValueError as error:
-        accepted = " or ".join(each.value for each in FlushDiskType)
-        raise ParameterIllegalError("flush", flush, accepted) from error
+        accepted = " or ".join(each.value for each in kind)
+        raise ParameterIllegalError(name, given, accepted) from error
 
 
 def _write_users(data: Path, users: Sequence[BrokerUser]) -> None:

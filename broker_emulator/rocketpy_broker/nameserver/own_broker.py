@@ -24,8 +24,8 @@ from rocketpy_proto.remoting.headers.cluster import (
 )
 
 logger = logging.getLogger(__name__)
-# As many ids as a master has slaves; the length of any host and port.
-SLAVE_ID_MAX, ADDRESS_CHARACTERS_MAX = SLAVES_MAX, 300
+# The length of any host and port.
+ADDRESS_CHARACTERS_MAX = 300
 # Its registration never expires.
 NEVER_MS = 1 << 60
 
@@ -74,7 +74,8 @@ class OwnBroker:
     ) -> None:
         """Raises RegistrationError for a request by network that would change this broker's entry.
 
-        Slaves of this broker may register, if it listens for them.
+        Slaves of this broker may register, if it listens for them. At a slave its master and the
+        other slaves may.
         """
         identity, address = self._identity, header.broker_addr
         if address in {self.address(connection), identity.address(UNKNOWN_HOST)}:
@@ -84,15 +85,17 @@ class OwnBroker:
             )
         if header.broker_name != identity.broker_name:
             return
-        if identity.ha_port is None or header.broker_id == MASTER_ID:
+        is_alone = identity.broker_id == MASTER_ID and identity.ha_port is None
+        if is_alone or header.broker_id == identity.broker_id:
             raise RegistrationError(
-                f"broker name {header.broker_name:.200} belongs to the broker in this name "
-                "server's process; give the other broker another name"
+                f"broker name {header.broker_name:.200} with id {identity.broker_id} belongs to "
+                "the broker in this name server's process; give the other broker another name or id"
             )
-        is_slave = 0 < header.broker_id <= SLAVE_ID_MAX and len(address) <= ADDRESS_CHARACTERS_MAX
-        if not is_slave or header.cluster_name != identity.cluster_name:
+        is_id = MASTER_ID <= header.broker_id <= SLAVES_MAX
+        is_named = is_id and len(address) <= ADDRESS_CHARACTERS_MAX
+        if not is_named or header.cluster_name != identity.cluster_name:
             raise RegistrationError(
-                f"a slave of {identity.broker_name} needs an id from 1 to {SLAVE_ID_MAX}, the "
+                f"another broker {identity.broker_name} needs an id from 0 to {SLAVES_MAX}, the "
                 f"cluster {identity.cluster_name}, and an address of at most "
                 f"{ADDRESS_CHARACTERS_MAX} characters"
             )
@@ -101,9 +104,10 @@ class OwnBroker:
         self, header: RegisterBrokerRequest, connection: RemotingConnection
     ) -> RegisterBrokerResponse | None:
         """Returns the addresses of this broker for a slave of it; None for other brokers."""
-        if header.broker_name != self._identity.broker_name:
+        identity = self._identity
+        if header.broker_name != identity.broker_name or identity.broker_id != MASTER_ID:
             return None
-        own = self._identity.registration(connection.local_host)
+        own = identity.registration(connection.local_host)
         return RegisterBrokerResponse(own.ha_server_addr, own.broker_addr)
 
     def address(self, connection: RemotingConnection) -> str:
@@ -114,7 +118,7 @@ class OwnBroker:
         """Returns a broker's addresses as a client gets them."""
         if data.broker_name != self._identity.broker_name:
             return data
-        addresses = {**data.broker_addrs, MASTER_ID: self.address(connection)}
+        addresses = {**data.broker_addrs, self._identity.broker_id: self.address(connection)}
         return msgspec.structs.replace(data, broker_addrs=addresses)
 
     def member_addresses(

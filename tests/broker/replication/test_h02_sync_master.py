@@ -16,8 +16,8 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.replication.slave import slave_of
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
-SYNC = Replication(BrokerRole.SYNC_MASTER, 0)
-TWO = Replication(BrokerRole.SYNC_MASTER, 0, in_sync_replicas=2)
+SYNC = Replication(BrokerRole.SYNC_MASTER, port=0)
+TWO = Replication(BrokerRole.SYNC_MASTER, port=0, in_sync_replicas=2)
 
 
 def slave_count(running: RunningBroker) -> int:
@@ -79,7 +79,7 @@ async def test_h02_as_in_rocketmq_4_no_slave_is_not_waited_for(start_broker: Sta
 async def test_h02_as_in_rocketmq_4_a_far_slave_is_not_waited_for(
     start_broker: StartBroker,
 ) -> None:
-    config = Replication(BrokerRole.SYNC_MASTER, 0, fall_behind_bytes_max=5_000)
+    config = Replication(BrokerRole.SYNC_MASTER, port=0, fall_behind_bytes_max=5_000)
     async with start_broker(replication=config) as running:
         await running.create_topic("T")
         async with slave_of(running, 0) as slave:
@@ -109,7 +109,7 @@ async def test_h02_as_in_rocketmq_5_no_slave_is_waited_for(start_broker: StartBr
 
 
 async def test_h02_three_replicas_need_two_slaves(start_broker: StartBroker) -> None:
-    config = Replication(BrokerRole.SYNC_MASTER, 0, in_sync_replicas=3)
+    config = Replication(BrokerRole.SYNC_MASTER, port=0, in_sync_replicas=3)
     async with start_broker(replication=config) as running:
         await running.create_topic("T")
         async with slave_of(running, 0) as one, slave_of(running, 0) as two:
@@ -162,7 +162,9 @@ async def test_h02_an_end_of_a_transaction_and_an_emptied_topic_wait_for_no_slav
 
 
 async def test_h02_a_stop_answers_the_senders_that_wait(start_broker: StartBroker) -> None:
-    config = Replication(BrokerRole.SYNC_MASTER, 0, in_sync_replicas=2, slave_timeout_ms=600_000)
+    config = Replication(
+        BrokerRole.SYNC_MASTER, port=0, in_sync_replicas=2, slave_timeout_ms=600_000
+    )
     async with start_broker(replication=config) as running:
         await running.create_topic("T")
         sending = asyncio.ensure_future(running.append("T", 0, b"x"))

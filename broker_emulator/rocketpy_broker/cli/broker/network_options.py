@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,7 @@ from rocketpy_broker.config import (
 )
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.registration.addresses import check_advertised, parse_name_servers
+from rocketpy_broker.services.replication.options import replication_of
 from rocketpy_proto.tls import TlsConfig, TlsFileError
 
 PORT, REMOTING_PORT, NAME_SERVER_PORT, HTTP_PORT = 8081, 10911, 9876, 5557
@@ -197,7 +199,29 @@ Role = Annotated[
     BrokerRole,
     typer.Option(
         help="brokerRole: with SYNC_MASTER an acknowledgement waits for slaves, see "
-        "--in-sync-replicas."
+        "--in-sync-replicas. A SLAVE copies its master, and serves reads alone."
+    ),
+]
+BrokerId = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        max=SLAVES_MAX,
+        help="brokerId of a SLAVE: another one for each slave of a master. Default: 1.",
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        help="The master of a SLAVE: its host and --remoting-port, such as 10.0.0.5:10911. "
+        "Default: --name-server knows it, by --broker-name."
+    ),
+]
+SlaveRead = Annotated[
+    bool,
+    typer.Option(
+        "--slave-read-enable",
+        help="slaveReadEnable: send clients that read messages from disk to a slave.",
     ),
 ]
 InSyncReplicas = Annotated[
@@ -222,21 +246,25 @@ HaTransferBytes = Annotated[
 ]
 
 
-def replication_of(
+def replication(
     role: BrokerRole,
+    broker_id: int | None,
+    master: str | None,
     port: int | None,
     in_sync_replicas: int | None,
+    *,
+    has_name_servers: bool,
     timeout_ms: int,
     bytes_per_second_max: int | None,
 ) -> Replication:
-    """Returns the replication to slaves. Raises typer.BadParameter."""
-    if role is BrokerRole.SYNC_MASTER and port is None:
-        raise typer.BadParameter(
-            "SYNC_MASTER waits for slaves; give their port, too", param_hint="--ha-port"
+    """Returns the broker's part in replication. Raises typer.BadParameter."""
+    try:
+        found = replication_of(
+            *(role, broker_id, master, port, in_sync_replicas), has_name_servers=has_name_servers
         )
-    return Replication(
-        role, port, in_sync_replicas, timeout_ms, bytes_per_second_max=bytes_per_second_max
-    )
+    except ParameterIllegalError as error:
+        raise typer.BadParameter(str(error), param_hint=error.name) from error
+    return replace(found, slave_timeout_ms=timeout_ms, bytes_per_second_max=bytes_per_second_max)
 
 
 def network_settings(

@@ -13,6 +13,7 @@ from rocketpy_broker.cli.broker.network_options import (
     PORT,
     AdvertiseHost,
     AdvertisePort,
+    BrokerId,
     Console,
     HaPort,
     HaTransferBytes,
@@ -20,6 +21,7 @@ from rocketpy_broker.cli.broker.network_options import (
     HttpPort,
     Insecure,
     InSyncReplicas,
+    Master,
     NameServerAccessKey,
     NameServerPort,
     NameServers,
@@ -29,6 +31,7 @@ from rocketpy_broker.cli.broker.network_options import (
     Port,
     RemotingPort,
     Role,
+    SlaveRead,
     SlaveTimeoutMs,
     TlsCertificate,
     TlsClientCa,
@@ -39,11 +42,13 @@ from rocketpy_broker.cli.broker.network_options import (
     Users,
     name_server_user,
     network_settings,
-    replication_of,
     server_tls,
 )
 from rocketpy_broker.cli.broker.network_options import (
     name_server_tls as name_server_tls_of,
+)
+from rocketpy_broker.cli.broker.network_options import (
+    replication as replication_of,
 )
 from rocketpy_broker.cli.exits import PARENT_PID
 from rocketpy_broker.config import BrokerConfig, BrokerRole, ConsoleMode
@@ -233,6 +238,9 @@ def broker(
     console: Console = ConsoleMode.ON,
     ha_port: HaPort = None,
     broker_role: Role = BrokerRole.ASYNC_MASTER,
+    broker_id: BrokerId = None,
+    master: Master = None,
+    slave_read_enable: SlaveRead = False,
     in_sync_replicas: InSyncReplicas = None,
     slave_timeout_ms: SlaveTimeoutMs = 3_000,
     ha_transfer_bytes_per_second: HaTransferBytes = None,
@@ -289,7 +297,10 @@ def broker(
         is_self_signed=tls_self_signed,
     )
     replication = replication_of(
-        *(broker_role, ha_port, in_sync_replicas, slave_timeout_ms, ha_transfer_bytes_per_second)
+        *(broker_role, broker_id, master, ha_port, in_sync_replicas),
+        has_name_servers=bool(network["name_servers"]),
+        timeout_ms=slave_timeout_ms,
+        bytes_per_second_max=ha_transfer_bytes_per_second,
     )
     registration_tls = name_server_tls_of(
         name_server_tls_ca, tls_certificate, tls_key, is_used=name_server_tls
@@ -307,6 +318,7 @@ def broker(
             users_path=users,
             **network,
             replication=replication,
+            slave_read_enable=slave_read_enable,
             console=console,
             tls=tls,
             name_server_tls=registration_tls,

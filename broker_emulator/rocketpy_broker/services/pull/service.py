@@ -207,7 +207,10 @@ class PullService:
             await self._configs.save_new()
 
     def _suggested_broker_id(self, group: str, result: GetMessageResult) -> int:
-        """Returns a slave's id for data that must come from disk, if slaves may serve."""
+        """Returns a slave's id for data that must come from disk, if slaves may serve.
+
+        A slave serves each pull, and suggests the same broker as its master.
+        """
         if not self._slave_read_enable:
             return MASTER_ID
         config = self._configs.find(group) if group else None

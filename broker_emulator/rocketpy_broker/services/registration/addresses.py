@@ -17,21 +17,22 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
     """Returns the addresses of `ns1:9876;ns2:9876`. Raises ParameterIllegalError."""
     found = dict.fromkeys(filter(None, map(str.strip, text.split(";"))))
     for address in found:
-        host_and_port(address)
+        host_and_port(address, "address of a name server")
     if len(found) > NAME_SERVERS_MAX:
         accepted = f"{NAME_SERVERS_MAX} or fewer"
         raise ParameterIllegalError("number of name servers", len(found), accepted)
     return tuple(found)
 
 
-def host_and_port(address: str) -> tuple[str, int]:
-    """Returns the parts of `name:9876` or `[::1]:9876`. Raises ParameterIllegalError."""
+def host_and_port(address: str, name: str = "address") -> tuple[str, int]:
+    """Returns the parts of `name:9876` or `[::1]:9876`.
+
+    Raises ParameterIllegalError with the parameter's `name`.
+    """
     host, _, port = address.rpartition(":")
     digits = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
     if not is_host(host) or not digits or not 0 < int(port) <= PORT_MAX:
-        raise ParameterIllegalError(
-            "address of a name server", address, "host:port, such as 127.0.0.1:9876"
-        )
+        raise ParameterIllegalError(name, address, "host:port, such as 127.0.0.1:9876")
     return host.strip("[]"), int(port)
 
 

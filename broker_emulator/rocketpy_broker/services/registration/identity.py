@@ -9,8 +9,6 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_proto.record import Host
 from rocketpy_proto.remoting.headers.cluster import BrokerRequest, RegisterBrokerRequest
 
-MASTER_ID = 0
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerIdentity:
@@ -25,6 +23,8 @@ class BrokerIdentity:
     port: int
     # The port for slaves; None without one.
     ha_port: int | None = None
+    # RocketMQ's brokerId: 0 for a master.
+    broker_id: int = 0
 
     @classmethod
     def of(
@@ -37,6 +37,7 @@ class BrokerIdentity:
             config.advertise_host or _listening_host(config.host),
             config.advertise_port or remoting_port,
             ha_port,
+            config.replication.broker_id,
         )
 
     def address(self, local: Host) -> str:
@@ -57,7 +58,7 @@ class BrokerIdentity:
             self.broker_name,
             _text(host, self.port),
             self.cluster_name,
-            MASTER_ID,
+            self.broker_id,
             # Without a port for slaves it is RocketMQ's, where this broker does not listen.
             _text(host, self.ha_port or self.port + 1),
             body_crc32=body_crc32,
@@ -66,7 +67,8 @@ class BrokerIdentity:
 
     def reference(self, local: Host) -> BrokerRequest:
         """Returns the header of a request about the registration."""
-        return BrokerRequest(self.broker_name, self.address(local), self.cluster_name, MASTER_ID)
+        address = self.address(local)
+        return BrokerRequest(self.broker_name, address, self.cluster_name, self.broker_id)
 
 
 def _text(host: str, port: int) -> str:

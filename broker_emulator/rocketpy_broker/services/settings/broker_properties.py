@@ -117,7 +117,7 @@ _LEAST_PAGES = BrokerProperty(lambda config: config.flush_times.least_bytes // 4
 PROPERTIES: Mapping[str, BrokerProperty] = {
     "brokerClusterName": _of("cluster_name"),
     "brokerName": _of("broker_name"),
-    "brokerId": BrokerProperty(lambda _config: 0),
+    "brokerId": _of("replication.broker_id"),
     "brokerRole": BrokerProperty(lambda config: config.replication.role.value),
     "haListenPort": BrokerProperty(lambda config: config.replication.port or 0),
     "inSyncReplicas": BrokerProperty(lambda config: config.replication.in_sync_replicas or 1),
@@ -149,7 +149,7 @@ PROPERTIES: Mapping[str, BrokerProperty] = {
     "maxTransferBytesOnMessageInMemory": _of("limits.transfer.bytes_on_message_in_memory"),
     "maxTransferCountOnMessageInDisk": _of("limits.transfer.count_on_message_in_disk"),
     "maxTransferBytesOnMessageInDisk": _of("limits.transfer.bytes_on_message_in_disk"),
-    "accessMessageInMemoryMaxRatio": _of("access_message_in_memory_max_ratio"),
+    "accessMessageInMemoryMaxRatio": _of("memory_ratio_percent"),
     "slaveReadEnable": _of("slave_read_enable"),
     "longPollingEnable": _of("long_polling_enable"),
     "shortPollingTimeMills": _of("short_polling_time_ms"),

@@ -15,11 +15,7 @@ from rocketpy_broker.server.apache_v2.endpoints import endpoints_for
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.receives.requests import group_and_topic
 from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.servicers.route_servicer import (
-    MASTER_ID,
-    QUEUES_A_SLOT,
-    permission,
-)
+from rocketpy_broker.server.apache_v2.servicers.route_servicer import QUEUES_A_SLOT, permission
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.popped import ANY_QUEUE
@@ -55,7 +51,7 @@ class AssignmentServicer:
             topic=request.topic,
             broker=v2.Broker(
                 name=self._config.broker_name,
-                id=MASTER_ID,
+                id=self._config.replication.broker_id,
                 endpoints=endpoints_for(request.endpoints, self._config),
             ),
         )

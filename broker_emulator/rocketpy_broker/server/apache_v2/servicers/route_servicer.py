@@ -18,7 +18,6 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 
-MASTER_ID = 0
 QUEUES_A_SLOT = 1_000
 _MIXED = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION)
 _TYPES: dict[str, tuple[v2.MessageType, ...]] = {
@@ -60,7 +59,7 @@ class RouteServicer:
             topic=request.topic,
             broker=v2.Broker(
                 name=self._config.broker_name,
-                id=MASTER_ID,
+                id=self._config.replication.broker_id,
                 endpoints=endpoints_for(request.endpoints, self._config),
             ),
             accept_message_types=accepted_types(topic),
