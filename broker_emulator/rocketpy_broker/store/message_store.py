@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from rocketpy_broker.errors import (
     LogOffsetError,
@@ -36,6 +37,7 @@ from rocketpy_broker.store.files.checkpoint import StoreCheckpoint
 from rocketpy_broker.store.files.directory import DirectoryLostError, StoreDirectory
 from rocketpy_broker.store.files.store_id import OtherStoreError
 from rocketpy_broker.store.log.flush import FlushPlan
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
 from rocketpy_broker.store.queues.growth import QueueAllocator
 from rocketpy_broker.store.queues.readers.lookup import QueueLookup
@@ -43,7 +45,7 @@ from rocketpy_broker.store.queues.readers.messages import MessageLookup
 from rocketpy_broker.store.queues.readers.random_reader import RandomReader
 from rocketpy_broker.store.queues.readers.range_reader import Reader
 from rocketpy_broker.store.recovery.damage_fill import MetDamages, fill_met
-from rocketpy_broker.store.recovery.passes import RecoveryResult
+from rocketpy_broker.store.recovery.passes import RecoveryResult, cut
 from rocketpy_broker.store.recovery.store_opener import make_parts, recover
 from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions, TopicEmptying
 from rocketpy_broker.store.staging.area import StagingArea
@@ -205,6 +207,22 @@ class MessageStore:
         self._log.close()
         self._directory.release()
 
+    def cut(self, end: int) -> list[Path]:
+        """Ends the store at the physical offset `end`, a record's begin; `close` has to follow.
+
+        Returns the files that have a copy of the log's bytes from there on. Raises OSError; the
+        next `open` then finds a store that ends at `end` or later.
+        """
+        kept: list[Path] = []
+        # The mark is lowered first: what is missing below it would count as damaged.
+        self._directory.flushed(end)
+        self._directory.flush()
+        cut(self._parts, end, kept)
+        self._log.flushed = end
+        self._dispatcher.started(end, self._log.store_timestamp_ms_at(end))
+        self._checkpoint.recovered(end)
+        return kept
+
     # --- Writing ---
 
     def on_dispatch(self, listener: Callable[[QueueKey], None]) -> None:
@@ -363,6 +381,11 @@ class MessageStore:
     def last_segment_begin(self) -> int:
         """The physical offset at which the log's last segment begins."""
         return self._log.end - self._log.end % self.config.commit_log_segment_bytes
+
+    def scan(self, begin: int) -> Iterator[LogSpan | Damage]:
+        """Yields the records from the physical offset `begin` on; see `LogScanner.scan`."""
+        trust = Trust(self._log.flushed, Checksummed.ALL)
+        return LogScanner(self._log, trust).scan(begin)
 
     def log_piece(self, offset: int, bytes_max: int) -> memoryview:
         """Returns the log's bytes from `offset` on, of one segment, for a slave; empty at the end.

@@ -26,6 +26,7 @@ from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.errors import BrokerError, StoreDirectoryError, StoreLockedError
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.time_format import ms_of_time
+from rocketpy_broker.server.ha.aligner import aligned
 from rocketpy_broker.services.admin.files.store_export import ExportRequest, FileFormat, StoreExport
 from rocketpy_broker.store.check.faults import Advance
 from rocketpy_broker.store.check.read_only import StoreSizes
@@ -135,6 +136,42 @@ def export_messages(
         text = f"skipped {counted(result.damaged_count, 'damaged message')}"
         typer.echo(f"rocketpy store: {text}; see `rocketpy store check {folder}`", err=True)
         raise typer.Exit(EXIT_FAULTS)
+
+
+@store_app.command()
+def align(
+    folder: Folder,
+    master: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="The remoting address of the master.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed, and change nothing.")
+    ] = False,
+    commit_log_segment_bytes: SegmentBytes = None,
+    consume_queue_file_bytes: QueueFileBytes = None,
+    as_json: output.AsJson = False,
+) -> None:
+    """Remove the messages of a stopped slave that its master does not have.
+
+    A slave refuses to follow a master with another log, for example after the old master comes
+    back as a slave. The removed part of the log is kept in the store's rocketpy/quarantine.
+    """
+    with errors():
+        sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
+        # The size of one segment at the most, but for the search.
+        with progress("Comparing the logs", sizes.segment_bytes) as advance:
+            found = aligned(folder, sizes, master, advance, is_dry=dry_run)
+    counts = dict(sorted(found.message_counts.items()))
+    if as_json:
+        kept = [str(path) for path in found.kept]
+        output.print_json({"logEnd": found.common_end, "removed": counts, "kept": kept})
+        return
+    word = "would be removed" if dry_run else "removed"
+    for topic, count in counts.items():
+        typer.echo(f"{word}: {counted(count, 'message')} of {topic}")
+    for path in found.kept:
+        typer.echo(f"kept: {path}")
+    typer.echo(f"the logs are equal up to offset {found.common_end}")
 
 
 def _time_ms(text: str | None, option: str) -> int | None:

@@ -155,10 +155,7 @@ class LogSync:
             is_master_empty = facts.log_begin == facts.log_end
             return facts.log_begin if is_master_empty else self._copy.received_end
         if own_end > facts.log_end:
-            raise MasterRefusedError(
-                f"its log ends at {facts.log_end}, and this slave's ends at {own_end}: the slave "
-                "has messages that the master has lost or never had"
-            )
+            raise _shorter(facts.log_end, own_end)
         if own_end < facts.log_begin:
             raise MasterRefusedError(
                 f"its log begins at {facts.log_begin}, and this slave's ends at {own_end}. Start "
@@ -175,10 +172,7 @@ class LogSync:
             await self._store_all(stream)
             end = self._store.positions().log_end
             if stream.heartbeat_end is not None and stream.heartbeat_end < end:
-                raise MasterRefusedError(
-                    f"its log ends at {stream.heartbeat_end}, and this slave's ends at {end}: the "
-                    "slave has messages that the master has lost or never had"
-                )
+                raise _shorter(stream.heartbeat_end, end)
             self._report(stream)
 
     async def _store_all(self, stream: LogStream) -> None:
@@ -213,3 +207,10 @@ class LogSync:
             return
         self._reported_ms = now_ms
         stream.report(self._reported)
+
+
+def _shorter(master_end: int, own_end: int) -> MasterRefusedError:
+    return MasterRefusedError(
+        f"its log ends at {master_end}, and this slave's ends at {own_end}: the slave has messages "
+        "that the master has lost or never had. Stop the slave and run `rocketpy store align`"
+    )

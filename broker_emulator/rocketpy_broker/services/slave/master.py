@@ -68,20 +68,24 @@ class MasterFacts:
 
     def check(self, broker_name: str, segment_bytes: int) -> None:
         """Raises MasterRefusedError for a broker that cannot be this slave's master."""
-        name, role = self.properties.get("brokerName"), self.properties.get("brokerRole")
+        name = self.properties.get("brokerName")
         if name != broker_name:
             raise MasterRefusedError(
                 f"it is broker {name!r:.100}, and this slave is {broker_name!r}: both need one "
                 "--broker-name"
             )
-        if role == "SLAVE":
-            raise MasterRefusedError("it is a slave itself")
+        self.check_role()
         own = self.number("mappedFileSizeCommitLog")
         if own != segment_bytes:
             raise MasterRefusedError(
                 f"its log has segments of {own} bytes, and this slave's has {segment_bytes}. Start "
                 f"the slave with --commit-log-segment-bytes {own}"
             )
+
+    def check_role(self) -> None:
+        """Raises MasterRefusedError for a slave."""
+        if self.properties.get("brokerRole") == "SLAVE":
+            raise MasterRefusedError("it is a slave itself")
 
 
 class Master:

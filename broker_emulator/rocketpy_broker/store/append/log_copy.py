@@ -72,8 +72,8 @@ class LogDivergedError(StoreError):
 
     def __init__(self, offset: int) -> None:
         super().__init__(
-            f"the logs of master and slave differ from offset {offset} or before: they have got "
-            "different messages"
+            f"the logs of master and slave differ at offset {offset}, or before it: they have got "
+            "different messages. Stop the slave and run `rocketpy store align`"
         )
         self.offset = offset
 

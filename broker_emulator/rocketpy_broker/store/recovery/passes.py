@@ -277,23 +277,9 @@ class Recovery:
 
     def _cut(self, end: int, *, whole: bool) -> int:
         """Drops the bytes after `end`; returns the number of nonzero ones."""
-        log = self._store.log
-        dropped = 0
-        for segment in log.files.dirty_segments(end, log.files.end):
-            start = max(end - segment.base, 0)
-            used = segment.used_end(start)
-            if used > start:
-                name = f"{segment.base + start:020d}.tail"
-                self._quarantined.append(
-                    self._store.quarantine.keep(name, segment.view[start:used])
-                )
-                dropped += used - start
-        log.truncate(end)
-        self._store.queues.cut_marks(end)
-        self._store.index.truncate(end)
-        for key, queue in self._store.queues.items():
-            queue.truncate(end)
-            if whole:
+        dropped = cut(self._store, end, self._quarantined)
+        if whole:
+            for key, queue in self._store.queues.items():
                 self._cut_garbage(key, queue)
         return dropped
 
@@ -334,3 +320,23 @@ class Recovery:
         if queue is not None and queue.max_offset == lost.queue_offset:
             unit = np.array([(lost.physical_offset, lost.size, 0)], UNIT)
             queue.append(lost.queue_offset, unit)
+
+
+def cut(store: StoreParts, end: int, kept: list[Path]) -> int:
+    """Ends log, queues and index at `end`; returns the number of nonzero bytes of the log after it.
+
+    These are copied into quarantine first, and their paths are added to `kept`. Raises OSError.
+    """
+    log, dropped = store.log, 0
+    for segment in log.files.dirty_segments(end, log.files.end):
+        start = max(end - segment.base, 0)
+        used = segment.used_end(start)
+        if used > start:
+            name = f"{segment.base + start:020d}.tail"
+            kept.append(store.quarantine.keep(name, segment.view[start:used]))
+            dropped += used - start
+    log.truncate(end)
+    store.queues.cut_marks(end)
+    store.index.truncate(end)
+    store.queues.truncate(end)
+    return dropped

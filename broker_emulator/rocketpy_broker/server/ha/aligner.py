@@ -1,0 +1,61 @@
+"""The alignment of a stopped slave with its master, for the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections.abc import Callable
+from pathlib import Path
+
+from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.server.ha.client import HaClient
+from rocketpy_broker.server.remoting.client import RemotingClient
+from rocketpy_broker.services.registration.addresses import host_and_port
+from rocketpy_broker.services.slave.alignment import Alignment, LogAlignment
+from rocketpy_broker.services.slave.errors import MasterRefusedError
+from rocketpy_broker.services.slave.master import Master
+from rocketpy_broker.store.check.read_only import StoreSizes
+from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.record import Host
+
+
+def aligned(
+    folder: Path, sizes: StoreSizes, master: str, advance: Callable[[int], None], *, is_dry: bool
+) -> Alignment:
+    """Compares a store with its master at `master` (host:port), and cuts it unless `is_dry`.
+
+    Raises MasterLostError, MasterRefusedError, ParameterIllegalError, StoreLockedError,
+    StoreDirectoryError, OSError.
+    """
+    host_and_port(master)
+    flush = FlushDiskType.SYNC_FLUSH
+    config = StoreConfig(folder, sizes.segment_bytes, sizes.queue_file_bytes, flush)
+    store = MessageStore(config, SystemClock(), Host(ipaddress.IPv4Address(0), 0))
+    store.open()
+    try:
+        found = asyncio.run(_compared(store, master, advance, is_dry=is_dry))
+    finally:
+        store.close()
+    return found
+
+
+async def _compared(
+    store: MessageStore, address: str, advance: Callable[[int], None], *, is_dry: bool
+) -> Alignment:
+    clock = SystemClock()
+    host, port = host_and_port(address)
+    master = Master(address, RemotingClient(host, port, clock))
+    try:
+        facts = await master.facts()
+    finally:
+        master.close()
+    if facts.state is not None and facts.state.store_id != store.store_id:
+        raise MasterRefusedError(
+            f"it has store {facts.state.store_id:.100}, and the directory has store "
+            f"{store.store_id}: they have nothing in common"
+        )
+    facts.check_role()
+    alignment = LogAlignment(store, facts, host, lambda *to: HaClient.connect(*to, clock), advance)
+    found = await alignment.compare()
+    return found if is_dry or found.common_end == found.own_end else alignment.cut(found)
