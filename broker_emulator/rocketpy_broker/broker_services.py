@@ -20,6 +20,7 @@ from rocketpy_broker.server.apache_v2.servicers.telemetry_servicer import Teleme
 from rocketpy_broker.server.apache_v2.servicers.transaction_servicer import TransactionServicer
 from rocketpy_broker.server.apache_v2.services import ApacheV2Services
 from rocketpy_broker.server.apache_v2.services import Servicer as ApacheServicer
+from rocketpy_broker.server.calls import writes
 from rocketpy_broker.server.ha.client import HaClient
 from rocketpy_broker.server.remoting.client import RemotingClient
 from rocketpy_broker.server.remoting.clients import RemotingClients
@@ -158,7 +159,7 @@ class BrokerServices:
             users.start(scope, context.call_clock)
 
         context.lifecycle.starts.append(start)
-        return AccessControl(users, context.call_clock)
+        return AccessControl(users, context.call_clock, lambda: context.store.slave_refusal)
 
     def _send_service(self, context: BrokerContext, targets: RetryTargets) -> SendService:
         return SendService(
@@ -215,6 +216,7 @@ class BrokerServices:
             self.transactions,
             self.statistics,
             self.replication.slaves,
+            self.slave_state,
         )
         wiring.admin.topic_changed.add(self.statistics.counter.topic_changed)
         wiring.groups.group_changed.add(self.statistics.counter.group_changed)
@@ -224,7 +226,7 @@ class BrokerServices:
         """Returns the metrics page; a broker without HTTP does not load its libraries."""
         from rocketpy_broker.services.observability.metrics import wiring as metrics
 
-        return metrics.build(
+        service = metrics.build(
             context,
             self.topics,
             self.groups,
@@ -234,6 +236,13 @@ class BrokerServices:
             self.transactions,
             self.statistics.counter,
         )
+        if (state := self.slave_state) is not None:
+            positions = context.store.positions
+            service.watch("rocketpy_replication_connected", lambda: state.is_connected)
+            service.watch(
+                "rocketpy_replication_lag_bytes", lambda: state.lag_bytes(positions().log_end)
+            )
+        return service
 
     def rocketpy_v1(self, config: BrokerConfig) -> RocketpyV1Services:
         """Returns the services of our own protocol."""
@@ -345,7 +354,10 @@ class BrokerServices:
             ),
             *self._admin_processors(config),
         ]
-        return {code: each for part in parts for code, each in part.by_code().items()}
+        found = {code: each for part in parts for code, each in part.by_code().items()}
+        if config.replication.is_slave:
+            return writes.checked(found, self.access.check_write)
+        return found
 
     def _admin_processors(self, config: BrokerConfig) -> list[Processors]:
         """Returns the processors of RocketMQ's tools."""
@@ -364,6 +376,7 @@ class BrokerServices:
                 self.statistics,
                 admin.settings,
                 self.replication.slaves,
+                self.slave_state,
             ),
             AuthProcessor(self.access.users),
         ]

@@ -11,17 +11,15 @@ from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 # Nobody listens there.
 MASTER = "127.0.0.1:1"
-REFUSAL = f"this broker is a slave of {MASTER}; send to its master"
 
 
 @asynccontextmanager
 async def slave(
     start_broker: StartBroker, broker_id: int = 1, **more: Any
 ) -> AsyncIterator[RunningBroker]:
-    """Starts a slave whose store refuses writes."""
+    """Starts a slave."""
     replication = Replication(BrokerRole.SLAVE, broker_id, MASTER)
     async with start_broker(
         replication=replication, remoting_port=0, name_server_port=0, **more
     ) as running:
-        running.broker.store.slave_refusal = REFUSAL
         yield running

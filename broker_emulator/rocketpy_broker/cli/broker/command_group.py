@@ -58,12 +58,18 @@ def status(as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
 def _shown(value: object) -> output.Cell:
     if value is None:
         return output.ABSENT
-    if isinstance(value, list) and all(isinstance(each, dict) for each in value):
-        return ", ".join(" ".join(str(part) for part in each.values() if part) for each in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(part)}" for name, part in value.items())
     if isinstance(value, list):
-        return " ".join(f"{each:.2f}" for each in value)
+        return _shown_list(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4f}"
     return value if isinstance(value, int) else str(value)
+
+
+def _shown_list(value: list[Any]) -> str:
+    if all(isinstance(each, dict) for each in value):
+        return ", ".join(" ".join(str(part) for part in each.values() if part) for each in value)
+    return " ".join(f"{each:.2f}" for each in value)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rocketpy_broker.server.apache_v2.request_context import NAMESPACE, broker_name, headers_of
+from rocketpy_broker.server.calls import writes
 from rocketpy_broker.server.security.access_control import (
     AccessControl,
     Requirement,
@@ -128,8 +129,16 @@ class ApacheV2Access:
     ) -> Callable[[Any], None]:
         """Returns the check of each request of a call.
 
-        Raises UnauthenticatedError.
+        Raises UnauthenticatedError, StoreClosedError.
         """
+        check = await self._check(method, metadata, peer)
+        if method.rpartition("/")[2] in writes.APACHE_V2:
+            self._control.check_write()
+        return check
+
+    async def _check(
+        self, method: str, metadata: Iterable[tuple[str, str | bytes]], peer: str
+    ) -> Callable[[Any], None]:
         control = self._control
         if not control.is_on:
             return control.check_off

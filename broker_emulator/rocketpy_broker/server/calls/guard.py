@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
-from rocketpy_broker.errors import AccessDeniedError, BrokerError
+from rocketpy_broker.errors import AccessDeniedError, BrokerError, StoreClosedError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.calls.failure_log import FailureLog
@@ -57,7 +57,7 @@ class CallAccess(Protocol):
     ) -> Check | None:
         """Returns the check of each request of a call; None if none is needed.
 
-        Raises AccessDeniedError.
+        Raises AccessDeniedError, and StoreClosedError for a call that writes at a slave.
         """
 
 
@@ -144,7 +144,7 @@ class CallGuard:
             raise
         except DecodeError as error:
             raise MalformedRequestError(method) from error
-        except (KeptBytesError, TooManyCallsError, AccessDeniedError):
+        except (KeptBytesError, TooManyCallsError, AccessDeniedError, StoreClosedError):
             raise
         except Exception as error:
             raise self.unexpected(peer, method, error) from error
@@ -312,7 +312,7 @@ class GuardedMethod:
     async def _asked(self, context: Any, call: RunningCall) -> Any:
         """Returns a request, or an iterator of requests.
 
-        Raises KeptBytesError, TooManyCallsError, AccessDeniedError.
+        Raises KeptBytesError, TooManyCallsError, AccessDeniedError, StoreClosedError.
         """
         data: Any = None
         charge = call.charge
@@ -331,7 +331,10 @@ class GuardedMethod:
         return self._checked(data, check)
 
     async def _admission(self, context: Any) -> Check | None:
-        """Returns the check of each request of the call. Raises AccessDeniedError."""
+        """Returns the check of each request of the call.
+
+        Raises AccessDeniedError, and StoreClosedError for a call that writes at a slave.
+        """
         if self._access is None:
             return None
         metadata = context.invocation_metadata() or ()

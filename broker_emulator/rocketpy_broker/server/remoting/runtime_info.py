@@ -76,6 +76,21 @@ class RuntimeInfo:
             "bootTimestamp": self.status.start_timestamp_ms,
             "runtime": _runtime(self.status.uptime_ms // 1000),
             "startAcceptSendRequestTimeStamp": self.begin_send_ms,
+            "brokerRole": self.status.broker_role,
+            "brokerId": self.status.broker_id,
+            **self._of_master(),
+        }
+
+    def _of_master(self) -> dict[str, object]:
+        """Returns a slave's entries about its master, which RocketMQ lacks."""
+        master = self.status.master
+        if not self.status.HasField("master"):
+            return {}
+        return {
+            "masterAddress": master.address,
+            "masterConnected": str(master.connected).lower(),
+            "masterLagBytes": master.lag_bytes,
+            "masterFailure": master.failure,
         }
 
     def _of_puts(self) -> dict[str, object]:

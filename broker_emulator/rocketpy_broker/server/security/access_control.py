@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.server.security.attempts import Attempts, host_of
 from rocketpy_broker.server.security.credentials import Credentials
@@ -61,8 +62,15 @@ def on_broker(action: Action) -> Requirements:
 class AccessControl:
     """The users, and the checks of their requests."""
 
-    def __init__(self, users: UserTable, clock: Clock) -> None:
+    def __init__(
+        self,
+        users: UserTable,
+        clock: Clock,
+        slave_refusal: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`slave_refusal` returns the reason for which a slave refuses to write; None otherwise."""
         self.users = users
+        self._slave_refusal = slave_refusal
         self.attempts = Attempts(clock)
         self._clock = clock
         self._verified: OrderedDict[str, User] = OrderedDict()
@@ -148,6 +156,12 @@ class AccessControl:
             )
 
     # --- Permissions ---
+
+    def check_write(self) -> None:
+        """Raises StoreClosedError at a slave, where nothing is written by a call."""
+        refusal = self._slave_refusal()
+        if refusal is not None:
+            raise StoreClosedError(refusal)
 
     def check_off(self, _request: object) -> None:
         """Checks a request of a call that began before there were users.

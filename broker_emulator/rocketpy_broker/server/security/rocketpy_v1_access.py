@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from rocketpy_broker.server.calls import writes
 from rocketpy_broker.server.security.access_control import (
     AccessControl,
     Requirement,
@@ -160,12 +161,21 @@ class RocketpyV1Access:
     ) -> Callable[[Any], None]:
         """Returns the check of each request of a call.
 
-        Raises UnauthenticatedError.
+        Raises UnauthenticatedError, StoreClosedError.
         """
+        name = method.removeprefix(_PREFIX)
+        check = await self._check(name, metadata, peer)
+        if name in writes.ROCKETPY_V1:
+            self._control.check_write()
+        return check
+
+    async def _check(
+        self, name: str, metadata: Iterable[tuple[str, str | bytes]], peer: str
+    ) -> Callable[[Any], None]:
         control = self._control
         if not control.is_on:
             return control.check_off
         text = next((value for name, value in metadata if name == AUTHORIZATION), "")
         credentials = self._credentials_of(text) if isinstance(text, str) else None
-        requirements = REQUIREMENTS.get(method.removeprefix(_PREFIX), _ADMIN)
-        return await control.admitted(credentials, requirements, method, peer)
+        requirements = REQUIREMENTS.get(name, _ADMIN)
+        return await control.admitted(credentials, requirements, _PREFIX + name, peer)

@@ -20,6 +20,7 @@ from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.long_polling.wiring import LongPolling
 from rocketpy_broker.services.replication.slaves import SlaveTable
+from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.wiring import Transactions
 from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
@@ -64,6 +65,8 @@ class BrokerStatusService:
         delay: Delay,
         transactions: Transactions,
         slaves: SlaveTable,
+        slave_state: SlaveState | None,
+        broker_id: int,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -73,6 +76,8 @@ class BrokerStatusService:
         self._delay = delay
         self._transactions = transactions
         self._slaves = slaves
+        self._slave_state = slave_state
+        self._broker_id = broker_id
         self._began_ms = clock.monotonic_ms()
         self._started_ms = clock.now_ms()
         self._recovery: RecoveryResult | None = None
@@ -120,7 +125,9 @@ class BrokerStatusService:
             timer_due_timestamp_ms=self._delay.timer.pending.first_ms(self._clock.now_ms()) or 0,
             delay_levels=delay_levels,
             broker_role=self._slaves.role.value,
+            broker_id=self._broker_id,
             slaves=self._slave_statuses(),
+            master=self._master_status(),
         )
         if (recovery := self._recovery) is not None:
             response.recovered = recovery.abnormal
@@ -138,6 +145,20 @@ class BrokerStatusService:
             )
             for each in self._slaves.slaves
         ]
+
+    def _master_status(self) -> admin_pb2.MasterStatus | None:
+        """Returns a slave's connection to its master; None for a master."""
+        state = self._slave_state
+        if state is None:
+            return None
+        return admin_pb2.MasterStatus(
+            address=state.master,
+            connected=state.is_connected,
+            log_end_offset=state.master_end,
+            lag_bytes=state.lag_bytes(self._store.positions().log_end),
+            synced_timestamp_ms=state.synced_ms,
+            failure=shown(state.failure),
+        )
 
     def schedule_offsets(self) -> dict[int, tuple[int, int]]:
         """Returns the next offset and the end of each delay level's queue, by used level."""

@@ -265,8 +265,14 @@ class TopicAdminService:
 
     @property
     def refusal(self) -> str:
-        """The reason why the store refuses messages; empty while it accepts them."""
-        return self._store.refusal or self._store.growth.refusal or ""
+        """The reason why the store refuses messages; empty while it accepts them, and at a slave.
+
+        A slave refuses messages for as long as it is one, which is no fault.
+        """
+        store = self._store
+        if store.slave_refusal is not None and store.refusal == store.slave_refusal:
+            return ""
+        return store.refusal or store.growth.refusal or ""
 
     async def broker_info(self) -> admin_pb2.GetBrokerInfoResponse:
         """Returns version, names and limits of this broker, for clients."""

@@ -25,6 +25,7 @@ from rocketpy_broker.services.observability.statistics.service import Statistics
 from rocketpy_broker.services.offsets.wiring import Offsets
 from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.settings.broker_settings import BrokerSettings
+from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.wiring import Transactions
 
@@ -55,6 +56,7 @@ def build(
     transactions: Transactions,
     statistics: StatisticsService,
     slaves: SlaveTable,
+    slave_state: SlaveState | None,
 ) -> AdminWiring:
     """Returns the administration of one broker, and registers its cleaning."""
     config, store, store_files = context.config, context.store, flush.store_files
@@ -101,7 +103,16 @@ def build(
         admin,
         store_admin,
         BrokerStatusService(
-            store, context.clock, topics, groups, long_polling, delay, transactions, slaves
+            store,
+            context.clock,
+            topics,
+            groups,
+            long_polling,
+            delay,
+            transactions,
+            slaves,
+            slave_state,
+            config.replication.broker_id,
         ),
         history,
         listing,

@@ -4,7 +4,7 @@ A pull without a consumer group is plain reading and checks no group. A pull of 
 the group may consume; it may be filtered by the subscriptions of the group's members.
 Fields replace the bits of RocketMQ's sysFlag. Bit 1 is a commit offset, bit 2 a wait time, bit 4
 the absence of `registered_subscription`, bit 8 `class_filter`.
-This broker has no slaves, lite pulls or static topics, so there are no checks for them.
+This broker has no lite pulls or static topics, so there are no checks for them.
 PullService handles resets of offsets.
 FILTER_DATA_NOT_LATEST cannot occur: a subscription and its filter are one entry.
 Source: PullMessageProcessor#processRequest,

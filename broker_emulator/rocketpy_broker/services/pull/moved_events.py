@@ -5,7 +5,7 @@ be stored, the broker logs that and answers the pull.
 An event is not repeated for REPEAT_MS, and a minute has at most EVENTS_PER_MINUTE_MAX events. So a
 client that pulls wrong offsets does not fill the commit log. The broker's log reports the number of
 omitted events. A crash loses the record of written events.
-This broker is a master; a slave would write no events.
+A slave writes no events.
 Source: docs/design/broker_behaviour.md section 2.10.
 """
 

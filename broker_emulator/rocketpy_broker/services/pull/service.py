@@ -14,6 +14,8 @@ length:
   the call continues by itself. At the end of the queue it is the last response.
 - A call with `offset_end` has examined its whole range at a response with code SUCCESS and
   `next_offset` of `offset_end`. That response has records, or else NO_MATCHED_MESSAGE.
+- A slave may have less than its master. It holds a call from beyond its queue's end, and answers
+  PULL_RETRY_IMMEDIATELY with the requested offset where a master answers PULL_OFFSET_MOVED.
 - A held call silently skips messages that do not match. At its deadline the answer is
   PULL_NOT_FOUND, and `next_offset` is after them.
 
@@ -26,6 +28,7 @@ Source: docs/design/broker_behaviour.md sections 2.2 to 2.10.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import NamedTuple
 
 from rocketpy_broker.hooks import ConsumeContext, ConsumeOutcome
@@ -48,6 +51,7 @@ from rocketpy_proto.model.codes import ResponseCode
 MASTER_ID, SLAVE_ID = 0, 1
 # Responses up to this size are sent at once; larger ones take a scheduler slot.
 SMALL_BYTES_MAX = 64 << 10
+_MOVED = ResponseCode.PULL_OFFSET_MOVED
 _CONTINUED = (GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE)
 
 
@@ -116,7 +120,7 @@ class PullService:
         deadline_ms = self._held.deadline_ms(command.wait_ms)
         result = await self._get(command, request.offset)
         # Holds the call while the queue has no wanted message up to its end.
-        while _is_waitable(command, result) and await self._held.wait([queue], deadline_ms):
+        while self._is_waitable(command, result) and await self._held.wait([queue], deadline_ms):
             command, begin_ms = self._renewed(request, command), self._clock.monotonic_ms()
             result = await self._get(command, result.next_offset)
         is_large = _is_large(result)
@@ -140,9 +144,27 @@ class PullService:
     async def _get(self, command: PullCommand, offset: int) -> GetMessageResult:
         """Reads messages; no other task runs after the last read, so no wake-up is missed."""
         limits = self.unread.limits(command.limits)
-        return await self._matching.get_message(
+        result = await self._matching.get_message(
             command.queue, offset, command.offset_end, limits, command.sql92
         )
+        if self._is_slave and response_code(result, offset, command.offset_end) is _MOVED:
+            # The offset may be right at the master.
+            result = replace(result, next_offset=offset)
+        return result
+
+    @property
+    def _is_slave(self) -> bool:
+        return self._store.slave_refusal is not None
+
+    def _is_waitable(self, command: PullCommand, result: GetMessageResult) -> bool:
+        """True if the queue has no wanted message up to its end."""
+        status, queue_end = result.status, result.max_offset
+        if status is GetMessageStatus.NO_MATCHED_MESSAGE:
+            return queue_end <= result.next_offset < command.offset_end
+        if self._is_slave and result.next_offset > queue_end:
+            return True
+        at_end = status is GetMessageStatus.OFFSET_OVERFLOW_ONE
+        return at_end or (status in EMPTY_QUEUE and command.offset == 0)
 
     async def _answered(
         self,
@@ -159,7 +181,9 @@ class PullService:
             # The topic may have changed in the scheduler slots of other tasks.
             self._checks.check_topic(request)
         code = response_code(result, offset, command.offset_end)
-        if group and code is ResponseCode.PULL_OFFSET_MOVED:
+        if code is _MOVED and self._is_slave:
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        if group and code is _MOVED:
             await self._events.write(MovedOffset(group, queue, offset, result.next_offset))
         if result.behind_bytes is not None:
             self.pulled(self._pulled(request, result, begin_ms))
@@ -223,13 +247,6 @@ def _outcome(result: GetMessageResult) -> ConsumeOutcome:
     return ConsumeOutcome(
         result.status.name, len(result.sizes), result.byte_count, result.next_offset
     )
-
-
-def _is_waitable(command: PullCommand, result: GetMessageResult) -> bool:
-    if result.status is GetMessageStatus.NO_MATCHED_MESSAGE:
-        return result.max_offset <= result.next_offset < command.offset_end
-    at_end = result.status is GetMessageStatus.OFFSET_OVERFLOW_ONE
-    return at_end or (result.status in EMPTY_QUEUE and command.offset == 0)
 
 
 def _is_large(result: GetMessageResult) -> bool:

@@ -21,3 +21,7 @@ class SlaveState:
     master_end: int = 0
     failure: str = ""
     synced_ms: int = 0
+
+    def lag_bytes(self, log_end: int) -> int:
+        """Returns the bytes of the master's log that are beyond the slave's end."""
+        return max(self.master_end - log_end, 0)

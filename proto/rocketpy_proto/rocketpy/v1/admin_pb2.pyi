@@ -198,6 +198,22 @@ class SlaveStatus(_message.Message):
     sent_bytes: int
     def __init__(self, address: _Optional[str] = ..., acknowledged_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ...) -> None: ...
 
+class MasterStatus(_message.Message):
+    __slots__ = ("address", "connected", "log_end_offset", "lag_bytes", "synced_timestamp_ms", "failure")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SYNCED_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    connected: bool
+    log_end_offset: int
+    lag_bytes: int
+    synced_timestamp_ms: int
+    failure: str
+    def __init__(self, address: _Optional[str] = ..., connected: bool = ..., log_end_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., synced_timestamp_ms: _Optional[int] = ..., failure: _Optional[str] = ...) -> None: ...
+
 class StoreDirectory(_message.Message):
     __slots__ = ("role", "path")
     ROLE_FIELD_NUMBER: _ClassVar[int]
@@ -207,7 +223,7 @@ class StoreDirectory(_message.Message):
     def __init__(self, role: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments", "delay_levels", "timer_due_timestamp_ms", "expired_segment_count", "broker_role", "slaves")
+    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments", "delay_levels", "timer_due_timestamp_ms", "expired_segment_count", "broker_role", "slaves", "broker_id", "master")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -234,6 +250,8 @@ class GetBrokerStatusResponse(_message.Message):
     EXPIRED_SEGMENT_COUNT_FIELD_NUMBER: _ClassVar[int]
     BROKER_ROLE_FIELD_NUMBER: _ClassVar[int]
     SLAVES_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    MASTER_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     start_timestamp_ms: int
     uptime_ms: int
@@ -260,7 +278,9 @@ class GetBrokerStatusResponse(_message.Message):
     expired_segment_count: int
     broker_role: str
     slaves: _containers.RepeatedCompositeFieldContainer[SlaveStatus]
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., delay_levels: _Optional[_Iterable[_Union[DelayLevelStatus, _Mapping]]] = ..., timer_due_timestamp_ms: _Optional[int] = ..., expired_segment_count: _Optional[int] = ..., broker_role: _Optional[str] = ..., slaves: _Optional[_Iterable[_Union[SlaveStatus, _Mapping]]] = ...) -> None: ...
+    broker_id: int
+    master: MasterStatus
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., delay_levels: _Optional[_Iterable[_Union[DelayLevelStatus, _Mapping]]] = ..., timer_due_timestamp_ms: _Optional[int] = ..., expired_segment_count: _Optional[int] = ..., broker_role: _Optional[str] = ..., slaves: _Optional[_Iterable[_Union[SlaveStatus, _Mapping]]] = ..., broker_id: _Optional[int] = ..., master: _Optional[_Union[MasterStatus, _Mapping]] = ...) -> None: ...
 
 class DelayLevelStatus(_message.Message):
     __slots__ = ("level", "delay_ms", "pending_count", "due_timestamp_ms")

@@ -17,6 +17,7 @@ from rocketpy_broker.services.observability.statistics.service import Statistics
 from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.settings.broker_settings import BrokerSettings
 from rocketpy_broker.services.settings.properties import parse_properties, properties_text
+from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.store.cleaner import used_ratio
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model.codes import RequestCode as Code
@@ -40,6 +41,7 @@ class StatusProcessor:
         statistics: StatisticsService,
         settings: BrokerSettings,
         slaves: SlaveTable,
+        slave_state: SlaveState | None,
     ) -> None:
         self._store = store
         self._admin = admin
@@ -48,6 +50,7 @@ class StatusProcessor:
         self._statistics = statistics
         self._settings = settings
         self._slaves = slaves
+        self._slave_state = slave_state
 
     def by_code(self) -> Mapping[int, Processor]:
         """Returns the processors."""
@@ -106,7 +109,9 @@ class StatusProcessor:
         return request.answer(body=encode_body(body))
 
     def _ha_status(self, request: Request) -> RemotingCommand:
-        """Returns the slaves of this master."""
+        """Returns the slaves of this master, or the master of this slave."""
+        if (state := self._slave_state) is not None:
+            return request.answer(body=encode_body(self._slave_status(state)))
         log_end, slaves = self._store.positions().log_end, self._slaves
         connections = tuple(
             stats.HAConnection(
@@ -122,6 +127,15 @@ class StatusProcessor:
         client = stats.HAClientInfo()
         body = stats.HARuntimeInfo(True, log_end, near_count, connections, client)
         return request.answer(body=encode_body(body))
+
+    def _slave_status(self, state: SlaveState) -> stats.HARuntimeInfo:
+        """Returns a slave's end of its log, and the end of its master's."""
+        client = stats.HAClientInfo(
+            state.master,
+            max_offset=self._store.positions().log_end,
+            master_flush_offset=state.master_end,
+        )
+        return stats.HARuntimeInfo(False, client=client)
 
     async def _clean_expired(self, request: Request) -> RemotingCommand:
         await self._store_admin.clean_expired_files()

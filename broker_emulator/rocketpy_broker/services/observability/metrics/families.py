@@ -55,6 +55,8 @@ GAUGES: dict[str, tuple[Sequence[str], str]] = {
     "rocketpy_held_calls": ((), "Calls that wait in the broker."),
     "rocketpy_running_calls": ((), "Calls that the broker is running."),
     "rocketpy_slaves": ((), "Connected slaves; only with a port for slaves."),
+    "rocketpy_replication_connected": ((), "1 while a slave follows its master; only of a slave."),
+    "rocketpy_replication_lag_bytes": ((), "Bytes of the master's log that a slave lacks."),
     "rocketpy_slave_lag_bytes": ((), "Bytes of the log that the nearest slave lacks."),
     "rocketpy_store_writable": ((), "1 while the store takes messages."),
     "rocketpy_log_begin_offset": ((), "Start offset of the commit log."),
