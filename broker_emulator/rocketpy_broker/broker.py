@@ -9,18 +9,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from rocketpy_broker.broker_services import BrokerServices
-from rocketpy_broker.config import BrokerConfig, ConsoleMode, TlsMode
+from rocketpy_broker.config import BrokerConfig, BrokerRole, ConsoleMode, TlsMode
 from rocketpy_broker.remoting_servers import RemotingPorts, RemotingServers
 from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
 from rocketpy_broker.runtime.guarded_clock import GuardedClock
 from rocketpy_broker.runtime.movable_clock import MovableClock
-from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.runtime.tasks import TaskScope, run_until
 from rocketpy_broker.server.bind_address import (
     ListenAddress,
     PublicSlavePortError,
@@ -42,6 +43,7 @@ from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.config_files.saver import save_all
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.store.config import StoreConfig
+from rocketpy_broker.store.files.promotion import PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_proto.record import Host
@@ -49,6 +51,7 @@ from rocketpy_proto.record import Host
 if TYPE_CHECKING:
     from rocketpy_broker.server.http.server import HttpServer
 
+logger = logging.getLogger(__name__)
 LOOPBACK = ipaddress.IPv4Address("127.0.0.1")
 
 
@@ -93,11 +96,31 @@ def _store_host(config: BrokerConfig, port: int) -> Host:
     return Host(LOOPBACK, port)
 
 
+def as_promoted(config: BrokerConfig) -> BrokerConfig:
+    """Returns a master's configuration for a slave that was promoted. Raises StoreDirectoryError.
+
+    The promotion counts until `rocketpy store align` makes the store a slave's again.
+    """
+    if not config.replication.is_slave:
+        return config
+    promotion = PromotionFile(config.data).load()
+    if promotion is None:
+        return config
+    logger.warning(
+        "this store was promoted to a master's (epoch %d): --broker-role SLAVE and --master do "
+        "not count. To make it a slave's again, stop the broker and run `rocketpy store align`",
+        promotion.epoch,
+    )
+    role = BrokerRole.ASYNC_MASTER
+    replication = replace(config.replication, role=role, broker_id=0, master=None)
+    return replace(config, replication=replication)
+
+
 class Broker:
     """A broker in one event loop; `serve_until` starts it, serves and stops it."""
 
     def __init__(self, config: BrokerConfig, clock: Clock | None = None) -> None:
-        self._config = config
+        self._config = config = as_promoted(config)
         self._call_clock = self._clock = clock or GuardedClock(SystemClock())
         if config.clock_ahead_ms is not None:
             self._clock = MovableClock(self._call_clock, config.clock_ahead_ms)
@@ -112,6 +135,25 @@ class Broker:
         self.http: HttpServer | None = None
         self.ha: HaServer | None = None
         self._certificates: ServerCertificates | None = None
+        self._ready: Ready | None = None
+
+    @property
+    def promoted(self) -> BrokerConfig | None:
+        """The configuration of the master that this slave has become, at the same ports."""
+        done, ready = self.services.promotion.done, self._ready
+        if done is None or ready is None or not done.done():
+            return None
+        config = self._config
+        return replace(
+            config,
+            port=ready.port,
+            http_port=ready.http_port,
+            remoting_port=ready.remoting_port,
+            name_server_port=ready.name_server_port,
+            tls=replace(config.tls, port=ready.tls_port or 0),
+            replication=replace(config.replication, port=ready.ha_port),
+            preferred_ports=frozenset(),
+        )
 
     async def serve_until(self, stopped: asyncio.Event, ready: asyncio.Future[Ready]) -> None:
         """Serves until `stopped` is set; resolves `ready` when clients can connect.
@@ -185,20 +227,21 @@ class Broker:
                 self.services.admin.settings.listens(ports.remoting, ha_port)
                 http_port = await self._start_http(scope, rocketpy_v1)
                 console_url = self._console_url(http_port)
-                ready.set_result(
-                    Ready(
-                        self._config.host,
-                        port,
-                        recovery,
-                        http_port,
-                        ports.remoting,
-                        ports.name_server,
-                        server.tls_port,
-                        ha_port,
-                        console_url,
-                    )
+                self._ready = Ready(
+                    self._config.host,
+                    port,
+                    recovery,
+                    http_port,
+                    ports.remoting,
+                    ports.name_server,
+                    server.tls_port,
+                    ha_port,
+                    console_url,
                 )
-                await stopped.wait()
+                promoted = services.promotion.done = asyncio.get_running_loop().create_future()
+                ready.set_result(self._ready)
+                with contextlib.suppress(TimeoutError):
+                    await run_until(promoted, stopped.wait())
             finally:
                 if self.http is not None:
                     self.http.stopping()

@@ -122,6 +122,9 @@ async def _run(config: BrokerConfig, parent_pid: int | None, *, stop_at_eof: boo
     if not broker.services.hooks:  # Only a hook may need pandas' objects in Arrow.
         leave_pandas_out()
     await broker.serve_until(stopped, ready)
+    while (promoted := broker.promoted) is not None and not stopped.is_set():
+        broker = Broker(promoted)
+        await broker.serve_until(stopped, loop.create_future())
     if not is_ephemeral:
         say("rocketpy broker stopped")
 

@@ -79,6 +79,7 @@ from rocketpy_broker.services.send.retry_sends import RetrySends
 from rocketpy_broker.services.send.retry_targets import RetryTargets
 from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.services.slave import wiring as slave
+from rocketpy_broker.services.slave.promotion import PromotionService
 from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.services.topics import wiring as topics
 from rocketpy_broker.services.transactions import wiring as transactions
@@ -144,6 +145,7 @@ class BrokerServices:
             self.retry,
         )
         self.slave_state = self._slave(context)
+        self.promotion = PromotionService(context.store, self.slave_state, context.clock)
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)
@@ -272,6 +274,7 @@ class BrokerServices:
                     administration.status,
                     self.statistics,
                     administration.history,
+                    self.promotion,
                 ),
                 BackupServicer(administration.backups, store.config),
                 UserServicer(self.access.users),

@@ -42,6 +42,14 @@ def broker_status(connection: BrokerConnection) -> admin_pb2.GetBrokerStatusResp
     return answer
 
 
+def promote(connection: BrokerConnection, *, force: bool = False) -> admin_pb2.PromoteResponse:
+    """Makes a slave a master. Raises UnreachableError, RefusedError."""
+    answer: admin_pb2.PromoteResponse = connection.ask(
+        connection.admin.Promote, admin_pb2.PromoteRequest(force=force)
+    )
+    return answer
+
+
 def list_users(connection: BrokerConnection) -> list[admin_pb2.User]:
     """Returns all users without their secret keys. Raises UnreachableError, RefusedError."""
     answer = connection.ask(connection.admin.ListUsers, admin_pb2.ListUsersRequest())

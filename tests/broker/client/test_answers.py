@@ -104,6 +104,7 @@ TABLE: dict[str, Exercise] = {
     "SearchOffsets": lambda to: offsets.offsets_at(to, "T", [0], datetime.now(timezone.utc)),
     "BackupStore": lambda to: list(brokers.backup_store(to)),
     "ListUsers": brokers.list_users,
+    "Promote": brokers.promote,
     "UpdateUser": lambda to: brokers.update_user(to, admin_pb2.User(access_key="u"), create=True),
     "DeleteUser": lambda to: brokers.delete_user(to, "u"),
     "QueryConsumerOffsets": lambda to: list(GroupReader(to, "T", "g").messages()),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -12,6 +12,7 @@ from rocketpy_broker.cli.broker.start_command import broker
 from rocketpy_broker.cli.broker.status_fields import status_fields
 from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.client.brokers import broker_info, broker_status
+from rocketpy_broker.client.brokers import promote as promote_slave
 from rocketpy_broker.client.statistics import list_statistics, store_counters
 
 START, HELP = "start", "--help"
@@ -53,6 +54,32 @@ def status(as_json: output.AsJson = False, endpoint: Endpoint = DEFAULT_ENDPOINT
         folders = {f"{each['role']} directory": each["path"] for each in fields.pop("directories")}
         shown = {**fields, **folders}
         output.print_fields({name: _shown(shown[name]) for name in sorted(shown)})
+
+
+@broker_app.command("promote")
+def promote(
+    force: Annotated[
+        bool, typer.Option("--force", help="Promote although the master serves the slave.")
+    ] = False,
+    as_json: output.AsJson = False,
+    endpoint: Endpoint = DEFAULT_ENDPOINT,
+) -> None:
+    """Make a slave the master, once its master is stopped and will not come back as one.
+
+    Clients connect again. Start the old master as a slave of this broker; `rocketpy store align`
+    then removes what only the old master has, and keeps a copy.
+    """
+    with asking(endpoint) as connection:
+        found = promote_slave(connection, force=force)
+    fields = {
+        "epoch": found.epoch,
+        "logEndOffset": found.log_end_offset,
+        "missingBytes": found.missing_bytes,
+    }
+    if as_json:
+        output.print_json(fields)
+        return
+    output.print_fields(fields)
 
 
 def _shown(value: object) -> output.Cell:

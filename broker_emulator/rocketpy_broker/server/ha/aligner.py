@@ -16,6 +16,7 @@ from rocketpy_broker.services.slave.errors import MasterRefusedError
 from rocketpy_broker.services.slave.master import Master
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.files.promotion import PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import Host
 
@@ -58,4 +59,9 @@ async def _compared(
     facts.check_role()
     alignment = LogAlignment(store, facts, host, lambda *to: HaClient.connect(*to, clock), advance)
     found = await alignment.compare()
-    return found if is_dry or found.common_end == found.own_end else alignment.cut(found)
+    if is_dry:
+        return found
+    aligned = found if found.common_end == found.own_end else alignment.cut(found)
+    # The store is a slave's again.
+    PromotionFile(store.config.folder).remove()
+    return aligned

@@ -104,6 +104,7 @@ REQUIREMENTS: Mapping[str, Requirements] = {
     "Admin/CleanExpiredFiles": _ADMIN,
     "Admin/CleanUnusedTopics": _ADMIN,
     "Admin/BackupStore": _ADMIN,
+    "Admin/Promote": _ADMIN,
     "Admin/UpdateUser": (Requirement(ADMIN, lambda request: (user(request.user.access_key),)),),
     "Admin/DeleteUser": (Requirement(ADMIN, lambda request: (user(request.access_key),)),),
     "Admin/ListUsers": _ADMIN,

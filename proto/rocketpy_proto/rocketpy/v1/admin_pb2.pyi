@@ -570,6 +570,24 @@ class CleanUnusedTopicsResponse(_message.Message):
     topics: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
+class PromoteRequest(_message.Message):
+    __slots__ = ("force",)
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    force: bool
+    def __init__(self, force: bool = ...) -> None: ...
+
+class PromoteResponse(_message.Message):
+    __slots__ = ("status", "epoch", "log_end_offset", "missing_bytes")
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MISSING_BYTES_FIELD_NUMBER: _ClassVar[int]
+    status: _common_pb2.Status
+    epoch: int
+    log_end_offset: int
+    missing_bytes: int
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., epoch: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., missing_bytes: _Optional[int] = ...) -> None: ...
+
 class BackupStoreRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...

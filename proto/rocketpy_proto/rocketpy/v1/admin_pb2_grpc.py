@@ -114,6 +114,11 @@ class AdminStub(object):
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreRequest.SerializeToString,
                 response_deserializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreResponse.FromString,
                 _registered_method=True)
+        self.Promote = channel.unary_unary(
+                '/rocketpy.v1.Admin/Promote',
+                request_serializer=rocketpy_dot_v1_dot_admin__pb2.PromoteRequest.SerializeToString,
+                response_deserializer=rocketpy_dot_v1_dot_admin__pb2.PromoteResponse.FromString,
+                _registered_method=True)
         self.UpdateUser = channel.unary_unary(
                 '/rocketpy.v1.Admin/UpdateUser',
                 request_serializer=rocketpy_dot_v1_dot_admin__pb2.UpdateUserRequest.SerializeToString,
@@ -254,6 +259,14 @@ class AdminServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Promote(self, request, context):
+        """Makes a slave a master. The broker starts again in its process and closes its
+        connections.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def UpdateUser(self, request, context):
         """Creates a user, or changes the fields of a user that the request has.
         """
@@ -357,6 +370,11 @@ def add_AdminServicer_to_server(servicer, server):
                     servicer.BackupStore,
                     request_deserializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreRequest.FromString,
                     response_serializer=rocketpy_dot_v1_dot_admin__pb2.BackupStoreResponse.SerializeToString,
+            ),
+            'Promote': grpc.unary_unary_rpc_method_handler(
+                    servicer.Promote,
+                    request_deserializer=rocketpy_dot_v1_dot_admin__pb2.PromoteRequest.FromString,
+                    response_serializer=rocketpy_dot_v1_dot_admin__pb2.PromoteResponse.SerializeToString,
             ),
             'UpdateUser': grpc.unary_unary_rpc_method_handler(
                     servicer.UpdateUser,
@@ -806,6 +824,33 @@ class Admin(object):
             '/rocketpy.v1.Admin/BackupStore',
             rocketpy_dot_v1_dot_admin__pb2.BackupStoreRequest.SerializeToString,
             rocketpy_dot_v1_dot_admin__pb2.BackupStoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Promote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/rocketpy.v1.Admin/Promote',
+            rocketpy_dot_v1_dot_admin__pb2.PromoteRequest.SerializeToString,
+            rocketpy_dot_v1_dot_admin__pb2.PromoteResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -309,6 +309,13 @@ ACTIONS = (
         sends=Sends.BODY,
     ),
     Route(
+        "POST",
+        "/broker/promote",
+        "Admin/Promote",
+        "Make a slave a master; `force` does so although its master serves it",
+        ("force",),
+    ),
+    Route(
         "PUT",
         "/groups/{consumer_group}",
         "Groups/UpdateGroup",

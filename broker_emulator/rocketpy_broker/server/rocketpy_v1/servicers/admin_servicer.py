@@ -13,6 +13,7 @@ from rocketpy_broker.services.admin.store_admin_service import StoreAdminService
 from rocketpy_broker.services.admin.topic_admin_service import TopicAdminService
 from rocketpy_broker.services.observability.statistics.history import History
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
+from rocketpy_broker.services.slave.promotion import PromotionService
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 
@@ -26,12 +27,14 @@ class AdminServicer:
         broker_status: BrokerStatusService,
         statistics: StatisticsService,
         history: History,
+        promotion: PromotionService,
     ) -> None:
         self._admin = admin
         self._store_admin = store_admin
         self._status = broker_status
         self._statistics = statistics
         self._history = history
+        self._promotion = promotion
 
     def handlers(self, bytes_max: int) -> dict[str, grpc.RpcMethodHandler[Any, Any]]:
         """Returns the handlers by method name."""
@@ -52,5 +55,6 @@ class AdminServicer:
             "GetHistory": self._history.get,
             "CleanExpiredFiles": lambda _request: store_admin.clean_expired_files(),
             "CleanUnusedTopics": store_admin.clean_unused_topics,
+            "Promote": self._promotion.promote,
         }
         return all_bounded(admin_pb2, methods, bytes_max)
