@@ -11,7 +11,7 @@ import promql_parser
 import pytest
 import yaml
 
-from rocketpy_broker.config import Replication
+from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_proto.rocketpy.v1 import retry_pb2, retry_pb2_grpc
 from tests.broker.metrics.scrape import Scraped, scrape
 from tests.broker.metrics.test_messages import commit, enter, update_group
@@ -59,8 +59,11 @@ def labels_of(scraped: Scraped, sample: str) -> set[str]:
 
 
 async def test_s13_the_document_has_every_metric_with_its_type_and_labels(
-    scraped: Scraped,
+    scraped: Scraped, start_broker: StartBroker
 ) -> None:
+    role = Replication(BrokerRole.SLAVE, 1, "127.0.0.1:1")
+    async with start_broker(http_port=0, folder="slave", replication=role) as slave:
+        of_slave = await scrape(slave)
     told = {
         name: (kind, {label for label in labels.strip().split(", ") if label})
         for name, kind, labels in ROW.findall(DOCUMENT.read_text(encoding="utf-8"))
@@ -70,6 +73,11 @@ async def test_s13_the_document_has_every_metric_with_its_type_and_labels(
         name: (kind, labels_of(scraped, name + suffix[kind]) - {"le"})
         for name, kind in scraped.types.items()
         if name.startswith("rocket")
+    }
+    found |= {
+        name: (kind, set())
+        for name, kind in of_slave.types.items()
+        if name.startswith("rocketpy_replication")
     }
     assert told == found
 
