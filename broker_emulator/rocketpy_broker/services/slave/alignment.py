@@ -1,6 +1,6 @@
 """The repair of a slave whose log has diverged from its master's: its end is cut.
 
-The logs are equal up to some offset and differ after it. The newest segment whose first bytes are
+The logs are equal up to some offset and differ after it. The newest segment whose first record is
 equal is compared from its begin on. The slave's records from the first difference on are copied
 into quarantine and removed; the slave then follows its master again.
 Source: ours; RocketMQ's slave does not notice that the logs differ.
@@ -19,9 +19,8 @@ from rocketpy_broker.services.slave.master import MasterFacts
 from rocketpy_broker.store.log.scanner import LogSpan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import topics_of
+from rocketpy_proto.record import BLANK_BYTES
 
-# The first bytes of a segment have a record's place, time and hosts.
-PROBE_BYTES = 4096
 WAIT_MS = 1_000
 
 
@@ -78,13 +77,21 @@ class LogAlignment:
         size = self._store.config.commit_log_segment_bytes
         bases = range(self._begin, self._end, size)
         for base in reversed(bases):
-            end = min(base + PROBE_BYTES, self._end)
+            end = min(base + self._first_size(base), self._end)
             if await self._equal_end(base, end) == end:
                 return base
         raise MasterRefusedError(
             "its log has no part in common with this slave's. Start the slave with an empty "
             "directory"
         )
+
+    def _first_size(self, base: int) -> int:
+        """Returns the size of a segment's first record: its place, time and hosts are unique."""
+        for item in self._store.scan(base):
+            if isinstance(item, LogSpan):
+                return int(item.block.sizes[0])
+            break
+        return BLANK_BYTES
 
     async def _equal_end(self, begin: int, end: int) -> int:
         """Returns the offset of the first difference in [begin, end), or `end`."""

@@ -38,7 +38,7 @@ class PromotionService:
         self.file = PromotionFile(store.config.folder)
         self.done: asyncio.Future[None] | None = None
 
-    def promote(self, request: admin_pb2.PromoteRequest) -> admin_pb2.PromoteResponse:
+    async def promote(self, request: admin_pb2.PromoteRequest) -> admin_pb2.PromoteResponse:
         """Makes a slave a master. Raises PromotionRefusedError, StoreDirectoryError, OSError."""
         state = self._state
         if state is None or self.done is None:
