@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import subprocess
+import time
 from typing import Any
 
 import pytest
@@ -10,8 +14,11 @@ import typer
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.broker.network_options import replication
 from rocketpy_broker.config import BrokerRole, Replication
+from rocketpy_broker.embedded.local_broker import LocalBrokerError
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.replication.options import replication_of
+from tests.support.broker.shell import ROCKETPY, environment
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 ASYNC, SYNC, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 MASTER = "127.0.0.1:10911"
@@ -81,3 +88,39 @@ def test_h01_a_local_broker_keeps_its_port_for_slaves() -> None:
         assert port
         broker.restart()
         assert broker._ha_port == port
+
+
+def status_of(broker: LocalBroker, *options: str) -> str:
+    """Returns what `rocketpy broker status` prints of a broker."""
+    return subprocess.run(
+        [*ROCKETPY, "broker", "status", "--endpoint", broker.endpoint, *options],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=WAIT_SECONDS_MAX,
+        env=environment(),
+    ).stdout
+
+
+def test_h01_h03_local_brokers_are_master_and_slave() -> None:
+    with LocalBroker(ha_port=0) as master:
+        master.create_topic("T", queues=1)
+        master.send("T", "copied")
+        with LocalBroker(
+            broker_role="SLAVE", broker_id=2, master=master.remoting_endpoint, http_port=0
+        ) as slave:
+            found: list[str] = []
+            deadline = time.monotonic() + WAIT_SECONDS_MAX
+            while not found and time.monotonic() < deadline:
+                with contextlib.suppress(LocalBrokerError):
+                    found = [each.text for each in slave.messages("T")]
+            assert found == ["copied"]
+            with pytest.raises(LocalBrokerError, match="slave: send to its master 127"):
+                slave.send("T", "refused")
+            status = json.loads(status_of(slave, "--json"))
+            assert (status["brokerRole"], status["brokerId"]) == ("SLAVE", 2)
+            assert status["master"]["address"] == master.remoting_endpoint
+            assert status["master"]["connected"]
+            assert status["master"]["lagBytes"] == 0
+            table = status_of(slave)
+            assert f"address {master.remoting_endpoint}, connected yes" in table
