@@ -12,10 +12,11 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
+from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.errors import BrokerError
-from rocketpy_proto.rocketpy.v1 import admin_pb2
+from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.replication.pair import pair
-from tests.support.broker.running_broker import StartBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.shell import run
 
 SECONDS_MAX = 120
@@ -104,6 +105,33 @@ def test_h04_the_old_master_comes_back_as_a_slave(master: LocalBroker, tmp_path:
         assert json.loads(done.stdout)["removed"] == {"T": 3}
         with LocalBroker(tmp_path / "a", broker_role="SLAVE", master=new.remoting_endpoint) as old:
             until(lambda: bodies(old, "T") == [b"common", b"new"])
+
+
+async def recovery_of(running: RunningBroker, known: str = "") -> broker_pb2.QueryOffsetsResponse:
+    request = broker_pb2.QueryOffsetsRequest(topics=["T"], recovery_id=known)
+    answer: broker_pb2.QueryOffsetsResponse = await running.data.QueryOffsets(request)
+    return answer
+
+
+async def test_h04_a_promotion_is_a_recovery_for_those_that_have_read_more(
+    start_broker: StartBroker,
+) -> None:
+    async with pair(start_broker) as both:
+        await both.master.create_topic("T", queues=1)
+        await both.master.append("T", 0, b"one")
+        await both.synced()
+        known = (await recovery_of(both.master)).recovery_id
+        assert (await recovery_of(both.slave)).recovery_id == known
+        request = admin_pb2.PromoteRequest(force=True)
+        assert (await both.slave.admin.Promote(request)).status.code == 0
+        # The old master goes on for a while.
+        await both.master.append("T", 0, b"beyond")
+    config = Replication(role=BrokerRole.SLAVE, broker_id=1, master="127.0.0.1:1")
+    async with start_broker(folder="slave", replication=config) as promoted:
+        await promoted.append("T", 0, b"another")
+        answer = await recovery_of(promoted, known)
+        assert answer.recovery_id != known
+        assert [each.cut_offset for topic in answer.topics for each in topic.queues] == [1]
 
 
 async def test_h04_a_master_is_not_promoted(start_broker: StartBroker) -> None:

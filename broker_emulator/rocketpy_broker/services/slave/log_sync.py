@@ -90,6 +90,7 @@ class LogSync:
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._throttle = LogThrottle(clock)
         self._stream: LogStream | None = None
+        self._recoveries: tuple[tuple[str, int], ...] = ()
         self._reported = 0
         self._reported_ms = 0.0
         flush.group_commit.flushed.add(lambda _ms: self._wake())
@@ -128,6 +129,7 @@ class LogSync:
         facts.check(self._config.broker_name, self._config.commit_log_segment_bytes)
         self._state.master_end = facts.log_end
         begin = self._begin(facts)
+        self._recoveries = () if facts.state is None else facts.state.recoveries
         host = master.address.rpartition(":")[0].strip("[]")
         stream = await self._open(host, facts.number("haListenPort"), self._copy.receive)
         try:
@@ -196,6 +198,8 @@ class LogSync:
         positions = self._store.positions()
         is_same = stream.next_offset >= positions.log_end
         if is_same and not self._state.is_connected:
+            # Only now: before, the slave might have had other messages than its master.
+            self._store.recoveries.adopt(self._recoveries)
             self._state.is_connected, self._state.failure = True, ""
             logger.info("the slave follows master %s", self._state.master)
         self._state.master_end = max(self._state.master_end, stream.next_offset)

@@ -52,6 +52,8 @@ class PromotionService:
         lag_bytes = state.lag_bytes(log_end)
         last = self.file.load()
         epoch = 1 if last is None else last.epoch + 1
+        # Clients that have read beyond this log learn that other messages follow.
+        self._store.recoveries.add(log_end)
         self.file.save(Promotion(epoch, log_end, self._clock.now_ms()))
         logger.warning(
             "the slave becomes a master: epoch %d, its log ends at %d, and its master's was %d "

@@ -5,7 +5,8 @@ has a random id and the end of the log in bytes. An older recovery gives a clien
 which a queue may hold other messages than before. A power cut with ASYNC_FLUSH ends the log below
 positions that readers have seen, and offsets are assigned again. A killed process leaves the log
 whole, so its recovery removes nothing. The first start of a store also adds an entry, so each
-client has one.
+client has one. A slave has the recoveries of its master, and its promotion adds one: the old master
+may have had more messages.
 
 A crash leaves the old file, or the file with its new entry. The entry is on disk before the broker
 serves anything; a killed start adds another one. Each start reads the file. A file with two damaged
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,12 +66,29 @@ class Recoveries:
 
     def started(self, log_end: int, *, abnormal: bool) -> None:
         """Adds a recovery after a crash or at the first start. Blocks. Raises OSError."""
-        known = self._load()
-        if abnormal or not known:
-            known.append(Recovered(secrets.token_hex(ID_BYTES), log_end))
-            known = known[-RECOVERIES_MAX:]
-            replace_copies(self._path, _copy_of(known))
-        self._all = known
+        self._all = self._load()
+        if abnormal or not self._all:
+            self.add(log_end)
+
+    def add(self, log_end: int) -> None:
+        """Adds a recovery: messages after `log_end` are new. Blocks. Raises OSError."""
+        self._replace([*self._all, Recovered(secrets.token_hex(ID_BYTES), log_end)])
+
+    @property
+    def known(self) -> list[tuple[str, int]]:
+        """Id and log end of each recovery, oldest first."""
+        return [(each.recovery_id, each.log_end) for each in self._all]
+
+    def adopt(self, known: Iterable[tuple[str, int]]) -> None:
+        """Takes over the recoveries of a slave's master. Blocks. Raises OSError."""
+        adopted = [Recovered(*each) for each in known]
+        if adopted and adopted != self._all:
+            self._replace(adopted)
+
+    def _replace(self, recoveries: list[Recovered]) -> None:
+        kept = recoveries[-RECOVERIES_MAX:]
+        replace_copies(self._path, _copy_of(kept))
+        self._all = kept
 
     def log_end_since(self, recovery_id: str) -> int | None:
         """Returns the lowest log end of the recoveries after `recovery_id`.

@@ -88,10 +88,11 @@ class ReplicationState(Body, frozen=True):
     """GET_REPLICATION_STATE: facts for a slave that RocketMQ's tables lack.
 
     `deleted_below` and `emptied_below` are physical offsets, by topic: its older messages are
-    deleted. `epochs` are those of topics.
+    deleted. `epochs` are those of topics. `recoveries` are id and log end of each, oldest first.
     """
 
     store_id: str
     deleted_below: dict[str, Int64] = field(default_factory=dict)
     emptied_below: dict[str, Int64] = field(default_factory=dict)
     epochs: dict[str, Int64] = field(default_factory=dict)
+    recoveries: tuple[tuple[str, Int64], ...] = ()

@@ -125,9 +125,16 @@ class TopicProcessor:
 
     async def _replication_state(self, request: Request) -> RemotingCommand:
         """Returns the facts that a slave of this project needs beside RocketMQ's tables."""
-        deleted, emptied = self._store.topic_marks
+        store = self._store
+        deleted, emptied = store.topic_marks
         epochs = {topic: each.epoch for topic, each in self._topics.copy().items() if each.epoch}
-        state = configs.ReplicationState(self._store.store_id, dict(deleted), dict(emptied), epochs)
+        state = configs.ReplicationState(
+            self._store.store_id,
+            dict(deleted),
+            dict(emptied),
+            epochs,
+            tuple(store.recoveries.known),
+        )
         return request.answer(body=await encode_large(state))
 
     def _config(self, request: Request) -> RemotingCommand:
