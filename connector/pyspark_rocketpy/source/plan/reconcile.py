@@ -195,7 +195,9 @@ class _Case:
                 self._keep(topic, queue, left, there)
                 continue
             begin = max(left or 0, there.min_offset)
-            result.begin[topic][queue], result.end[topic][queue] = begin, there.max_offset
+            # A slave may lack messages that the query has read.
+            end = max(begin, there.max_offset)
+            result.begin[topic][queue], result.end[topic][queue] = begin, end
             if left is not None:
                 result.positions.setdefault(topic, {})[queue] = left
             if left is None or left != position:

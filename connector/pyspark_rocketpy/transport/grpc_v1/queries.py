@@ -388,6 +388,7 @@ def _bounds(response: broker_pb2.QueryOffsetsResponse) -> Bounds:
                     queue.committed_offset,
                     topic.topic_epoch,
                     queue.cut_offset if queue.HasField("cut_offset") else None,
+                    is_lagging=response.slave,
                     is_hidden=is_hidden,
                 )
                 for queues, is_hidden in ((topic.queues, False), (topic.hidden_queues, True))

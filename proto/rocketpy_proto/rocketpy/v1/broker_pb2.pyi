@@ -217,18 +217,20 @@ class TopicOffsets(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ..., topic_epoch: _Optional[int] = ..., hidden_queues: _Optional[_Iterable[_Union[QueueOffsets, _Mapping]]] = ...) -> None: ...
 
 class QueryOffsetsResponse(_message.Message):
-    __slots__ = ("status", "topics", "consumer_group_exists", "store_id", "recovery_id")
+    __slots__ = ("status", "topics", "consumer_group_exists", "store_id", "recovery_id", "slave")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GROUP_EXISTS_FIELD_NUMBER: _ClassVar[int]
     STORE_ID_FIELD_NUMBER: _ClassVar[int]
     RECOVERY_ID_FIELD_NUMBER: _ClassVar[int]
+    SLAVE_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     topics: _containers.RepeatedCompositeFieldContainer[TopicOffsets]
     consumer_group_exists: bool
     store_id: str
     recovery_id: str
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ..., consumer_group_exists: bool = ..., store_id: _Optional[str] = ..., recovery_id: _Optional[str] = ...) -> None: ...
+    slave: bool
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[_Union[TopicOffsets, _Mapping]]] = ..., consumer_group_exists: bool = ..., store_id: _Optional[str] = ..., recovery_id: _Optional[str] = ..., slave: bool = ...) -> None: ...
 
 class QueueTime(_message.Message):
     __slots__ = ("topic", "queue_id", "timestamp_ms")

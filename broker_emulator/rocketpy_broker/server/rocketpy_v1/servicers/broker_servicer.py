@@ -160,6 +160,7 @@ class BrokerServicer:
                 status=status.success(),
                 store_id=self._store.store_id,
                 recovery_id=self._offset_queries.recovery_id,
+                slave=self._store.slave_refusal is not None,
             )
         )
         topics_a_slot = TOPICS_A_SLOT if query.log_end is None else 1
