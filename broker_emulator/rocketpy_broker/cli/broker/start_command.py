@@ -339,8 +339,7 @@ def broker(
             ),
         )
 
-    level = log_level.value
-    parent_pid = PARENT_PID if ephemeral else None
+    level, parent_pid = log_level.value, PARENT_PID if ephemeral else None
     run(config, data, temporary, stop_at_eof=stop_at_eof, log_level=level, parent_pid=parent_pid)
 
 
