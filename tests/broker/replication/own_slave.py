@@ -9,7 +9,7 @@ from typing import Any
 from rocketpy_broker.config import BrokerRole, Replication
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
-# Nobody listens there.
+# No program listens there.
 MASTER = "127.0.0.1:1"
 
 

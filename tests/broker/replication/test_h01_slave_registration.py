@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -102,7 +103,7 @@ async def test_h01_a_master_registers_at_its_slaves_name_server(
 ) -> None:
     before = await route(client, "TBW102")
     assert before is not None
-    where = {"cluster_name": CLUSTER, "broker_addr": MASTER}
+    where: dict[str, Any] = {"cluster_name": CLUSTER, "broker_addr": MASTER}
     answer = await registrations.register(client, table("TBW102", "T", queues=3), **where)
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     both = {"broker-a": {0: MASTER, 2: own(running)}}
@@ -113,7 +114,7 @@ async def test_h01_a_master_registers_at_its_slaves_name_server(
     assert after is not None
     assert [each.read_queue_nums for each in after.queue_datas] == [3]
     # Another slave learns its master from there.
-    third = {**where, "broker_addr": "127.0.0.1:30911", "broker_id": 3}
+    third: dict[str, Any] = {**where, "broker_addr": "127.0.0.1:30911", "broker_id": 3}
     answer = await registrations.register(client, table("T", "U"), **third)
     assert answer.ext_fields["masterAddr"] == MASTER
     await registrations.unregister(client, cluster_name=CLUSTER, broker_addr=MASTER)
@@ -128,7 +129,7 @@ async def test_h01_a_master_registers_at_its_slaves_name_server(
 async def test_h01_the_slaves_entry_is_its_own(
     running: RunningBroker, client: RemotingClient, wrong: dict[str, object]
 ) -> None:
-    fields = {"cluster_name": CLUSTER, "broker_addr": MASTER, **wrong}
+    fields: dict[str, Any] = {"cluster_name": CLUSTER, "broker_addr": MASTER, **wrong}
     answer = await registrations.register(client, table("T", "U"), **fields)
     assert answer.code != ResponseCode.SUCCESS
     own_end = BrokerRequest("broker-a", own(running), CLUSTER, 2)

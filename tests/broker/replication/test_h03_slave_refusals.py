@@ -64,7 +64,7 @@ async def called(running: RunningBroker, service: str, method: str, metadata: An
     described = method_of(service, method)
     request = GetMessageClass(described.input_type)().SerializeToString()
     decode = GetMessageClass(described.output_type).FromString
-    call = running.channel.stream_stream(f"/{service}/{method}", response_deserializer=decode)
+    call: Any = running.channel.stream_stream(f"/{service}/{method}", response_deserializer=decode)
     answer = await call(iter([request]), metadata=metadata).read()
     assert answer is not grpc.aio.EOF
     return answer

@@ -61,17 +61,10 @@ def test_h01_a_wrong_option_is_refused_by_its_name(options: dict[str, Any], word
 
 def test_h01_the_command_names_the_option() -> None:
     with pytest.raises(typer.BadParameter) as refused:
-        replication(
-            *(SLAVE, None, "nowhere", None, None),
-            has_name_servers=False,
-            timeout_ms=3_000,
-            bytes_per_second_max=None,
-        )
+        replication(SLAVE, None, "nowhere", None, None, (), 3_000, None)
     assert refused.value.param_hint == "--master"
-    found = replication(
-        *(SLAVE, 3, MASTER, 0, None), has_name_servers=True, timeout_ms=5, bytes_per_second_max=6
-    )
-    assert found == Replication(SLAVE, 3, MASTER, 0, slave_timeout_ms=5, bytes_per_second_max=6)
+    found = replication(SLAVE, 3, None, 0, None, ("127.0.0.1:9876",), 5, 6)
+    assert found == Replication(SLAVE, 3, None, 0, slave_timeout_ms=5, bytes_per_second_max=6)
 
 
 @pytest.mark.parametrize(

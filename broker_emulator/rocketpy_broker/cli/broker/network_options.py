@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -252,15 +253,14 @@ def replication(
     master: str | None,
     port: int | None,
     in_sync_replicas: int | None,
-    *,
-    has_name_servers: bool,
+    name_servers: Sequence[str],
     timeout_ms: int,
     bytes_per_second_max: int | None,
 ) -> Replication:
     """Returns the broker's part in replication. Raises typer.BadParameter."""
     try:
         found = replication_of(
-            *(role, broker_id, master, port, in_sync_replicas), has_name_servers=has_name_servers
+            *(role, broker_id, master, port, in_sync_replicas), has_name_servers=bool(name_servers)
         )
     except ParameterIllegalError as error:
         raise typer.BadParameter(str(error), param_hint=error.name) from error

@@ -42,13 +42,11 @@ from rocketpy_broker.cli.broker.network_options import (
     Users,
     name_server_user,
     network_settings,
+    replication,
     server_tls,
 )
 from rocketpy_broker.cli.broker.network_options import (
     name_server_tls as name_server_tls_of,
-)
-from rocketpy_broker.cli.broker.network_options import (
-    replication as replication_of,
 )
 from rocketpy_broker.cli.exits import PARENT_PID
 from rocketpy_broker.config import BrokerConfig, BrokerRole, ConsoleMode
@@ -296,11 +294,10 @@ def broker(
         *(tls_mode, tls_certificate, tls_key, tls_client_ca, tls_port),
         is_self_signed=tls_self_signed,
     )
-    replication = replication_of(
-        *(broker_role, broker_id, master, ha_port, in_sync_replicas),
-        has_name_servers=bool(network["name_servers"]),
-        timeout_ms=slave_timeout_ms,
-        bytes_per_second_max=ha_transfer_bytes_per_second,
+    network["slave_read_enable"] = slave_read_enable
+    network["replication"] = replication(
+        *(broker_role, broker_id, master, ha_port, in_sync_replicas, network["name_servers"]),
+        *(slave_timeout_ms, ha_transfer_bytes_per_second),
     )
     registration_tls = name_server_tls_of(
         name_server_tls_ca, tls_certificate, tls_key, is_used=name_server_tls
@@ -317,8 +314,6 @@ def broker(
             insecure=insecure,
             users_path=users,
             **network,
-            replication=replication,
-            slave_read_enable=slave_read_enable,
             console=console,
             tls=tls,
             name_server_tls=registration_tls,
@@ -344,8 +339,7 @@ def broker(
             ),
         )
 
-    level = log_level.value
-    parent_pid = PARENT_PID if ephemeral else None
+    level, parent_pid = log_level.value, PARENT_PID if ephemeral else None
     run(config, data, temporary, stop_at_eof=stop_at_eof, log_level=level, parent_pid=parent_pid)
 
 

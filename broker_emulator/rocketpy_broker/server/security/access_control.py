@@ -68,7 +68,7 @@ class AccessControl:
         clock: Clock,
         slave_refusal: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`slave_refusal` returns the reason for which a slave refuses to write; None otherwise."""
+        """Takes in `slave_refusal` the reason for which a slave refuses to write, or None."""
         self.users = users
         self._slave_refusal = slave_refusal
         self.attempts = Attempts(clock)
