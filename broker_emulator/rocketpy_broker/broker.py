@@ -82,7 +82,7 @@ def _store_config(config: BrokerConfig) -> StoreConfig:
         staging_bytes_max=config.staging_bytes_max,
         delay_levels=config.delay_levels,
         clean_policy=config.clean_policy,
-        memory_ratio=config.access_message_in_memory_max_ratio / 100,
+        memory_ratio=config.memory_ratio_percent / 100,
     )
 
 

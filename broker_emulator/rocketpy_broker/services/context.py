@@ -71,7 +71,7 @@ class BrokerContext:
 
     @cached_property
     def master_lifecycle(self) -> Lifecycle:
-        """The lifecycle of services that work on a master alone: on a slave nobody runs it.
+        """The lifecycle of services that work on a master alone: a slave does not run it.
 
         These write to the log, or save files that a slave gets from its master.
         """

@@ -44,8 +44,10 @@ class Pair:
         """Waits until the slave has taken in all tables again."""
         await self.until(lambda: self.state.is_connected)
         for _ in range(2):
-            before_ms = self.state.synced_ms
-            await self.until(lambda before_ms=before_ms: self.state.synced_ms > before_ms)
+            await self._synced_after(self.state.synced_ms)
+
+    async def _synced_after(self, time_ms: int) -> None:
+        await self.until(lambda: self.state.synced_ms > time_ms)
 
 
 async def until(clock: ManualClock, is_so: Callable[[], bool]) -> None:

@@ -41,7 +41,7 @@ async def send(running: RunningBroker, count: int, body: bytes) -> None:
 
 async def parted(start_broker: StartBroker, count: int, own_count: int) -> None:
     """Leaves a slave that has `own_count` messages after `count` of its master."""
-    async with pair(start_broker, **SIZES) as both:
+    async with pair(start_broker, commit_log_segment_bytes=SEGMENT) as both:
         await both.master.create_topic("T")
         await send(both.master, count, b"x" * 900)
         await both.same()

@@ -49,8 +49,7 @@ async def test_h03_a_slave_refuses_senders_by_name(start_broker: StartBroker) ->
 
 
 async def test_h01_an_empty_slave_gets_all_segments(start_broker: StartBroker) -> None:
-    size = {"commit_log_segment_bytes": SEGMENT}
-    async with pair(start_broker, **size) as both:
+    async with pair(start_broker, commit_log_segment_bytes=SEGMENT) as both:
         await both.master.create_topic("T")
         for _ in range(300):
             await both.master.append("T", 0, b"x" * 1_000)

@@ -44,7 +44,7 @@ class Slave(ServerProcess):
         super().__init__(f"{NAME}-slave", folder, OwnProgram(["broker", *words]))
 
     def has(self, count: int) -> bool:
-        """True if readers see so many messages."""
+        """True if readers see this number of messages."""
         with Connection(self.address) as connection:
             is_read = pull(connection, QUEUE).code == ResponseCode.SUCCESS
             return is_read and max_offset(connection, QUEUE) == count
@@ -70,12 +70,14 @@ def lag_of(master: Broker) -> int | None:
     return min((int(each.diff) for each in status.connections), default=None)
 
 
-def create_topic(address: str) -> None:
+def create_topic(address: str) -> bool:
+    """Creates the topic."""
     header = CreateTopicRequest(
         topic=QUEUE.topic, default_topic="TBW102", read_queue_nums=1, write_queue_nums=1, perm=6
     )
     with Connection(address) as connection:
         connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).ok()
+    return True
 
 
 @pytest.mark.parametrize("version", [V5, V5_3, V4])
@@ -89,7 +91,7 @@ def test_h01_h03_our_slave_has_the_log_of_a_master_of_rocketmq_and_serves_it(
     master.start()
     ending.append(master)
     master.until_it_answers()
-    until(lambda: create_topic(master.address) is None, "topic created", [master])
+    until(lambda: create_topic(master.address), "topic created", [master])
     large = Outgoing(b"x" * 3_000_000)
     sent = [b"%d" % number for number in range(20)]
     with Connection(master.address) as connection:
@@ -127,7 +129,7 @@ def test_h01_our_sync_slave_is_waited_for_by_a_master_of_rocketmq(
     slave = Slave(tmp_path / "slave", ["--master", master.address])
     slave.start()
     ending.append(slave)
-    until(lambda: create_topic(master.address) is None, "topic created", [master])
+    until(lambda: create_topic(master.address), "topic created", [master])
     with Connection(master.address) as connection:
         for number in range(20):
             put(connection, QUEUE, Outgoing(b"%d" % number))

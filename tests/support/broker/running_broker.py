@@ -127,7 +127,8 @@ StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]
 def start_broker(tmp_path: Path) -> StartBroker:
     """Returns a function that starts brokers in one directory, with more configuration.
 
-    `folder` is a part of that directory, for a test of several stores. A broker that `is_believing` treats its clock as brokers treat the machine's.
+    `folder` is a part of that directory, for a test of several stores. A broker that `is_believing`
+    treats its clock as brokers treat the machine's.
     """
 
     @asynccontextmanager

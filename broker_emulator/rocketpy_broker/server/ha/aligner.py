@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from rocketpy_broker.runtime.clock import SystemClock
@@ -57,7 +57,13 @@ async def _compared(
             f"{store.store_id}: they have nothing in common"
         )
     facts.check_role()
-    alignment = LogAlignment(store, facts, host, lambda *to: HaClient.connect(*to, clock), advance)
+
+    def open_stream(
+        to: str, port: int, receive: Callable[[int, memoryview], None]
+    ) -> Awaitable[HaClient]:
+        return HaClient.connect(to, port, receive, clock)
+
+    alignment = LogAlignment(store, facts, host, open_stream, advance)
     found = await alignment.compare()
     if is_dry:
         return found

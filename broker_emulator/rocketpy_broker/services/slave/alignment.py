@@ -1,7 +1,7 @@
 """The repair of a slave whose log has diverged from its master's: its end is cut.
 
 The logs are equal up to some offset and differ after it. The newest segment whose first record is
-equal is compared from its begin on. The slave's records from the first difference on are copied
+equal is compared from its start on. The slave's records from the first difference on are copied
 into quarantine and removed; the slave then follows its master again.
 Source: ours; RocketMQ's slave does not notice that the logs differ.
 """
@@ -73,7 +73,7 @@ class LogAlignment:
         return Alignment(found.common_end, found.own_end, found.message_counts, kept)
 
     async def _equal_segment(self) -> int:
-        """Returns the begin of the newest segment that begins equally in both logs."""
+        """Returns the start of the newest segment whose first record both logs have."""
         size = self._store.config.commit_log_segment_bytes
         bases = range(self._begin, self._end, size)
         for base in reversed(bases):
@@ -120,7 +120,7 @@ class LogAlignment:
         return differs[0] if differs else end
 
     def _record_end(self, base: int, offset: int) -> int:
-        """Returns the end of the last whole record up to `offset`, from a segment's begin on."""
+        """Returns the end of the last whole record up to `offset`, from a segment's start on."""
         end = base
         if offset == self._own_end:
             return offset

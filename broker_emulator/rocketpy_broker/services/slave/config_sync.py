@@ -87,7 +87,7 @@ class ConfigSync:
             address = self._state.master
             master = Master(address, self._connect(address))
             try:
-                while self._state.is_connected and self._state.master == address:
+                while self._has_master(address):
                     await self._sync(master)
                     await sleep(self._clock, INTERVAL_MS)
             except (BrokerError, OSError) as error:
@@ -96,6 +96,9 @@ class ConfigSync:
                 await sleep(self._clock, INTERVAL_MS)
             finally:
                 master.close()
+
+    def _has_master(self, address: str) -> bool:
+        return self._state.is_connected and self._state.master == address
 
     async def _sync(self, master: Master) -> None:
         """Takes in all tables once. Raises MasterLostError, MasterRefusedError, OSError."""

@@ -120,12 +120,18 @@ class Master:
         if answer.code != ResponseCode.SUCCESS:
             return None
         body = answer.body
-        return await _in_thread(len(body), lambda: decode_body(ReplicationState, body))
+        state: ReplicationState = await _in_thread(
+            len(body), lambda: decode_body(ReplicationState, body)
+        )
+        return state
 
     async def table(self, code: RequestCode) -> Mapping[str, Any]:
         """Returns the JSON object of a table. Raises MasterLostError, MasterRefusedError."""
         body = bytes((await self._asked(code)).body)
-        return await _in_thread(len(body), lambda: as_object(parse_json(body, "it is no JSON")))
+        table: Mapping[str, Any] = await _in_thread(
+            len(body), lambda: as_object(parse_json(body, "it is no JSON"))
+        )
+        return table
 
     async def text(self, code: RequestCode) -> bytes:
         """Returns the text of a table. Raises MasterLostError, MasterRefusedError."""

@@ -134,7 +134,7 @@ class LogCopy:
         return self.received_end - self._log.end > AHEAD_BYTES_MAX // 2
 
     def begin(self, offset: int) -> None:
-        """Begins an empty log at `offset`, the begin of a segment. Raises LogCopyError, OSError."""
+        """Begins an empty log at `offset`, the start of a segment. Raises LogCopyError, OSError."""
         if self._log.end != self._log.begin:
             raise LogCopyError(offset, f"this log has records up to {self._log.end}")
         if offset % self._config.commit_log_segment_bytes:

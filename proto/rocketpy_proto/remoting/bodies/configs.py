@@ -88,7 +88,8 @@ class ReplicationState(Body, frozen=True):
     """GET_REPLICATION_STATE: facts for a slave that RocketMQ's tables lack.
 
     `deleted_below` and `emptied_below` are physical offsets, by topic: its older messages are
-    deleted. `epochs` are those of topics. `recoveries` are id and log end of each, oldest first.
+    deleted. `epochs` has the epoch of each topic. `recoveries` has id and log end of each,
+    oldest first.
     """
 
     store_id: str
