@@ -111,7 +111,7 @@ def as_promoted(config: BrokerConfig) -> BrokerConfig:
         "not count. To make it a slave's again, stop the broker and run `rocketpy store align`",
         promotion.epoch,
     )
-    role = BrokerRole.ASYNC_MASTER
+    role = BrokerRole(promotion.role)
     replication = replace(config.replication, role=role, broker_id=0, master=None)
     return replace(config, replication=replication)
 

@@ -17,6 +17,7 @@ from tests.faults import (
     test_f08_failing_calls,
     test_f10_killed_recovery,
     test_f12_two_brokers,
+    test_h04_failovers,
     test_m01_model,
     test_m02_simulation,
     test_t01_transactions,
@@ -40,6 +41,7 @@ SAID = {
     ),
     "every bit": f"; {test_f05_bit_flips.RANDOM_FLIPS_QUICK:,} (100,000) |",
     "queues, index": f"| {COMBINATIONS} + {test_f06_derived_files.CHANCES_QUICK} |",
+    "masters of a": f"| {test_h04_failovers.QUICK} |",
     "recovery killed": (
         f" + {test_f10_killed_recovery.KILLS_QUICK} ({test_f10_killed_recovery.KILLS_TORTURE:,}) |"
     ),

@@ -42,11 +42,12 @@ def broker_status(connection: BrokerConnection) -> admin_pb2.GetBrokerStatusResp
     return answer
 
 
-def promote(connection: BrokerConnection, *, force: bool = False) -> admin_pb2.PromoteResponse:
-    """Makes a slave a master. Raises UnreachableError, RefusedError."""
-    answer: admin_pb2.PromoteResponse = connection.ask(
-        connection.admin.Promote, admin_pb2.PromoteRequest(force=force)
-    )
+def promote(
+    connection: BrokerConnection, *, role: str = "", force: bool = False
+) -> admin_pb2.PromoteResponse:
+    """Makes a slave a master, by default ASYNC_MASTER. Raises UnreachableError, RefusedError."""
+    request = admin_pb2.PromoteRequest(force=force, broker_role=role)
+    answer: admin_pb2.PromoteResponse = connection.ask(connection.admin.Promote, request)
     return answer
 
 

@@ -19,6 +19,7 @@ from rocketpy_proto.remoting.bodies.stats import (
     HARuntimeInfo,
 )
 from rocketpy_proto.remoting.headers.cluster import ViewBrokerStatsDataRequest
+from rocketpy_proto.remoting.headers.topics import TopicRequest
 from tests.broker.remoting.requests import answered, update_topic
 from tests.broker.remoting.test_sends_and_pulls import pull, send, send_header
 from tests.support.broker.remoting_client import RemotingBroker
@@ -317,3 +318,17 @@ def test_properties_are_read_and_written_as_java_does() -> None:
     assert parse_properties(written) == values
     text = "# comment\r\n! comment\n  a : 1\nb\t2\nc=x\\\n   y\nd\\=e=f\n\nb=3\ng\n"
     assert parse_properties(text) == {"a": "1", "b": "3", "c": "xy", "d=e": "f", "g": ""}
+
+
+async def test_h03_slaves_get_what_rocketmq_s_tables_lack(remoting: RemotingBroker) -> None:
+    store, client = remoting.running.broker.store, remoting.client
+    for _ in range(2):
+        await update_topic(client)
+        await send(client, b"x")
+        await client.ask(Code.DELETE_TOPIC_IN_BROKER, TopicRequest("T"))
+    end = store.positions().log_end
+    await update_topic(client)
+    state = await answered(client, Code.GET_REPLICATION_STATE)
+    assert (state.store_id, state.deleted_below) == (store.store_id, {"T": end})
+    assert state.epochs["T"] == remoting.running.broker.services.topics.get("T").epoch
+    assert [each[0] for each in state.recoveries] == [store.recoveries.newest_id]

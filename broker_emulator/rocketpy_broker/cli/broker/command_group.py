@@ -14,6 +14,7 @@ from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
 from rocketpy_broker.client.brokers import broker_info, broker_status
 from rocketpy_broker.client.brokers import promote as promote_slave
 from rocketpy_broker.client.statistics import list_statistics, store_counters
+from rocketpy_broker.config import BrokerRole
 
 START, HELP = "start", "--help"
 # Counters of all topics, the broker's own included.
@@ -61,6 +62,9 @@ def promote(
     force: Annotated[
         bool, typer.Option("--force", help="Promote although the master serves the slave.")
     ] = False,
+    broker_role: Annotated[
+        str, typer.Option(help="ASYNC_MASTER, or SYNC_MASTER, which waits for a slave.")
+    ] = BrokerRole.ASYNC_MASTER.value,
     as_json: output.AsJson = False,
     endpoint: Endpoint = DEFAULT_ENDPOINT,
 ) -> None:
@@ -70,7 +74,7 @@ def promote(
     then removes what only the old master has, and keeps a copy.
     """
     with asking(endpoint) as connection:
-        found = promote_slave(connection, force=force)
+        found = promote_slave(connection, role=broker_role, force=force)
     fields = {
         "epoch": found.epoch,
         "logEndOffset": found.log_end_offset,

@@ -197,6 +197,8 @@ RULES: Mapping[str, Rule] = {
     # Compared with the known attributes after the name is checked, with RocketMQ's code.
     "TopicConfig.attributes": TEXT,
     "TopicConfig.topic_filter_type": TEXT,
+    # Compared with the roles.
+    "PromoteRequest.broker_role": TEXT,
     "DeleteTopicRequest.topic": STORED,
     "EmptyTopicRequest.topic": STORED,
     "ListTopicsRequest.after": STORED.or_empty(),

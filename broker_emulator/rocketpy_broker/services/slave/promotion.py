@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.config import BrokerRole
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock, resolve
 from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.store.files.promotion import Promotion, PromotionFile
@@ -48,19 +49,29 @@ class PromotionService:
                 f"master {state.master} serves this slave. Two masters would take different "
                 "messages: stop the master first, or promote with --force"
             )
+        role = _master_role(request.broker_role)
         log_end = self._store.positions().log_end
         lag_bytes = state.lag_bytes(log_end)
         last = self.file.load()
         epoch = 1 if last is None else last.epoch + 1
         # Clients that have read beyond this log learn that other messages follow.
         self._store.recoveries.add(log_end)
-        self.file.save(Promotion(epoch, log_end, self._clock.now_ms()))
+        self.file.save(Promotion(role.value, epoch, log_end, self._clock.now_ms()))
         logger.warning(
-            "the slave becomes a master: epoch %d, its log ends at %d, and its master's was %d "
+            "the slave becomes %s: epoch %d, its log ends at %d, and its master's was %d "
             "bytes longer when it was last heard of",
-            *(epoch, log_end, lag_bytes),
+            *(role.value, epoch, log_end, lag_bytes),
         )
         resolve(self.done)
         return admin_pb2.PromoteResponse(
             epoch=epoch, log_end_offset=log_end, missing_bytes=lag_bytes
         )
+
+
+def _master_role(name: str) -> BrokerRole:
+    """Returns the role of a promoted broker. Raises ParameterIllegalError."""
+    masters = {each.value: each for each in BrokerRole if each is not BrokerRole.SLAVE}
+    role = masters.get(name or BrokerRole.ASYNC_MASTER.value)
+    if role is None:
+        raise ParameterIllegalError("broker_role", name[:100], " or ".join(masters))
+    return role

@@ -17,8 +17,9 @@ from rocketpy_broker.store.files import durable
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A promotion: the end of the slave's log then, and the time in ms since 1970."""
+    """A promotion: its role, the end of the slave's log then, and the time in ms since 1970."""
 
+    role: str
     epoch: int
     log_end: int
     timestamp_ms: int
@@ -34,7 +35,8 @@ class PromotionFile:
         """Returns the promotion; None without one. Raises StoreDirectoryError."""
         try:
             content = json.loads(self._path.read_text(encoding="utf-8"))
-            return Promotion(*(int(content[name]) for name in Promotion.__slots__))
+            role, *numbers = (content[name] for name in Promotion.__slots__)
+            return Promotion(str(role), *map(int, numbers))
         except FileNotFoundError:
             return None
         except (KeyError, TypeError, ValueError) as error:

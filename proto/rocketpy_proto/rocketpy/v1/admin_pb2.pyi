@@ -571,10 +571,12 @@ class CleanUnusedTopicsResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PromoteRequest(_message.Message):
-    __slots__ = ("force",)
+    __slots__ = ("force", "broker_role")
     FORCE_FIELD_NUMBER: _ClassVar[int]
+    BROKER_ROLE_FIELD_NUMBER: _ClassVar[int]
     force: bool
-    def __init__(self, force: bool = ...) -> None: ...
+    broker_role: str
+    def __init__(self, force: bool = ..., broker_role: _Optional[str] = ...) -> None: ...
 
 class PromoteResponse(_message.Message):
     __slots__ = ("status", "epoch", "log_end_offset", "missing_bytes")

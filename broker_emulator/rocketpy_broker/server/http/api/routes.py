@@ -313,7 +313,7 @@ ACTIONS = (
         "/broker/promote",
         "Admin/Promote",
         "Make a slave a master; `force` does so although its master serves it",
-        ("force",),
+        ("force", "broker_role"),
     ),
     Route(
         "PUT",
