@@ -44,7 +44,7 @@ class DelayOffsetManager:
 
         Raises ConfigFileError.
         """
-        loaded = self._file.load(_decode)
+        loaded = self._file.load(decode_offsets)
         if loaded is None:
             return
         self._version, self._table = loaded
@@ -92,7 +92,8 @@ class DelayOffsetManager:
         return SavePlan(lambda: self._file.save(content), saved)
 
 
-def _decode(content: Mapping[str, Any]) -> tuple[DataVersion, dict[int, int]]:
+def decode_offsets(content: Mapping[str, Any]) -> tuple[DataVersion, dict[int, int]]:
+    """Returns version and offsets of a file's content. Raises ValueError."""
     table = as_object(content.get(TABLE))
     return (
         DataVersion.from_json(content.get(DATA_VERSION)),

@@ -48,7 +48,7 @@ class LogAlignment:
         """Takes in the master's facts and host; calls `advance` with each number of bytes read."""
         self._store = store
         self._host = host
-        self._port = facts.number("haListenPort")
+        self._port = facts.ha_port
         self._open = open_stream
         self._advance = advance
         positions = store.positions()

@@ -21,6 +21,7 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.services.config_files.json_fields import as_object
+from rocketpy_broker.services.delay.offsets import decode_offsets
 from rocketpy_broker.services.flush.store_files import StoreFiles
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import FORBIDDEN, GROUP_PATTERN, PREDEFINED
@@ -43,6 +44,7 @@ from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model.codes import RequestCode
 from rocketpy_proto.remoting.bodies.configs import ReplicationState
+from rocketpy_proto.remoting.json_text import parse_json
 
 logger = logging.getLogger(__name__)
 # RocketMQ 4 asks every 10 s, RocketMQ 5 every 60 s.
@@ -112,6 +114,7 @@ class ConfigSync:
                 await self._take_marks(state)
             offsets = await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET)
             delays = await master.text(RequestCode.GET_ALL_DELAY_OFFSET)
+            await asyncio.to_thread(_check_delays, delays)
             begin, end = await master.log_range()
             self._store.needed_from = begin
             self._state.master_end = max(self._state.master_end, end)
@@ -175,6 +178,11 @@ class ConfigSync:
             async with self._store_files.removing_nothing():
                 await asyncio.to_thread(copy.save_marks, *marks)
                 copy.apply_marks(*marks)
+
+
+def _check_delays(text: bytes) -> None:
+    """Raises ValueError for a text that a start of this broker would refuse."""
+    decode_offsets(as_object(parse_json(text, "it is no JSON")))
 
 
 def _differences(

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import BrokerError, StoreClosedError
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
@@ -131,7 +131,7 @@ class LogSync:
         begin = self._begin(facts)
         self._recoveries = () if facts.state is None else facts.state.recoveries
         host = master.address.rpartition(":")[0].strip("[]")
-        stream = await self._open(host, facts.number("haListenPort"), self._copy.receive)
+        stream = await self._open(host, facts.ha_port, self._copy.receive)
         try:
             stream.begin(begin)
             self._stream = stream
@@ -182,6 +182,8 @@ class LogSync:
         while True:
             stream.pause(is_paused=self._copy.is_far_ahead)
             await take_slot("ha")
+            if self._store.is_sealed:
+                raise StoreClosedError(self._store.refusal or "the store is closed")
             try:
                 if not self._copy.store_some():
                     stream.pause(is_paused=False)

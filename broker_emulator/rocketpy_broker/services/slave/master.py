@@ -8,6 +8,7 @@ Source: SlaveSynchronize, docs/design/cluster.md sections 4.2 and 4.5.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -18,6 +19,7 @@ from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.settings.properties import parse_properties
 from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefusedError
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.record.hosts import PORT_MAX
 from rocketpy_proto.remoting import Header, RemotingCommand, RemotingError
 from rocketpy_proto.remoting.bodies.configs import ReplicationState
 from rocketpy_proto.remoting.bodies.routes import ClusterInfo, TextTable
@@ -26,6 +28,11 @@ from rocketpy_proto.remoting.headers import NoFields
 from rocketpy_proto.remoting.json_text import parse_json
 
 MASTER_ID = 0
+# Digits of a number of 63 bits.
+DIGITS_MAX = 18
+STORE_ID = re.compile(r"[0-9a-f]{32}")
+RECOVERY_ID = re.compile(r"[0-9a-f]{16}")
+EPOCH_MAX = (1 << 63) - 1
 # JSON of this size takes some 10 ms.
 LARGE_BODY_BYTES = 64 << 10
 
@@ -61,10 +68,21 @@ class MasterFacts:
 
     def number(self, name: str) -> int:
         """Returns a property that is a number. Raises MasterRefusedError."""
-        text = self.properties.get(name, "")
-        if not text.isdecimal():
+        found = _number(self.properties.get(name, ""))
+        if found is None:
+            text = self.properties.get(name)
             raise MasterRefusedError(f"its property {name} is {text!r:.100}, which is no number")
-        return int(text)
+        return found
+
+    @property
+    def ha_port(self) -> int:
+        """The port for slaves. Raises MasterRefusedError."""
+        port = self.number("haListenPort")
+        if not 0 < port <= PORT_MAX:
+            raise MasterRefusedError(
+                "it has no port for slaves. Start a master of this project with --ha-port"
+            )
+        return port
 
     def check(self, broker_name: str, segment_bytes: int) -> None:
         """Raises MasterRefusedError for a broker that cannot be this slave's master."""
@@ -106,15 +124,16 @@ class Master:
         """Returns begin and end of the log. Raises MasterLostError, MasterRefusedError."""
         body = (await self._asked(RequestCode.GET_BROKER_RUNTIME_INFO)).body
         table = _decoded(lambda: decode_body(TextTable, body)).table
-        begin, end = table.get("commitLogMinOffset", ""), table.get("commitLogMaxOffset", "")
-        if not (begin.isdecimal() and end.isdecimal()):
+        begin = _number(table.get("commitLogMinOffset", ""))
+        end = _number(table.get("commitLogMaxOffset", ""))
+        if begin is None or end is None or begin > end:
             raise MasterRefusedError("it does not say where its log begins and ends")
-        return int(begin), int(end)
+        return begin, end
 
     async def state(self) -> ReplicationState | None:
         """Returns what RocketMQ's tables lack; None for a broker of RocketMQ.
 
-        Raises MasterLostError.
+        Raises MasterLostError, MasterRefusedError.
         """
         answer = await self._ask(RequestCode.GET_REPLICATION_STATE)
         if answer.code != ResponseCode.SUCCESS:
@@ -123,6 +142,7 @@ class Master:
         state: ReplicationState = await _in_thread(
             len(body), lambda: decode_body(ReplicationState, body)
         )
+        _check_state(state)
         return state
 
     async def table(self, code: RequestCode) -> Mapping[str, Any]:
@@ -135,9 +155,7 @@ class Master:
 
     async def text(self, code: RequestCode) -> bytes:
         """Returns the text of a table. Raises MasterLostError, MasterRefusedError."""
-        body = bytes((await self._asked(code)).body)
-        await _in_thread(len(body), lambda: as_object(parse_json(body, "it is no JSON")))
-        return body
+        return bytes((await self._asked(code)).body)
 
     async def _asked(self, code: RequestCode) -> RemotingCommand:
         answer = await self._ask(code)
@@ -199,6 +217,25 @@ class MasterFinder:
         if found is None or MASTER_ID not in found.broker_addrs:
             raise MasterLostError(f"it knows no master of broker {self._config.broker_name!r}")
         return found.broker_addrs[MASTER_ID]
+
+
+def _number(text: str) -> int | None:
+    """Returns a number of up to DIGITS_MAX digits, or None."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+    return int(text) if is_number else None
+
+
+def _check_state(state: ReplicationState) -> None:
+    """Raises MasterRefusedError for values that no master of this project has."""
+    marks = (*state.deleted_below.values(), *state.emptied_below.values())
+    ends = [end for _, end in state.recoveries]
+    if not (
+        STORE_ID.fullmatch(state.store_id)
+        and all(RECOVERY_ID.fullmatch(recovery_id) for recovery_id, _ in state.recoveries)
+        and all(each >= 0 for each in (*marks, *ends))
+        and all(0 < epoch <= EPOCH_MAX for epoch in state.epochs.values())
+    ):
+        raise MasterRefusedError("an answer of it cannot be read: its state for slaves is illegal")
 
 
 async def _in_thread(size: int, decode: Callable[[], Any]) -> Any:
