@@ -19,13 +19,12 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, PortInUseError, listen
 from rocketpy_broker.server.calls.failure_log import TEXT_MAX, FailureLog, PeerLines
 from rocketpy_broker.server.http.api.endpoint import (
-    BODY_BYTES_MAX,
     CHALLENGE,
     http_error_response,
     is_api,
     json_errors,
 )
-from rocketpy_broker.server.http.connections import HttpConnections
+from rocketpy_broker.server.http.connections import PIECE_BYTES, HttpConnections
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.errors import NoPermissionError, UnauthenticatedError
 from rocketpy_broker.server.security.http_access import HttpAccess
@@ -43,6 +42,7 @@ logger = logging.getLogger(__name__)
 LINE_BYTES_MAX = 8_190
 # The grace time for running requests, and again for their ends.
 STOP_SECONDS = 0.5
+_READS = frozenset({"GET", "HEAD"})
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = (
     "this broker answers GET /metrics, GET /healthz, GET /api/v1/openapi.json, and GET / with its "
@@ -82,9 +82,7 @@ class HttpServer:
         self._failures = FailureLog(clock)
         self._is_stopping = False
         self.connections = HttpConnections(self._new_protocol, clock, tls)
-        app = web.Application(
-            middlewares=[json_errors, self._guard], client_max_size=BODY_BYTES_MAX
-        )
+        app = web.Application(middlewares=[json_errors, self._guard])
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_health)
         for each in routes:
@@ -96,6 +94,7 @@ class HttpServer:
             logger=_Malformed(clock),
             # A body that inflates to many bytes would hold the event loop.
             auto_decompress=False,
+            read_bufsize=PIECE_BYTES,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             shutdown_timeout=STOP_SECONDS,
@@ -150,7 +149,9 @@ class HttpServer:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        self.connections.begins(request.protocol)
+        # Only an action that exists takes a body.
+        has_body = request.method not in _READS and request.match_info.http_exception is None
+        self.connections.begins(request.protocol, request.content if has_body else None)
         try:
             if self._is_stopping and is_api(request.path):
                 return http_error_response(web.HTTPServiceUnavailable())

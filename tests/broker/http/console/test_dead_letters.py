@@ -69,7 +69,7 @@ async def test_letters_are_listed_from_either_end(running_http: RunningBroker) -
 async def test_a_group_without_dead_letters(running_http: RunningBroker) -> None:
     browser = Browser(running_http)
     assert (await browser.get(LETTERS)).error[0] == 404
-    await browser.done("/groups/new", group="billing")
+    await browser.done("/new/group", group="billing")
     assert "No dead letter." in (await browser.page(LETTERS)).text
     assert (await browser.get(f"{LETTERS}/0")).error[0] == 404
     assert (await browser.get(f"{LETTERS}/resend?offset=0")).error[0] == 400

@@ -35,7 +35,7 @@ _WITHOUT_ANSWER = frozenset(
 class PageRequest:
     """A request: the places of its path, its query, and the fields of its form.
 
-    A field that is given several times has its values in `lists`.
+    `lists` has all values of each field of the form, or of the query without a form.
     """
 
     calls: InnerCalls
@@ -89,6 +89,6 @@ def time_of(name: str, text: str) -> datetime:
 
 
 def address(path: str, **query: object) -> str:
-    """Returns a path with its query; empty values are left out."""
+    """Returns a path with its query; empty values are left out, and a list repeats its name."""
     given = {name: value for name, value in query.items() if value is not None and value != ""}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.server.http.console.page import Action, Done, Page
+from rocketpy_broker.server.http.console.page import Done, Page
 from rocketpy_broker.server.http.console.pages.topics import message_counts, topic_config
 from rocketpy_broker.server.http.console.renderer import part
 from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest, number_of
@@ -128,14 +128,9 @@ async def _delete(request: PageRequest) -> Done:
 
 
 PAGES = (
-    Page("/topics/new", "topic_new.html", _new, is_form=True),
-    Page("/topics/{topic}/edit", "topic_edit.html", _edit, is_form=True),
-    Page("/topics/{topic}/empty", "topic_empty.html", _lost, is_form=True),
-    Page("/topics/{topic}/delete", "topic_delete.html", _lost, is_form=True),
-)
-ACTIONS = (
-    Action("/topics/new", _create),
-    Action("/topics/{topic}/edit", _change),
-    Action("/topics/{topic}/empty", _empty),
-    Action("/topics/{topic}/delete", _delete),
+    # A topic may have the name `new`.
+    Page("/new/topic", "topic_new.html", _new, _create),
+    Page("/topics/{topic}/edit", "topic_edit.html", _edit, _change),
+    Page("/topics/{topic}/empty", "topic_empty.html", _lost, _empty),
+    Page("/topics/{topic}/delete", "topic_delete.html", _lost, _delete),
 )

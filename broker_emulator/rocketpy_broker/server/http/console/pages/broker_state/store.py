@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketpy_broker.contract_json import json_of
-from rocketpy_broker.server.http.console.page import Action, Done, Page
+from rocketpy_broker.server.http.console.page import Done, Page
 from rocketpy_broker.server.http.console.pages.broker_state.overview import counters
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -69,10 +69,6 @@ async def _clean_unused(request: PageRequest) -> Done:
 
 PAGES = (
     Page("/store", "store.html", _store),
-    Page("/store/clean", "store_clean.html", _clean, is_form=True),
-    Page("/store/unused-topics", "store_unused_topics.html", _unused, is_form=True),
-)
-ACTIONS = (
-    Action("/store/clean", _clean_segments),
-    Action("/store/unused-topics", _clean_unused),
+    Page("/store/clean", "store_clean.html", _clean, _clean_segments),
+    Page("/store/unused-topics", "store_unused_topics.html", _unused, _clean_unused),
 )
