@@ -14,7 +14,11 @@ from pathlib import Path
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.admin.cleaning_service import expired_count, waiting_segments
+from rocketpy_broker.services.admin.cleaning_service import (
+    cleaning_rules,
+    expired_count,
+    waiting_segments,
+)
 from rocketpy_broker.services.admin.pages import shown
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.wiring import Groups
@@ -121,6 +125,7 @@ class BrokerStatusService:
             delay_levels=delay_levels,
             broker_role=self._slaves.role.value,
             slaves=self._slave_statuses(),
+            cleaning=cleaning_rules(self._store.config.clean_policy, self._clock.now_ms()),
         )
         if (recovery := self._recovery) is not None:
             response.recovered = recovery.abnormal
@@ -135,6 +140,7 @@ class BrokerStatusService:
                 acknowledged_offset=each.acknowledged,
                 lag_bytes=self._slaves.lag_of(each),
                 sent_bytes=each.sent_bytes,
+                is_in_sync=self._slaves.is_near(each),
             )
             for each in self._slaves.slaves
         ]

@@ -15,9 +15,10 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.server.calls.guard import CallAccess, CallGuard, GuardedHandlers
+from rocketpy_broker.server.calls.guard import CallGuard, GuardedHandlers
 from rocketpy_broker.server.http.api.routes import method_of
 from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services
+from rocketpy_broker.server.security.rocketpy_v1_access import Rights, RocketpyV1Access
 from rocketpy_proto.bearer_token import AUTHORIZATION
 from rocketpy_proto.model.codes import ResponseCode
 
@@ -99,7 +100,7 @@ class InnerCalls:
     """The methods of rocketpy.v1, for callers in this process."""
 
     def __init__(
-        self, services: RocketpyV1Services, guard: CallGuard, access: CallAccess | None
+        self, services: RocketpyV1Services, guard: CallGuard, access: RocketpyV1Access | None
     ) -> None:
         self._access = access
         self._handlers = [
@@ -113,6 +114,12 @@ class InnerCalls:
         """
         if self._access is not None:
             await self._access.admitted(_method(rpc), caller.metadata, caller.peer)
+
+    async def rights(self, caller: Caller) -> Rights:
+        """Returns the permissions of a user, as `authenticate`. Raises UnauthenticatedError."""
+        if self._access is None:
+            return Rights()
+        return await self._access.rights(caller.metadata, caller.peer)
 
     async def call(self, caller: Caller, rpc: str, request: Message) -> Any:
         """Returns the answer of a method, of a stream its first one. Raises RefusedCallError."""

@@ -44,6 +44,8 @@ from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_broker.server.http.console.tokens import COOKIE, FIELD, Tokens
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.attempts import host_of
+from rocketpy_broker.server.security.permissions import Permissions, Principal, Role
+from rocketpy_broker.server.security.rocketpy_v1_access import Rights
 from rocketpy_proto.model.codes import ResponseCode
 
 # Pages that are made and read at a time, in all and of one address; more wait.
@@ -51,8 +53,6 @@ PAGES_AT_A_TIME, PAGES_OF_HOST = 16, 8
 FIELDS_MAX = 1_100
 # Bytes of a form as it is sent; longer ones than SMALL_FORM_BYTES are read on a thread.
 FORM_BYTES_MAX, SMALL_FORM_BYTES = 256 << 10, 16 << 10
-# A method that any user may call. It checks the user before the rest of a request is read.
-_ENTRY = "Admin/GetBrokerInfo"
 HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Cache-Control": "no-store",
@@ -66,6 +66,10 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 Reply = Awaitable[web.StreamResponse]
+# Makes an answer from a request and its body. Raises BrokerError.
+Work = Callable[[web.Request, PageRequest, bytes], Awaitable[web.Response]]
+# The permissions of a request whose user is not known.
+_NO_RIGHTS = Rights(Principal("", Role.USER, Permissions({}), Permissions({})))
 
 
 class FormTooLongError(BrokerError):
@@ -97,12 +101,13 @@ class Console:
         self._clock = clock
         self._hosts = hosts
         self._tokens = Tokens()
-        self._frame = {"broker_name": broker_name, "can_act": mode is ConsoleMode.ON}
+        self._is_read_only = mode is not ConsoleMode.ON
+        self._frame = {"broker_name": broker_name, "is_read_only": self._is_read_only}
         self._places = InFlightLimiter(PAGES_AT_A_TIME, PAGES_OF_HOST)
 
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
         """Returns all routes. `on_reply` is called when a page is about to be written."""
-        pages = [each for each in PAGES if self._frame["can_act"] or each.act is None]
+        pages = [each for each in PAGES if not self._is_read_only or each.act is None]
         forms = [(each, each.act) for each in pages if each.act is not None]
         return [
             *(web.get(each.path, self._handler(self._page(each), on_reply)) for each in pages),
@@ -115,25 +120,27 @@ class Console:
 
     def _handler(
         self,
-        work: Callable[[web.Request, bytes], Awaitable[web.Response]],
+        work: Work,
         on_reply: Callable[[web.Request], None],
     ) -> Callable[[web.Request], Reply]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            caller = caller_of(request)
+            caller, rights = caller_of(request), _NO_RIGHTS
             async with AsyncExitStack() as stack:
                 try:
                     check_site(request.headers, self._hosts)
                     # First of all: a guess of a secret key waits, and must hold no place.
-                    await self._calls.authenticate(caller, _ENTRY)
+                    rights = await self._calls.rights(caller)
                     # Nor may a slow body.
                     body = await body_of(request, FORM_BYTES_MAX)
                     # Until the client has read the page.
                     await stack.enter_async_context(self._places.room(host_of(caller.peer), 1))
-                    answer = await work(request, body)
+                    answer = await work(request, self._asked(request, rights), body)
                 except BrokerError as error:
-                    answer = await self._error(error, status_of(error))
+                    asked = self._asked(request, rights)
+                    answer = await self._error(asked, error, status_of(error))
                 except web.HTTPRequestEntityTooLarge as error:
-                    answer = await self._error(FormTooLongError(), HTTPStatus(error.status))
+                    asked, status = self._asked(request, rights), HTTPStatus(error.status)
+                    answer = await self._error(asked, FormTooLongError(), status)
                 await skip_body(request)
                 on_reply(request)
                 page = answer.body if isinstance(answer.body, bytes) else b""
@@ -141,23 +148,21 @@ class Console:
 
         return handle
 
-    def _page(self, page: Page) -> Callable[[web.Request, bytes], Awaitable[web.Response]]:
-        async def work(request: web.Request, _body: bytes) -> web.Response:
+    def _page(self, page: Page) -> Work:
+        async def work(request: web.Request, asked: PageRequest, _body: bytes) -> web.Response:
             lists = {name: request.query.getall(name) for name in request.query}
-            asked = replace(self._asked(request), lists=lists)
+            asked = replace(asked, lists=lists)
             return await self._made(request, page, asked, Entered(), None)
 
         return work
 
-    def _form(
-        self, page: Page, act: Callable[[PageRequest], Awaitable[Done]]
-    ) -> Callable[[web.Request, bytes], Awaitable[web.Response]]:
-        async def work(request: web.Request, body: bytes) -> web.Response:
+    def _form(self, page: Page, act: Callable[[PageRequest], Awaitable[Done]]) -> Work:
+        async def work(request: web.Request, asked: PageRequest, body: bytes) -> web.Response:
             if len(body) <= SMALL_FORM_BYTES:
                 lists = _fields(body)
             else:
                 lists = await asyncio.to_thread(_fields, body)
-            asked = replace(self._asked(request), form=_firsts(lists), lists=lists)
+            asked = replace(asked, form=_firsts(lists), lists=lists)
             try:
                 self._tokens.check(request.cookies.get(COOKIE, ""), asked.form.get(FIELD, ""))
                 done = await act(asked)
@@ -203,7 +208,7 @@ class Console:
             "path": request.path,
             "entered": entered,
         }
-        response = await self._response(page.template, {**frame, **values}, refusal)
+        response = await self._response(asked, page.template, {**frame, **values}, refusal)
         if value != cookie:
             response.set_cookie(
                 COOKIE, value, httponly=True, samesite="Strict", secure=request.secure
@@ -212,22 +217,26 @@ class Console:
                 response.headers.add("Set-Cookie", each.OutputString())
         return response
 
-    def _asked(self, request: web.Request) -> PageRequest:
+    def _asked(self, request: web.Request, rights: Rights) -> PageRequest:
         return PageRequest(
             self._calls,
             caller_of(request),
+            rights,
             self._clock.now_ms(),
             request.match_info,
             request.query,
         )
 
-    async def _error(self, error: BrokerError, status: HTTPStatus) -> web.Response:
+    async def _error(
+        self, asked: PageRequest, error: BrokerError, status: HTTPStatus
+    ) -> web.Response:
         """Returns the page that reports an error of the broker."""
         values = {"status": status, "token": "", "notice": "", "path": ""}
-        return await self._response("error.html", values, error, status)
+        return await self._response(asked, "error.html", values, error, status)
 
     async def _response(
         self,
+        asked: PageRequest,
         template: str,
         values: Mapping[str, object],
         error: BrokerError | None,
@@ -236,7 +245,15 @@ class Console:
         if status is None:
             status = HTTPStatus.OK if error is None else status_of(error)
         shown = "" if error is None else error.remark
-        body = await rendered(template, {**self._frame, **values, REFUSAL: shown})
+        frame = {
+            **self._frame,
+            "may": asked.may,
+            "may_act": (lambda *_, **__: False) if self._is_read_only else asked.may,
+            "may_open_group": asked.may_open_group,
+            "may_open_topic": asked.may_open_topic,
+            REFUSAL: shown,
+        }
+        body = await rendered(template, {**values, **frame})
         headers = CHALLENGE if status is HTTPStatus.UNAUTHORIZED else {}
         return web.Response(status=status, body=body, headers={**HEADERS, **headers})
 

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import jinja2
+from markupsafe import Markup, escape
 
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.http.console.assets import assets
@@ -60,8 +61,26 @@ def _environment() -> jinja2.Environment:
     }
     found.filters.update(filters)
     found.globals["address"] = address
+    found.globals["group_link"] = _group_link
+    found.globals["topic_link"] = _topic_link
     found.globals["assets"] = {name: each.address for name, each in assets().items()}
     return found
+
+
+@jinja2.pass_context
+def _topic_link(context: jinja2.runtime.Context, name: str) -> Markup:
+    """Returns a topic's name, as a link if the user may open its page."""
+    return _link(f"/topics/{part(name)}", name, is_open=context["may_open_topic"](name))
+
+
+@jinja2.pass_context
+def _group_link(context: jinja2.runtime.Context, name: str) -> Markup:
+    """Returns a group's name, as a link if the user may open its page."""
+    return _link(f"/groups/{part(name)}", name, is_open=context["may_open_group"](name))
+
+
+def _link(path: str, name: str, *, is_open: bool) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(path, name) if is_open else escape(name)
 
 
 def bytes_text(size_bytes: float) -> str:

@@ -63,6 +63,9 @@ async def _send(request: PageRequest) -> Done:
         raise ParameterIllegalError("transaction", transaction, f"{COMMIT}, {LEAVE_OPEN} or none")
     producers = PRODUCERS if transaction else ""
     sent = await sending.send(topic, message, producers, is_open=transaction == LEAVE_OPEN)
+    if not request.may("Broker/Pull", topic=topic):
+        is_open = request.may("Admin/ListTopicQueues", topic=topic)
+        return Done(f"/topics/{part(topic)}" if is_open else "/topics", "sent")
     if sent.queue_offset is None:
         return Done(address(f"/topics/{part(topic)}/messages", key=sent.msg_id), "sent")
     queue = f"/topics/{part(topic)}/queues/{sent.queue_id}"

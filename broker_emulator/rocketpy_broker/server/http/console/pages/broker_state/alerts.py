@@ -28,12 +28,13 @@ MINUTES = 10
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A fault, the next step, and a link to the page for it."""
+    """A fault, the next step, and a link to the page for it, which may be that of a group."""
 
     fault: str
     advice: str
     path: str
     page: str
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ def _of_groups(facts: Facts) -> Iterator[Alert]:
             "Its page says whether a program reads for it. If none does, start its consumers.",
             f"/groups/{part(name)}",
             "Group",
+            name,
         )
 
 
