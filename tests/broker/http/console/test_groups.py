@@ -223,7 +223,7 @@ async def test_a_group_is_created_changed_and_deleted(running_http: RunningBroke
     await heartbeat(running, "c-1", consumer("billing", "orders"))
     page = await browser.page("/groups/billing/delete")
     assert "its progress in orders" in page.text
-    assert "The group has 1 members online" in page.text
+    assert "The group has 1 member online" in page.text
     assert (await browser.submit("/groups/billing/delete")).error[0] == 409
     page = await browser.done("/groups/billing/delete", force="on")
     assert "The group is deleted." in page.text

@@ -137,12 +137,45 @@ async def test_a_form_of_no_topic_is_an_error(running_http: RunningBroker, name:
         assert (await browser.post(f"/topics/{topic}/{name}", token)).error[0] == 404
 
 
-async def test_a_topic_of_the_broker_is_not_deleted(running_http: RunningBroker) -> None:
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "broker-a"])
+async def test_a_topic_of_the_broker_is_not_changed(
+    running_http: RunningBroker, topic: str
+) -> None:
     browser = Browser(running_http)
+    page = await browser.page(f"/topics/{topic}")
+    assert "it cannot be changed, emptied or deleted" in page.text
+    assert f"/topics/{topic}/delete" not in {target for target, _ in page.links}
+    token = {"token": (await browser.page("/new/topic")).fields["token"]}
     for name in ("empty", "delete"):
-        seen = await browser.submit(f"/topics/SCHEDULE_TOPIC_XXXX/{name}")
+        page = await browser.page(f"/topics/{topic}/{name}")
+        assert "refuses to have it" in page.text
+        assert "form" not in page.tags
+        seen = await browser.post(f"/topics/{topic}/{name}", token)
         assert seen.error[0] == 400
-    assert (await browser.get("/topics/SCHEDULE_TOPIC_XXXX")).status == 200
+        assert "the broker's own" in seen.page.text
+    assert (await browser.get(f"/topics/{topic}")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("topic", "loss"),
+    [
+        ("%RETRY%billing", "group billing failed to consume them and would get them again"),
+        ("%DLQ%billing", "the dead letters of group billing"),
+        ("orders", ""),
+    ],
+)
+async def test_the_loss_of_a_groups_own_messages_is_named(
+    running_http: RunningBroker, topic: str, loss: str
+) -> None:
+    await running_http.create_topic(topic, queues=1)
+    await running_http.append(topic, 0, b"x")
+    browser, path = Browser(running_http), topic.replace("%", "%25")
+    for name in ("empty", "delete"):
+        page = await browser.page(f"/topics/{path}/{name}")
+        assert page.text.count("Its messages are") == bool(loss)
+        assert loss in page.text
+        await browser.done(f"/topics/{path}/{name}")
+    assert (await browser.get(f"/topics/{path}")).status == 404
 
 
 # --- Access ---

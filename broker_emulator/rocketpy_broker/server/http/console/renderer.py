@@ -53,6 +53,7 @@ def _environment() -> jinja2.Environment:
     filters: dict[str, Any] = {
         "bytes": bytes_text,
         "count": count_text,
+        "counted": counted,
         "duration": duration_text,
         "part": part,
         "permission": permission_text,
@@ -98,6 +99,11 @@ def count_text(number: float | None) -> str:
     if number is None:
         return _NONE
     return f"{round(number, 1):,}"
+
+
+def counted(number: float, one: str, many: str = "") -> str:
+    """Returns a number, written as by `count_text`, and its noun: `1 message`, `1,200 messages`."""
+    return f"{count_text(number)} {one if number == 1 else many or one + 's'}"
 
 
 def duration_text(duration_ms: float) -> str:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rocketpy_broker.messages.copies import RETRY_PREFIX
-from rocketpy_broker.server.http.console.renderer import count_text, duration_text
-from rocketpy_proto.counts import counted
+from rocketpy_broker.server.http.console.renderer import count_text, counted, duration_text
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # A member that consumes commits every few seconds.
@@ -167,7 +166,8 @@ def _of_retries(state: GroupState) -> Iterator[Finding]:
     count = state.details.retry_message_count
     if count:
         yield Finding(
-            f"{counted(count, 'message')} to be consumed again, after a failure.",
+            f"{counted(count, 'retry waits', 'retries wait')}: the consumption of "
+            f"{'a message' if count == 1 else 'messages'} failed.",
             "Look at the clients' logs. After its last retry a message is a dead letter.",
         )
 

@@ -16,7 +16,7 @@ from rocketpy_broker.server.http.console.message_views import body_view, message
 from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.pages.message_trace import WAITING_TOPICS, trace_of
 from rocketpy_broker.server.http.console.pages.topics import topic_config
-from rocketpy_broker.server.http.console.renderer import part
+from rocketpy_broker.server.http.console.renderer import count_text, part
 from rocketpy_broker.server.http.console.request import (
     INT_MAX,
     PageRequest,
@@ -128,7 +128,10 @@ async def _of_queue(request: PageRequest, topic: str, queue_id: int, time: str) 
         links["Newer"] = address(place, queue=queue_id, offset=found.next_offset)
     if offset < newest:
         links["Newest"] = address(place, queue=queue_id)
-    title = f"Queue {queue_id}: messages from offset {offset:,} of {begin:,} to {end:,}"
+    title = (
+        f"Queue {queue_id}: messages from offset {count_text(offset)} "
+        f"of {count_text(begin)} to {count_text(end)}"
+    )
     return Listing(title if end > begin else f"Queue {queue_id} is empty", found.rows, links)
 
 
