@@ -7,7 +7,7 @@ their first use: that takes up to 100 ms.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -25,8 +25,6 @@ _SPANS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _PERMISSIONS = {4: "read", 2: "write"}
 # An en dash.
 _NONE = "\u2013"
-# Width and height of a sparkline's box.
-_WIDTH, _HEIGHT = 120, 24
 
 
 async def rendered(template: str, values: Mapping[str, object]) -> bytes:
@@ -57,7 +55,6 @@ def _environment() -> jinja2.Environment:
         "duration": duration_text,
         "part": part,
         "permission": permission_text,
-        "points": points,
         "time": time_shown,
     }
     found.filters.update(filters)
@@ -126,15 +123,6 @@ def permission_text(perm: int) -> str:
     """Returns the permission of a topic in words."""
     words = [word for bit, word in _PERMISSIONS.items() if perm & bit]
     return ", ".join(words) or "none"
-
-
-def points(values: Sequence[float]) -> str:
-    """Returns the points of a sparkline through values, the oldest first."""
-    highest, count = max([*values, 1]), max(len(values) - 1, 1)
-    return " ".join(
-        f"{number * _WIDTH / count:.1f},{_HEIGHT - 1 - value * (_HEIGHT - 2) / highest:.1f}"
-        for number, value in enumerate(values)
-    )
 
 
 def time_shown(text: str | None) -> str:

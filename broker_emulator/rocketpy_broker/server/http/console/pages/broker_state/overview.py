@@ -10,6 +10,7 @@ from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.pages.broker_state.alerts import Facts, alerts
 from rocketpy_broker.server.http.console.renderer import part
 from rocketpy_broker.server.http.console.request import PageRequest, address
+from rocketpy_broker.server.http.console.trends import Point, lag_points, lines
 from rocketpy_broker.server.security.permissions import PREFIX_MARK, Permissions, permission_text
 from rocketpy_proto.rocketpy.v1 import admin_pb2, transactions_pb2
 
@@ -43,8 +44,22 @@ async def _overview(request: PageRequest) -> Mapping[str, object]:
         "info": json_of(facts.info),
         "status": json_of(facts.status),
         "history": json_of(facts.history),
-        "lags": [each.lag for each in facts.history.minutes if each.lag >= 0],
+        **_trends(facts.history, request.now_ms),
         "alerts": alerts(facts),
+    }
+
+
+def _trends(history: admin_pb2.GetHistoryResponse, now_ms: int) -> Mapping[str, object]:
+    minutes = history.minutes
+    return {
+        "put_lines": lines(
+            (Point(each.end_timestamp_ms, each.put_count) for each in minutes), now_ms
+        ),
+        "get_lines": lines(
+            (Point(each.end_timestamp_ms, each.get_count) for each in minutes), now_ms
+        ),
+        "lag_lines": lines((Point(each.end_timestamp_ms, each.lag) for each in minutes), now_ms),
+        "group_lines": [lines(lag_points(minutes, each.lags), now_ms) for each in history.groups],
     }
 
 
