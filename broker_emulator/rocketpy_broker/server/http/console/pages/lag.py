@@ -128,7 +128,7 @@ def _of_members(state: GroupState, lagging: Sequence[groups_pb2.GroupTopic]) -> 
         since = (
             f"for {duration_text(state.now_ms - newest_ms)}"
             if newest_ms
-            else "in the last ten minutes"
+            else "since the broker's start"
         )
         yield Finding(
             f"The members are connected, and have committed nothing in {_named(quiet)} {since}.",
