@@ -1,7 +1,8 @@
 """The HTTP server: `/metrics`, `/healthz` for a supervisor, the JSON API, and the console.
 
 `connections` has the limits of a client. With users, `/metrics` needs a monitor or an admin, and
-`/api/v1` a user with the permission; `/healthz` stays open.
+`/api/v1` a user with the permission. `/healthz` stays open, also under any name: a supervisor or a
+load balancer may use names that the broker does not know, and it has no name and no count.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, PortInUseError, listen
 from rocketpy_broker.server.calls.failure_log import TEXT_MAX, FailureLog, PeerLines
+from rocketpy_broker.server.http.api.cross_site import ForeignSiteError, HostRule
 from rocketpy_broker.server.http.api.endpoint import (
     CHALLENGE,
     http_error_response,
@@ -53,6 +55,8 @@ PATHS = (
 class Routes(Protocol):
     """A part of the server below paths of its own."""
 
+    hosts: HostRule
+
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
         """Returns its routes, which call `on_reply` when an answer is about to be written."""
 
@@ -80,6 +84,7 @@ class HttpServer:
         self._refusal = refusal
         self._clock = clock
         self._failures = FailureLog(clock)
+        self._hosts = [each.hosts for each in routes]
         self._is_stopping = False
         self.connections = HttpConnections(self._new_protocol, clock, tls)
         app = web.Application(middlewares=[json_errors, self._guard])
@@ -162,7 +167,7 @@ class HttpServer:
             raise
         except UnauthenticatedError as error:
             return web.Response(status=401, text=f"{error.remark}\n", headers=CHALLENGE)
-        except NoPermissionError as error:
+        except (NoPermissionError, ForeignSiteError) as error:
             return web.Response(status=403, text=f"{error.remark}\n")
         except Exception as error:
             # Not the path itself, which may hold line breaks.
@@ -176,6 +181,9 @@ class HttpServer:
             self.connections.ends(request.protocol)
 
     async def _get_metrics(self, request: web.Request) -> web.StreamResponse:
+        host = request.headers.get("Host", "")
+        if not all(each.allows(host) for each in self._hosts):
+            raise ForeignSiteError("Host", host)
         if self._access is not None:
             authorization = request.headers.get("Authorization", "")
             await self._access.check_monitor(authorization, request.remote or "")

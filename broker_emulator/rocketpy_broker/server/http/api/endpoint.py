@@ -81,7 +81,7 @@ class JsonApi:
         """Takes the clock of messages."""
         self._calls = calls
         self._clock = clock
-        self._hosts = hosts
+        self.hosts = hosts
         self._answers = InFlightLimiter(LARGE_ANSWERS_MAX, LARGE_ANSWERS_OF_HOST)
 
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
@@ -98,7 +98,7 @@ class JsonApi:
         async def handle(request: web.Request) -> web.StreamResponse:
             async with AsyncExitStack() as stack:
                 try:
-                    check_site(request.headers, self._hosts)
+                    check_site(request.headers, self.hosts)
                     answer = await work(request, stack)
                 except BrokerError as error:
                     await skip_body(request)

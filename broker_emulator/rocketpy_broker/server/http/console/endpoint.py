@@ -99,7 +99,7 @@ class Console:
         """Takes the clock of messages."""
         self._calls = calls
         self._clock = clock
-        self._hosts = hosts
+        self.hosts = hosts
         self._tokens = Tokens()
         self._is_read_only = mode is not ConsoleMode.ON
         self._frame = {"broker_name": broker_name, "is_read_only": self._is_read_only}
@@ -127,7 +127,7 @@ class Console:
             caller, rights = caller_of(request), _NO_RIGHTS
             async with AsyncExitStack() as stack:
                 try:
-                    check_site(request.headers, self._hosts)
+                    check_site(request.headers, self.hosts)
                     # First of all: a guess of a secret key waits, and must hold no place.
                     rights = await self._calls.rights(caller)
                     # Nor may a slow body.
