@@ -34,6 +34,8 @@ ADDRESSES = {
     "/groups/{group}/dead-letters/{offset}": f"/groups/{BILLING}/dead-letters/0",
     "/groups/{group}/dead-letters/resend": f"/groups/{BILLING}/dead-letters/resend?offset=0",
     "/groups/{group}/dead-letters/{offset}/copy": f"/groups/{BILLING}/dead-letters/0/copy",
+    # The level of the sample's reminder.
+    "/delayed/{level}": "/delayed/16",
     "/clients": "/clients",
     "/transactions": "/transactions",
     "/store": "/store",

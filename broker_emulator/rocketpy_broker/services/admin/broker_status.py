@@ -167,6 +167,7 @@ class BrokerStatusService:
                     delay_ms=delivery.delay_ms,
                     pending_count=end - following,
                     due_timestamp_ms=delivery.due_ms(following) or 0,
+                    next_offset=following,
                 )
 
     def timer_behind(self) -> TimerBehind:

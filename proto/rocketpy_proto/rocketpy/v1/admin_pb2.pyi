@@ -287,16 +287,18 @@ class GetBrokerStatusResponse(_message.Message):
     def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., delay_levels: _Optional[_Iterable[_Union[DelayLevelStatus, _Mapping]]] = ..., timer_due_timestamp_ms: _Optional[int] = ..., expired_segment_count: _Optional[int] = ..., broker_role: _Optional[str] = ..., slaves: _Optional[_Iterable[_Union[SlaveStatus, _Mapping]]] = ..., cleaning: _Optional[_Union[CleaningRules, _Mapping]] = ...) -> None: ...
 
 class DelayLevelStatus(_message.Message):
-    __slots__ = ("level", "delay_ms", "pending_count", "due_timestamp_ms")
+    __slots__ = ("level", "delay_ms", "pending_count", "due_timestamp_ms", "next_offset")
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     DUE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     level: int
     delay_ms: int
     pending_count: int
     due_timestamp_ms: int
-    def __init__(self, level: _Optional[int] = ..., delay_ms: _Optional[int] = ..., pending_count: _Optional[int] = ..., due_timestamp_ms: _Optional[int] = ...) -> None: ...
+    next_offset: int
+    def __init__(self, level: _Optional[int] = ..., delay_ms: _Optional[int] = ..., pending_count: _Optional[int] = ..., due_timestamp_ms: _Optional[int] = ..., next_offset: _Optional[int] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "tag", "before_offset")

@@ -7,6 +7,7 @@ limits, its permissions, its errors and its metrics are the same.
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,10 @@ _WITHOUT_FAULT = frozenset(
         ResponseCode.PULL_OFFSET_MOVED,
     }
 )
+
+
+# Sends of dead letters that are noted; each takes about 150 bytes.
+RESENDS_MAX = 20_000
 
 
 class RefusedCallError(BrokerError):
@@ -96,6 +101,24 @@ class _Details:
     method: str
 
 
+class Resends:
+    """The newest sends of dead letters by these calls, by the letter's offset in the log."""
+
+    def __init__(self) -> None:
+        self._sent_ms: OrderedDict[int, int] = OrderedDict()
+
+    def add(self, log_offset: int, now_ms: int) -> None:
+        """Notes the send of a letter or of a changed copy, and drops the oldest beyond the limit."""
+        self._sent_ms[log_offset] = now_ms
+        self._sent_ms.move_to_end(log_offset)
+        if len(self._sent_ms) > RESENDS_MAX:
+            self._sent_ms.popitem(last=False)
+
+    def sent_ms(self, log_offset: int) -> int | None:
+        """Returns the time of a letter's last send; None if none is noted."""
+        return self._sent_ms.get(log_offset)
+
+
 class InnerCalls:
     """The methods of rocketpy.v1, for callers in this process."""
 
@@ -103,6 +126,7 @@ class InnerCalls:
         self, services: RocketpyV1Services, guard: CallGuard, access: RocketpyV1Access | None
     ) -> None:
         self._access = access
+        self.resends = Resends()
         self._handlers = [
             GuardedHandlers(each, guard, services.failure, access) for each in services.handlers()
         ]

@@ -15,7 +15,8 @@ from rocketpy_broker.messages.copies import origin_topic, topic_of_copy
 from rocketpy_broker.messages.json_form import head_of, text_of
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_broker.messages.stored import Message
-from rocketpy_broker.server.http.api.calls import RefusedCallError
+from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_broker.server.http.api.calls import RefusedCallError, Resends
 from rocketpy_broker.server.http.api.routes import RANGE_BYTES_MAX
 from rocketpy_broker.server.http.api.sends import Sending, check_message
 from rocketpy_broker.server.http.console.message_views import body_view, messages_of, row_of
@@ -94,18 +95,28 @@ async def _rows(request: PageRequest, begin: int, end: int) -> list[dict[str, An
         )
         pulled = await request.call("Broker/Pull", asked)
         # Long and compressed records take milliseconds.
-        rows += await asyncio.to_thread(_rows_of, pulled)
+        rows += await asyncio.to_thread(_rows_of, pulled, request.calls.resends)
         if pulled.next_offset <= place:
             break
         place = pulled.next_offset
     return rows
 
 
-def _rows_of(pulled: broker_pb2.PullResponse) -> list[dict[str, Any]]:
+def _rows_of(pulled: broker_pb2.PullResponse, resends: Resends) -> list[dict[str, Any]]:
     return [
-        {**row_of(message, size), "origin": origin_topic(message)}
+        {
+            **row_of(message, size),
+            "origin": origin_topic(message),
+            "resent": _resent(message, resends),
+        }
         for message, size in messages_of(pulled)
     ]
+
+
+def _resent(letter: Message, resends: Resends) -> str | None:
+    """Returns the time of a letter's last send that is noted."""
+    sent_ms = resends.sent_ms(letter.commit_log_offset)
+    return None if sent_ms is None else time_of_ms(sent_ms)
 
 
 # --- One letter ---
@@ -137,6 +148,7 @@ async def _letter(request: PageRequest) -> Mapping[str, object]:
         "offset": offset,
         "letter": head_of(letter),
         "origin": origin_topic(letter),
+        "resent": _resent(letter, request.calls.resends),
         "to": topic_of_copy(letter, request.places["group"]),
         "body": await asyncio.to_thread(body_view, letter),
         "earlier": offset - 1 if offset > bounds.begin else None,

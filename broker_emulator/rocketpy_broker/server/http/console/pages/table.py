@@ -6,6 +6,7 @@ from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.pages import (
     clients,
     dead_letters,
+    delayed,
     group_actions,
     groups,
     messages,
@@ -24,6 +25,7 @@ PAGES: tuple[Page, ...] = (
     *group_actions.PAGES,
     *groups.PAGES,
     *dead_letters.PAGES,
+    *delayed.PAGES,
     *clients.PAGES,
     *store.PAGES,
 )
