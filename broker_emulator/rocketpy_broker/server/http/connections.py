@@ -39,7 +39,7 @@ REPLY_SECONDS = 30
 IDLE_SECONDS = 75
 # More than twice the longest line of a request.
 AHEAD_BYTES_MAX = 32_768
-# Received bytes that are parsed at a time, and of a body half of those that are read ahead.
+# Received bytes that are parsed at a time; of a body twice as many are read ahead.
 PIECE_BYTES = 16_384
 
 

@@ -11,7 +11,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def minutes(*ages: int, value: int = 1) -> list[Point]:
-    """Returns points of minutes that ended so many minutes ago."""
+    """Returns points of minutes by their ages in minutes."""
     return [Point(NOW_MS - age * MINUTE_MS, value) for age in ages]
 
 

@@ -108,7 +108,7 @@ class Resends:
         self._sent_ms: OrderedDict[int, int] = OrderedDict()
 
     def add(self, log_offset: int, now_ms: int) -> None:
-        """Notes the send of a letter or of a changed copy, and drops the oldest beyond the limit."""
+        """Notes the send of a letter or of a changed copy; drops the oldest beyond the limit."""
         self._sent_ms[log_offset] = now_ms
         self._sent_ms.move_to_end(log_offset)
         if len(self._sent_ms) > RESENDS_MAX:

@@ -38,7 +38,7 @@ async def topic_config(request: PageRequest) -> admin_pb2.TopicConfig:
 
 
 async def is_brokers_own(request: PageRequest, topic: str) -> bool:
-    """True for a topic that only the broker changes: it does not list it unless it is asked to."""
+    """True if only the broker changes a topic: it lists such topics on request only."""
     if topic.startswith(RETRY_PREFIX):
         return False
     asked = admin_pb2.ListTopicsRequest(prefix=topic, count_max=1)
