@@ -121,6 +121,27 @@ def test_a_form_of_an_earlier_start_is_refused_and_changes_nothing(
     assert "orders" in filled.topics()
 
 
+def test_a_refused_form_keeps_what_was_entered_and_names_the_error(
+    browser: Chromium, filled: LocalBroker
+) -> None:
+    browser.open(filled.console_url.rstrip("/") + ADDRESSES["/topics/{topic}/send"])
+    text = '\n</textarea>"<b>kept</b>'
+    browser.write(f"{FORM} [name=body]", text)
+    browser.write(f"{FORM} [name=properties]", "no sign")
+    browser.submit(f"{FORM} button")
+    assert "no sign" in browser.text("main [role=alert]")
+    assert browser.find(f"{FORM} [name=body]").get_attribute("value") == text
+    assert browser.violations() == []
+    # A longer text than most, of letters that take many bytes in a form.
+    browser.run(
+        "document.querySelector('main [name=body]').value = 'ä'.repeat(arguments[0])", ORDERS * 200
+    )
+    browser.write(f"{FORM} [name=properties]", "")
+    browser.write(f"{FORM} [name=keys]", "long")
+    browser.submit(f"{FORM} button")
+    assert [each.text for each in filled.query("orders", "long")] == ["ä" * ORDERS * 200]
+
+
 @pytest.mark.skipif(f"{LETTERS}/resend" not in PRESENT, reason="letters have no pages")
 def test_dead_letters_are_chosen_by_their_boxes(browser: Chromium, filled: LocalBroker) -> None:
     browser.open(filled.console_url.rstrip("/") + ADDRESSES[LETTERS])
