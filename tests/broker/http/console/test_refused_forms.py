@@ -9,6 +9,7 @@ import pytest
 
 from rocketpy_broker.server.http.console.endpoint import FORM_BYTES_MAX
 from rocketpy_broker.server.http.console.pages.send_form import BODY_CHARACTERS_MAX
+from rocketpy_broker.server.http.console.request import address
 from tests.broker.http.console.test_dead_letters import sent, store
 from tests.broker.http.console.test_topic_actions import messages
 from tests.broker.http.console.topic_browser import Browser, Seen
@@ -108,6 +109,21 @@ async def test_a_reset_that_is_refused_shows_its_effect_again(running_http: Runn
     assert seen.status == 400
     assert "soon" in alert(seen)
     assert seen.page.fields["time"] == "soon"
+
+
+@pytest.mark.parametrize(
+    "fields", [{"offset": "3"}, {"queue": "0", "offset": "x"}, {"queue": "0", "time": "<b>soon</b>"}]
+)
+async def test_a_search_that_is_refused_is_shown_again(
+    running_http: RunningBroker, fields: dict[str, str]
+) -> None:
+    await running_http.create_topic("orders", queues=1)
+    path = address("/topics/orders/messages", **fields)
+    seen = await Browser(running_http).get(path)
+    assert seen.status == 400
+    assert alert(seen)
+    assert "<b>" not in seen.body
+    assert {name: seen.page.fields[name] for name in fields} == fields
 
 
 async def test_a_resend_that_fails_in_its_middle_offers_the_rest(

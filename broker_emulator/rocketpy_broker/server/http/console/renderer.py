@@ -111,7 +111,8 @@ def duration_text(duration_ms: float) -> str:
         count, rest = divmod(rest, seconds)
         if count or (parts and unit != "s"):
             parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]) or "0 s"
+    shown = [each for number, each in enumerate(parts[:2]) if not number or each[0] != "0"]
+    return " ".join(shown) or "0 s"
 
 
 def part(name: str) -> str:
