@@ -112,7 +112,8 @@ async def test_a_reset_that_is_refused_shows_its_effect_again(running_http: Runn
 
 
 @pytest.mark.parametrize(
-    "fields", [{"offset": "3"}, {"queue": "0", "offset": "x"}, {"queue": "0", "time": "<b>soon</b>"}]
+    "fields",
+    [{"offset": "3"}, {"queue": "0", "offset": "x"}, {"queue": "0", "time": "<b>soon</b>"}],
 )
 async def test_a_search_that_is_refused_is_shown_again(
     running_http: RunningBroker, fields: dict[str, str]
