@@ -41,6 +41,9 @@ _UNKNOWN_BELOW_0 = frozenset(
     {
         "GroupHistory.lag",
         "GroupHistory.lags",
+        "GroupSummary.lag",
+        "GroupSummary.member_count",
+        "GroupSummary.topic_count",
         "HistoryMinute.lag",
         "LatencyBucket.at_most_ms",
         "QueueOffsets.committed_offset",

@@ -21,6 +21,9 @@ class Caller(Protocol):
     def may_send(self, name: str) -> bool:
         """True if the user may send messages to a topic."""
 
+    def may_see(self, group: str) -> bool:
+        """True if the user may see a group's members, topics and lag."""
+
 
 current: ContextVar[Caller | None] = ContextVar("caller", default=None)
 
@@ -29,6 +32,12 @@ def may_read(topic: str) -> bool:
     """True if the running call may read the topic's messages."""
     caller = current.get()
     return caller is None or caller.may_read(topic)
+
+
+def may_see(group: str) -> bool:
+    """True if the running call may see a group's members, topics and lag."""
+    caller = current.get()
+    return caller is None or caller.may_see(group)
 
 
 def check_readable(topic: str) -> None:

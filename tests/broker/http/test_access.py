@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from rocketpy_broker.server.http.api.cross_site import HostRule
@@ -92,11 +93,30 @@ async def test_a_broker_for_other_machines_answers_by_its_own_names(
 ) -> None:
     options = {"host": "0.0.0.0", "insecure": True, "advertise_host": "Broker.example"}
     async with start_broker(http_port=0, **options) as running:
-        own, foreign = [
-            (await ask(running, "GET", "/topics", None, {"Host": host})).status
-            for host in ("broker.example", "evil.example")
-        ]
-    assert (own, foreign) == (200, 403)
+        for host, status in (("broker.example", 200), ("broker:5557", 200), ("evil.example", 403)):
+            assert (await ask(running, "GET", "/topics", None, {"Host": host})).status == status
+            # Prometheus scrapes by the name of a service of compose, or by an address.
+            assert await status_of(running, "/metrics", host) == status
+            # A supervisor may ask by any name.
+            assert await status_of(running, "/healthz", host) == 200
+        assert await status_of(running, "/metrics", "10.0.0.7:5557") == 200
+
+
+async def test_metrics_are_not_read_under_a_name_of_another_site(
+    running_http: RunningBroker,
+) -> None:
+    for host, status in (("localhost:5557", 200), ("127.0.0.1", 200), ("evil.example", 403)):
+        assert await status_of(running_http, "/metrics", host) == status
+
+
+async def status_of(running: RunningBroker, path: str, host: str) -> int:
+    """Returns the status of an answer under a name of the broker."""
+    url = f"http://127.0.0.1:{running.ready.http_port}{path}"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(url, headers={"Host": host}) as response,
+    ):
+        return response.status
 
 
 async def test_a_broker_with_users_answers_by_any_name(

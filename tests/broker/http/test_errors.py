@@ -102,8 +102,9 @@ async def test_a_body_of_another_form_is_refused(
     assert (await get(running_http, "/topics"))["configs"] == []
 
 
-async def test_a_long_body_is_refused(running_http: RunningBroker) -> None:
-    body = {"attributes": {"+message.type": "x" * BODY_BYTES_MAX}}
+@pytest.mark.parametrize("size", [BODY_BYTES_MAX, 1_000_000])
+async def test_a_long_body_is_refused(running_http: RunningBroker, size: int) -> None:
+    body = {"attributes": {"+message.type": "x" * size}}
     reply = await ask(running_http, "PUT", "/topics/orders", body)
     assert reply.error == (413, BAD)
 

@@ -21,7 +21,7 @@ from rocketpy_broker.services.observability.metrics.service import MetricsServic
 from tests.broker.metrics.scrape import get
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
-GET = b"GET %s HTTP/1.1\r\nHost: x\r\n\r\n"
+GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE = b"x" * (64 << 20)
 
 
@@ -136,13 +136,13 @@ async def test_a_connection_is_kept_from_scrape_to_scrape_and_not_for_ever(
         writer.close()
 
 
-POST = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999\r\n\r\n"
+POST = b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999999\r\n\r\n"
 
 
 @pytest.mark.parametrize(
     ("begin", "more"),
     [
-        (b"GET /metrics HTTP/1.1\r\nHost: x\r\n", b"X-Header: x\r\n"),
+        (b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n", b"X-Header: x\r\n"),
         (GET % b"/metrics", GET % b"/healthz"),
         (POST, b"x" * 4_096),
     ],

@@ -105,9 +105,9 @@ async def test_what_it_does_not_know_is_answered_and_changes_nothing(
     "request_text",
     [
         b"NONSENSE\r\n\r\n",
-        b"GET /metrics HTTP/1.1\r\nHost: x\r\nLong: " + b"x" * 20_000 + b"\r\n\r\n",
-        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nLong: " + b"x" * 20_000 + b"\r\n\r\n",
+        b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
     ],
 )
 async def test_a_request_that_is_none_is_refused(

@@ -47,3 +47,14 @@ def test_the_time_of_a_commit_follows_the_wall_clock(tmp_path: Path) -> None:
     assert committed.last_commit_ms("g", "T") == clock.now_ms()
     clock.advance(500)
     assert committed.last_commit_ms("g", "T") == clock.now_ms() - 500
+
+
+def test_the_time_of_a_commit_is_known_as_long_as_its_offset(tmp_path: Path) -> None:
+    clock = ManualClock()
+    committed = ConsumerOffsetManager(tmp_path, clock)
+    committed.commit("g", "T", 0, 1)
+    clock.advance(3_600_000)
+    assert not committed.is_committing("g", "T")
+    assert committed.last_commit_ms("g", "T") == clock.now_ms() - 3_600_000
+    assert committed.delete_if("g", "T", {0: 1})
+    assert committed.last_commit_ms("g", "T") is None

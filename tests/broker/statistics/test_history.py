@@ -114,6 +114,19 @@ def test_only_the_last_hour_is_kept(hour: Hour) -> None:
     assert hour.lags_of("billing") == [*range(2, MINUTES + 2)]
 
 
+def test_minutes_of_an_earlier_hour_are_dropped_after_a_gap(hour: Hour) -> None:
+    hour.minute(lags={"billing": 1})
+    hour.minute(lags={"billing": 2})
+    hour.counting.clock.advance(50 * PERIOD_MS)
+    hour.minute(lags={"billing": 3})
+    ends = [each.end_timestamp_ms for each in hour.get().minutes]
+    assert [after - before for before, after in pairwise(ends)] == [PERIOD_MS, 51 * PERIOD_MS]
+    hour.counting.clock.advance(8 * PERIOD_MS)
+    assert (len(hour.get().minutes), hour.lags_of("billing")) == (2, [2, 3])
+    hour.counting.clock.advance(60 * PERIOD_MS)
+    assert (len(hour.get().minutes), hour.lags_of("billing")) == (0, [])
+
+
 def test_groups_are_ranked_by_their_last_lag(hour: Hour) -> None:
     hour.minute(lags={"a": 1, "b": 5, "c": 0})
     hour.dead_letters = {"c": 4, "d": 7}

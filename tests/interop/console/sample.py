@@ -16,7 +16,7 @@ SHIPPING, BILLING = "shipping", "billing"
 ADDRESSES = {
     "/": "/",
     "/topics": "/topics",
-    "/topics/new": "/topics/new",
+    "/new/topic": "/new/topic",
     "/topics/{topic}": "/topics/orders",
     "/topics/{topic}/edit": "/topics/orders/edit",
     "/topics/{topic}/send": "/topics/orders/send",
@@ -25,7 +25,7 @@ ADDRESSES = {
     "/topics/{topic}/messages": "/topics/orders/messages",
     "/topics/{topic}/queues/{queue_id}/messages/{offset}": "/topics/orders/queues/0/messages/0",
     "/groups": "/groups",
-    "/groups/new": "/groups/new",
+    "/new/group": "/new/group",
     "/groups/{group}": f"/groups/{SHIPPING}",
     "/groups/{group}/edit": f"/groups/{SHIPPING}/edit",
     "/groups/{group}/reset": f"/groups/{SHIPPING}/reset?topic=orders",
@@ -34,6 +34,8 @@ ADDRESSES = {
     "/groups/{group}/dead-letters/{offset}": f"/groups/{BILLING}/dead-letters/0",
     "/groups/{group}/dead-letters/resend": f"/groups/{BILLING}/dead-letters/resend?offset=0",
     "/groups/{group}/dead-letters/{offset}/copy": f"/groups/{BILLING}/dead-letters/0/copy",
+    # The level of the sample's reminder.
+    "/delayed/{level}": "/delayed/16",
     "/clients": "/clients",
     "/transactions": "/transactions",
     "/store": "/store",

@@ -27,7 +27,7 @@ class Case:
 
 
 CASES = (
-    Case("/topics/new", lambda broker: "returns" in broker.topics(), {"topic": "returns"}),
+    Case("/new/topic", lambda broker: "returns" in broker.topics(), {"topic": "returns"}),
     Case(
         "/topics/{topic}/edit",
         lambda broker: broker.topic("orders").write_queue_nums == 6,
@@ -40,7 +40,7 @@ CASES = (
     ),
     Case("/topics/{topic}/empty", lambda broker: broker.messages("orders") == []),
     Case("/topics/{topic}/delete", lambda broker: "orders" not in broker.topics()),
-    Case("/groups/new", lambda broker: "refunds" in broker.groups(), {"group": "refunds"}),
+    Case("/new/group", lambda broker: "refunds" in broker.groups(), {"group": "refunds"}),
     Case(
         "/groups/{group}/edit",
         lambda broker: (broker.group(SHIPPING).settings or {})["retryMaxTimes"] == 3,
@@ -99,11 +99,11 @@ def test_a_reset_shows_what_it_will_do_before_it_does_it(
     assert filled.lag("orders", SHIPPING).total == ORDERS
 
 
-@pytest.mark.skipif("/topics/new" not in PRESENT, reason="topics have no forms")
+@pytest.mark.skipif("/new/topic" not in PRESENT, reason="topics have no forms")
 def test_a_form_is_filled_and_sent_by_keyboard_alone(
     browser: Chromium, own_broker: LocalBroker
 ) -> None:
-    browser.open(f"{own_broker.console_url}topics/new")
+    browser.open(f"{own_broker.console_url}new/topic")
     browser.tab_to(f"{FORM} [name=topic]")
     browser.press("by-keyboard", Keys.ENTER)
     browser.wait("document.querySelector('main [role=status]') !== null")
@@ -119,6 +119,27 @@ def test_a_form_of_an_earlier_start_is_refused_and_changes_nothing(
     browser.submit(f"{FORM} button")
     assert "repeat the action" in browser.text("main [role=alert]")
     assert "orders" in filled.topics()
+
+
+def test_a_refused_form_keeps_what_was_entered_and_names_the_error(
+    browser: Chromium, filled: LocalBroker
+) -> None:
+    browser.open(filled.console_url.rstrip("/") + ADDRESSES["/topics/{topic}/send"])
+    text = '\n</textarea>"<b>kept</b>'
+    browser.write(f"{FORM} [name=body]", text)
+    browser.write(f"{FORM} [name=properties]", "no sign")
+    browser.submit(f"{FORM} button")
+    assert "no sign" in browser.text("main [role=alert]")
+    assert browser.find(f"{FORM} [name=body]").get_attribute("value") == text
+    assert browser.violations() == []
+    # A longer text than most, of letters that take many bytes in a form.
+    browser.run(
+        "document.querySelector('main [name=body]').value = 'ä'.repeat(arguments[0])", ORDERS * 200
+    )
+    browser.write(f"{FORM} [name=properties]", "")
+    browser.write(f"{FORM} [name=keys]", "long")
+    browser.submit(f"{FORM} button")
+    assert [each.text for each in filled.query("orders", "long")] == ["ä" * ORDERS * 200]
 
 
 @pytest.mark.skipif(f"{LETTERS}/resend" not in PRESENT, reason="letters have no pages")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from rocketpy_broker.client.statistics import Statistic
 from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_broker.segment_waits import WAITS, SegmentWaitWords
 from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
@@ -14,20 +15,6 @@ Info = admin_pb2.GetBrokerInfoResponse
 Status = admin_pb2.GetBrokerStatusResponse
 Waiting = admin_pb2.WaitingSegments
 Counters = admin_pb2.GetStoreStatisticsResponse
-# Texts by WaitingSegments.reason: the cause, and the words before the time.
-WAITS = {
-    "AGE": ("their messages are younger than --file-reserved-hours", "the first expires at"),
-    "CLOCK": (
-        "after a start or a clock jump the broker checks its clock first",
-        "it may remove them from",
-    ),
-    "HOUR": (
-        "the broker removes expired segments at the hours of --delete-when, or when the disk fills",
-        "it removes them from",
-    ),
-    "NEEDED": ("waiting messages, open transactions, batches or a backup need them", ""),
-    "BATCH": ("a pass removes at most ten; the next pass removes them", ""),
-}
 DAY_MS = 24 * 3_600_000
 
 
@@ -51,7 +38,7 @@ def status_fields(
 
 def waiting_line(waiting: Waiting) -> str:
     """Returns a line about log segments that wait for removal."""
-    cause, until = WAITS.get(waiting.reason, (waiting.reason, "until"))
+    cause, until = WAITS.get(waiting.reason, SegmentWaitWords(waiting.reason, "until"))
     when = waiting.until_timestamp_ms
     time = f"; {until} {time_of_ms(when)}" if until and when else ""
     segments = counted(waiting.segment_count, "segment waits", "segments wait")

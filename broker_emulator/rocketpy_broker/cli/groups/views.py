@@ -23,6 +23,11 @@ def _name(kind: Any, value: int) -> str | None:
     return kind.Name(value) if value else None
 
 
+def _seen(count: int) -> int | None:
+    """Returns a count; None for one that the user may not see."""
+    return None if count < 0 else count
+
+
 def _listed(summary: groups_pb2.GroupSummary) -> str:
     count = summary.topic_count
     more = f", … ({count})" if count > len(summary.topics) else ""
@@ -41,11 +46,11 @@ def last_heartbeat(member: groups_pb2.Connection | groups_pb2.Registration) -> s
 
 GROUPS = (
     Column("", "consumer group", "consumer_group"),
-    Column("", "members", "member_count"),
+    Column("", "members", lambda each: _seen(each.member_count)),
     Column("", "type", lambda each: _name(groups_pb2.ConsumeType, each.consume_type)),
     Column("", "model", lambda each: _name(groups_pb2.MessageModel, each.message_model)),
     Column("", "topics", _listed),
-    Column("", "lag", "lag"),
+    Column("", "lag", lambda each: _seen(each.lag)),
 )
 MEMBERS = (
     Column("", "client", "client_id"),

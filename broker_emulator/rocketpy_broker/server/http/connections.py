@@ -7,8 +7,11 @@ at once. A connection is closed, whether its client reads or not:
 - MAKING_SECONDS after a request, without a reply;
 - REPLY_SECONDS after a reply that was not read;
 - IDLE_SECONDS after a reply that was read;
-- after more than AHEAD_BYTES_MAX before all requests are answered. Such bytes are a body, headers
-  without end, or requests without reads of their replies.
+- after more than AHEAD_BYTES_MAX before all requests are answered. Such bytes are headers without
+  end, requests without reads of their replies, or a body that no handler takes.
+
+A body that a handler takes does not count: beside what the handler takes, aiohttp holds at most
+twice PIECE_BYTES of it, and one receipt of the socket.
 
 A connection without a client counts until its request has ended.
 """
@@ -19,7 +22,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import cast
 
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import Shares
@@ -36,6 +39,8 @@ REPLY_SECONDS = 30
 IDLE_SECONDS = 75
 # More than twice the longest line of a request.
 AHEAD_BYTES_MAX = 32_768
+# Received bytes that are parsed at a time; of a body twice as many are read ahead.
+PIECE_BYTES = 16_384
 
 
 class HttpConnections:
@@ -77,11 +82,11 @@ class HttpConnections:
 
     # --- Events of requests ---
 
-    def begins(self, protocol: web.RequestHandler) -> None:
-        """Starts the time for a reply: a request was received."""
+    def begins(self, protocol: web.RequestHandler, body: StreamReader | None) -> None:
+        """Starts the time for a reply: a request was received; its handler takes `body`."""
         found = self._of.get(protocol)
         if found is not None:
-            found.is_busy = True
+            found.is_busy, found.body = True, body
             self._allow(found, MAKING_SECONDS)
 
     def replies(self, protocol: web.RequestHandler) -> None:
@@ -94,7 +99,7 @@ class HttpConnections:
         """Starts the idle time: the reply is written, or in the system's buffers."""
         found = self._of.get(protocol)
         if found is not None:
-            found.is_busy = False
+            found.is_busy, found.body = False, None
             # Versions of aiohttp queue any number of requests that a client sends ahead.
             if not protocol._messages:  # noqa: SLF001 (there is no other way to count them)
                 found.ahead_bytes = 0
@@ -143,8 +148,9 @@ class HttpConnection(asyncio.Protocol):
         self._is_decided = False
         self.peer = self.host = ""
         self.end_ms = 0.0
-        # Received since all requests were answered.
+        # Received since all requests were answered, without the running request's body.
         self.ahead_bytes = 0
+        self.body: StreamReader | None = None
         self.is_busy = False
         self.is_lost = False
 
@@ -192,11 +198,20 @@ class HttpConnection(asyncio.Protocol):
         if self._connections.tls is None and data[0] == HANDSHAKE and not self.ahead_bytes:
             self._connections.received_tls(self)
             return
-        self.ahead_bytes += len(data)
-        if self.protocol is None or self.ahead_bytes > AHEAD_BYTES_MAX:
-            self.abort()
-        else:
-            self.protocol.data_received(data)
+        for begin in range(0, len(data), PIECE_BYTES):
+            piece = data[begin : begin + PIECE_BYTES]
+            self.ahead_bytes += 0 if self._is_in_body() else len(piece)
+            if self.protocol is None or self.ahead_bytes > AHEAD_BYTES_MAX:
+                self.abort()
+                return
+            self.protocol.data_received(piece)
+
+    def _is_in_body(self) -> bool:
+        """True if the next bytes are of a body that a handler takes, or may yet take."""
+        # Requests that were received and did not begin.
+        waiting = self.protocol._messages if self.protocol is not None else ()  # noqa: SLF001
+        body = waiting[-1][1] if waiting else self.body
+        return body is not None and not body.is_eof()
 
     def eof_received(self) -> None:
         """Forwards the end of the client's data; the client may still read."""

@@ -1,7 +1,8 @@
 """The HTTP server: `/metrics`, `/healthz` for a supervisor, the JSON API, and the console.
 
 `connections` has the limits of a client. With users, `/metrics` needs a monitor or an admin, and
-`/api/v1` a user with the permission; `/healthz` stays open.
+`/api/v1` a user with the permission. `/healthz` stays open, also under any name: a supervisor or a
+load balancer may use names that the broker does not know, and it has no name and no count.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, PortInUseError, listen
 from rocketpy_broker.server.calls.failure_log import TEXT_MAX, FailureLog, PeerLines
+from rocketpy_broker.server.http.api.cross_site import ForeignSiteError, HostRule
 from rocketpy_broker.server.http.api.endpoint import (
-    BODY_BYTES_MAX,
     CHALLENGE,
     http_error_response,
     is_api,
     json_errors,
 )
-from rocketpy_broker.server.http.connections import HttpConnections
+from rocketpy_broker.server.http.connections import PIECE_BYTES, HttpConnections
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.errors import NoPermissionError, UnauthenticatedError
 from rocketpy_broker.server.security.http_access import HttpAccess
@@ -43,6 +44,7 @@ logger = logging.getLogger(__name__)
 LINE_BYTES_MAX = 8_190
 # The grace time for running requests, and again for their ends.
 STOP_SECONDS = 0.5
+_READS = frozenset({"GET", "HEAD"})
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATHS = (
     "this broker answers GET /metrics, GET /healthz, GET /api/v1/openapi.json, and GET / with its "
@@ -52,6 +54,8 @@ PATHS = (
 
 class Routes(Protocol):
     """A part of the server below paths of its own."""
+
+    hosts: HostRule
 
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
         """Returns its routes, which call `on_reply` when an answer is about to be written."""
@@ -80,11 +84,10 @@ class HttpServer:
         self._refusal = refusal
         self._clock = clock
         self._failures = FailureLog(clock)
+        self._hosts = [each.hosts for each in routes]
         self._is_stopping = False
         self.connections = HttpConnections(self._new_protocol, clock, tls)
-        app = web.Application(
-            middlewares=[json_errors, self._guard], client_max_size=BODY_BYTES_MAX
-        )
+        app = web.Application(middlewares=[json_errors, self._guard])
         app.router.add_get("/metrics", self._get_metrics)
         app.router.add_get("/healthz", self._get_health)
         for each in routes:
@@ -96,6 +99,7 @@ class HttpServer:
             logger=_Malformed(clock),
             # A body that inflates to many bytes would hold the event loop.
             auto_decompress=False,
+            read_bufsize=PIECE_BYTES,
             max_line_size=LINE_BYTES_MAX,
             max_field_size=LINE_BYTES_MAX,
             shutdown_timeout=STOP_SECONDS,
@@ -150,7 +154,9 @@ class HttpServer:
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
-        self.connections.begins(request.protocol)
+        # Only an action that exists takes a body.
+        has_body = request.method not in _READS and request.match_info.http_exception is None
+        self.connections.begins(request.protocol, request.content if has_body else None)
         try:
             if self._is_stopping and is_api(request.path):
                 return http_error_response(web.HTTPServiceUnavailable())
@@ -161,7 +167,7 @@ class HttpServer:
             raise
         except UnauthenticatedError as error:
             return web.Response(status=401, text=f"{error.remark}\n", headers=CHALLENGE)
-        except NoPermissionError as error:
+        except (NoPermissionError, ForeignSiteError) as error:
             return web.Response(status=403, text=f"{error.remark}\n")
         except Exception as error:
             # Not the path itself, which may hold line breaks.
@@ -175,6 +181,9 @@ class HttpServer:
             self.connections.ends(request.protocol)
 
     async def _get_metrics(self, request: web.Request) -> web.StreamResponse:
+        host = request.headers.get("Host", "")
+        if not all(each.allows(host) for each in self._hosts):
+            raise ForeignSiteError("Host", host)
         if self._access is not None:
             authorization = request.headers.get("Authorization", "")
             await self._access.check_monitor(authorization, request.remote or "")

@@ -26,6 +26,7 @@ from rocketpy_broker.server.security.permissions import (
     Principal,
     Resource,
     authorize,
+    group,
     topic,
 )
 from rocketpy_broker.server.security.users import User, UserTable
@@ -230,11 +231,17 @@ class UserCaller(Caller):
         """True if the user may send messages to the topic."""
         return bool(self._granted(name) & Action.PUB)
 
+    def may_see(self, name: str) -> bool:
+        """True if the user may read as the group, or may see all counts."""
+        is_monitor = self._on(BROKER) & Action.MONITOR
+        return bool(is_monitor or self._on(group(name)) & Action.SUB)
+
     def _granted(self, name: str) -> Action:
+        return self._on(topic(name))
+
+    def _on(self, resource: Resource) -> Action:
         user = self.control.users.get(self.principal.access_key)
-        if user is None:
-            return Action.DENY
-        return user.principal.granted(topic(name))
+        return Action.DENY if user is None else user.principal.granted(resource)
 
 
 def _keep(table: OrderedDict[Any, Any], key: object, value: object) -> None:

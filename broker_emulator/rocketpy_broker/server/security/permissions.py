@@ -141,6 +141,13 @@ class Permissions:
                 return found
         return self.default
 
+    def somewhere(self) -> Action:
+        """Returns the actions that are allowed for at least one name."""
+        found = self.default
+        for each in self.entries.values():
+            found |= each
+        return found
+
     def exactly(self, name: str) -> Action | None:
         """Returns the actions of the entry with this name; None without one."""
         return None if name.endswith(PREFIX_MARK) else self.entries.get(name)
@@ -172,6 +179,12 @@ class Principal:
         if is_system(name):
             return self.topics.exactly(name) or Action.DENY
         return self.topics.of(name)
+
+    def granted_somewhere(self, kind: ResourceType) -> Action:
+        """Returns the actions that the user may do with at least one topic, or group."""
+        if self.role is Role.ADMIN:
+            return Action.ALL
+        return (self.groups if kind is ResourceType.GROUP else self.topics).somewhere()
 
 
 def is_system(name: str) -> bool:

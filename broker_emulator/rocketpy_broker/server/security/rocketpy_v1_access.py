@@ -8,6 +8,7 @@ may list them. Requests by a position in the log are checked when the message is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rocketpy_broker.server.calls import writes
@@ -18,7 +19,15 @@ from rocketpy_broker.server.security.access_control import (
     on_broker,
 )
 from rocketpy_broker.server.security.credentials import Credentials, bearer_credentials
-from rocketpy_broker.server.security.permissions import Action, Resource, group, topic, user
+from rocketpy_broker.server.security.permissions import (
+    Action,
+    Principal,
+    Resource,
+    ResourceType,
+    group,
+    topic,
+    user,
+)
 from rocketpy_proto.bearer_token import AUTHORIZATION
 
 Resources = Callable[[Any], Iterable[Resource]]
@@ -145,6 +154,26 @@ REQUIREMENTS: Mapping[str, Requirements] = {
 _PREFIX = "/rocketpy.v1."
 
 
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """The permissions of a user at one time. Without users each request is allowed."""
+
+    principal: Principal | None = None
+
+    def allows(self, rpc: str, request: Any) -> bool:
+        """True if the request would not be refused; without a name, one for at least one name."""
+        return self.principal is None or all(
+            self._granted(self.principal, resource) & each.action
+            for each in REQUIREMENTS.get(rpc, _ADMIN)
+            for resource in each.resources(request)
+        )
+
+    def _granted(self, principal: Principal, resource: Resource) -> Action:
+        if resource.name or resource.type not in (ResourceType.TOPIC, ResourceType.GROUP):
+            return principal.granted(resource)
+        return principal.granted_somewhere(resource.type)
+
+
 class RocketpyV1Access:
     """The checks of rocketpy.v1, which the call guard makes."""
 
@@ -176,7 +205,20 @@ class RocketpyV1Access:
         control = self._control
         if not control.is_on:
             return control.check_off
-        text = next((value for name, value in metadata if name == AUTHORIZATION), "")
-        credentials = self._credentials_of(text) if isinstance(text, str) else None
         requirements = REQUIREMENTS.get(name, _ADMIN)
-        return await control.admitted(credentials, requirements, _PREFIX + name, peer)
+        return await control.admitted(
+            self._credentials(metadata), requirements, _PREFIX + name, peer
+        )
+
+    async def rights(self, metadata: Iterable[tuple[str, str | bytes]], peer: str) -> Rights:
+        """Returns the permissions of a user, after the wait for earlier failures.
+
+        Raises UnauthenticatedError.
+        """
+        if not self._control.is_on:
+            return Rights()
+        return Rights(await self._control.authenticate(self._credentials(metadata), peer))
+
+    def _credentials(self, metadata: Iterable[tuple[str, str | bytes]]) -> Credentials | None:
+        text = next((value for name, value in metadata if name == AUTHORIZATION), "")
+        return self._credentials_of(text) if isinstance(text, str) else None

@@ -14,7 +14,11 @@ from pathlib import Path
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.admin.cleaning_service import expired_count, waiting_segments
+from rocketpy_broker.services.admin.cleaning_service import (
+    cleaning_rules,
+    expired_count,
+    waiting_segments,
+)
 from rocketpy_broker.services.admin.pages import shown
 from rocketpy_broker.services.delay.wiring import Delay
 from rocketpy_broker.services.groups.wiring import Groups
@@ -128,6 +132,7 @@ class BrokerStatusService:
             broker_id=self._broker_id,
             slaves=self._slave_statuses(),
             master=self._master_status(),
+            cleaning=cleaning_rules(self._store.config.clean_policy, self._clock.now_ms()),
         )
         if (recovery := self._recovery) is not None:
             response.recovered = recovery.abnormal
@@ -142,6 +147,7 @@ class BrokerStatusService:
                 acknowledged_offset=each.acknowledged,
                 lag_bytes=self._slaves.lag_of(each),
                 sent_bytes=each.sent_bytes,
+                is_in_sync=self._slaves.is_near(each),
             )
             for each in self._slaves.slaves
         ]
@@ -182,6 +188,7 @@ class BrokerStatusService:
                     delay_ms=delivery.delay_ms,
                     pending_count=end - following,
                     due_timestamp_ms=delivery.due_ms(following) or 0,
+                    next_offset=following,
                 )
 
     def timer_behind(self) -> TimerBehind:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import datetime, timedelta
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.services.flush.store_files import StoreFiles
-from rocketpy_broker.store.cleaner import WaitReason
+from rocketpy_broker.store.cleaner import CleanPolicy, WaitReason
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2
@@ -39,6 +40,27 @@ def expired_count(store: MessageStore) -> int:
     """Returns the number of segments that cleanings by request may remove now. Raises OSError."""
     waits = store.segment_waits(manual=True)
     return sum(wait.segment_count for wait in waits if wait.reason is WaitReason.BATCH)
+
+
+def cleaning_rules(policy: CleanPolicy, now_ms: int) -> admin_pb2.CleaningRules:
+    """Returns the rules of scheduled cleaning, and the start of its next hour."""
+    now = datetime.fromtimestamp(now_ms / 1000).astimezone()
+    # Hours of the clock on the wall: one may be missing, or come twice, in a day.
+    hour = now.replace(tzinfo=None, minute=0, second=0, microsecond=0)
+    begins = ((hour + timedelta(hours=step)).astimezone() for step in range(1, 26))
+    following = (each for each in begins if each.hour in policy.delete_when_hours)
+    begin = next(following, None)
+    offset = now.utcoffset() or timedelta()
+    return admin_pb2.CleaningRules(
+        reserved_ms=policy.reserved_ms,
+        hours=sorted(policy.delete_when_hours),
+        local_offset_minutes=round(offset.total_seconds() / 60),
+        used_ratio_max=policy.used_ratio_max,
+        is_forcible=policy.clean_file_forcibly_enable,
+        clean_forcibly_ratio=policy.clean_forcibly_ratio,
+        warning_level_ratio=policy.warning_level_ratio,
+        next_timestamp_ms=0 if begin is None else round(begin.timestamp() * 1000),
+    )
 
 
 class CleaningService:

@@ -15,6 +15,7 @@ from typing import cast
 from rocketpy_broker.errors import SubscriptionGroupNotExistError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.services import caller
 from rocketpy_broker.services.admin.pages import page_after, page_count, shown
 from rocketpy_broker.services.groups.clients.members import GroupKey, Member, Role
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
@@ -33,6 +34,7 @@ from rocketpy_proto.rocketpy.v1 import groups_pb2
 # Queues to look up, or registrations, in one scheduler slot; takes 2 ms.
 ENTRIES_A_SLOT = 400
 TOPICS_SHOWN_MAX = 10
+_HIDDEN = -1
 REGISTRATIONS_PER_PAGE = 1_000
 # Fields of GroupConfig that have the same names in SubscriptionGroupConfig.
 FIELDS = tuple(
@@ -78,7 +80,10 @@ class GroupListing:
         progress = await self.topics_by_group(set(page.names))
         response = groups_pb2.ListGroupsResponse()
         for name in page.names:
-            response.groups.append(await self._summary(name, progress.get(name, [])))
+            if caller.may_see(name):
+                response.groups.append(await self._summary(name, progress.get(name, [])))
+            else:
+                response.groups.append(self._name_only(name))
             if work.is_over:
                 break
         response.has_more = page.has_more or len(response.groups) < len(page.names)
@@ -181,6 +186,16 @@ class GroupListing:
                 retries += topic_lag if topic == retry_topic(group) else 0
             dead_letters = await self._message_count(dead_letter_topic(group))
             yield GroupLag(shown(group), lag, retries, dead_letters)
+
+    def _name_only(self, group: str) -> groups_pb2.GroupSummary:
+        """Returns a group that the user may not see."""
+        return groups_pb2.GroupSummary(
+            consumer_group=shown(group),
+            is_configured=group in self._groups.configs,
+            member_count=_HIDDEN,
+            topic_count=_HIDDEN,
+            lag=_HIDDEN,
+        )
 
     async def _summary(self, group: str, progress: list[str]) -> groups_pb2.GroupSummary:
         topics = sorted({*progress, *self.subscribed(group)})

@@ -73,7 +73,7 @@ class ConsumerOffsetManager:
         )
         self._clock = clock
         self._table = OffsetTable()
-        # Monotonic times of the last commits, since the start.
+        # Monotonic times of the last commits since the start, of entries that exist.
         self._committed_ms: dict[str, float] = {}
         # The wall time at which monotonic time is 0.
         self._began_ms = clock.now_ms() - clock.monotonic_ms()
@@ -177,7 +177,7 @@ class ConsumerOffsetManager:
     def last_commit_ms(self, group: str, topic: str) -> int | None:
         """Returns the time of the group's last commit in the topic, ms since 1970.
 
-        None before the first commit since the start. `is_committing` forgets old commits.
+        None before the first commit since the start.
         """
         committed_ms = self._committed_ms.get(topic + SEPARATOR + group)
         if committed_ms is None:
@@ -190,14 +190,10 @@ class ConsumerOffsetManager:
 
     def is_committing(self, group: str, topic: str) -> bool:
         """True if the group has committed in the topic within the last ten minutes."""
-        key = topic + SEPARATOR + group
-        committed_ms = self._committed_ms.get(key)
+        committed_ms = self._committed_ms.get(topic + SEPARATOR + group)
         if committed_ms is None:
             return False
-        if self._clock.monotonic_ms() - committed_ms <= COMMITTING_MS:
-            return True
-        del self._committed_ms[key]
-        return False
+        return self._clock.monotonic_ms() - committed_ms <= COMMITTING_MS
 
     def delete_if(self, group: str, topic: str, offsets: Mapping[int, int]) -> bool:
         """Deletes an entry if it equals `offsets`; returns whether it was equal."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import zlib
 
+from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_broker.server.http.api.calls import RESENDS_MAX, Resends
+from rocketpy_broker.server.http.console.renderer import time_shown
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.properties import KEYS, ORIGIN_MESSAGE_ID, RETRY_TOPIC, TAGS, UNIQ_KEY
 from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.http.api_client import ask, get
-from tests.broker.http.console.topic_browser import Browser
+from tests.broker.http.console.topic_browser import NONE, Browser
 from tests.support.blocks import WireBlock, wire_block
 from tests.support.broker.running_broker import RunningBroker
 
@@ -61,7 +64,7 @@ async def test_letters_are_listed_from_either_end(running_http: RunningBroker) -
     assert (await shown(f"{LETTERS}?at=999"))[0] == newest
     page = await browser.page(LETTERS)
     assert "60 messages that the group could not consume" in page.text
-    assert ["orders", "0", "paid", "k-1 k-2", "letter 59"] in [row[3:] for row in page.rows]
+    assert ["orders", "0", "paid", "k-1 k-2", "letter 59"] in [row[4:] for row in page.rows]
     for wrong in ("at=-1", "at=x", "at=99999999999999999999"):
         assert (await browser.get(f"{LETTERS}?{wrong}")).error[0] == 400
 
@@ -69,7 +72,7 @@ async def test_letters_are_listed_from_either_end(running_http: RunningBroker) -
 async def test_a_group_without_dead_letters(running_http: RunningBroker) -> None:
     browser = Browser(running_http)
     assert (await browser.get(LETTERS)).error[0] == 404
-    await browser.done("/groups/new", group="billing")
+    await browser.done("/new/group", group="billing")
     assert "No dead letter." in (await browser.page(LETTERS)).text
     assert (await browser.get(f"{LETTERS}/0")).error[0] == 404
     assert (await browser.get(f"{LETTERS}/resend?offset=0")).error[0] == 400
@@ -217,3 +220,29 @@ async def test_the_api_sends_a_letter_to_a_topic_of_choice(running_http: Running
         assert error == (400, ResponseCode.INVALID_PARAMETER)
     missing = await ask(running, "POST", path, {"topic": "gone"})
     assert missing.error == (404, ResponseCode.TOPIC_NOT_EXIST)
+
+
+async def test_a_letter_that_was_sent_again_is_marked(running_http: RunningBroker) -> None:
+    running, browser = running_http, Browser(running_http)
+    await store(running, b"a", b"b", b"c", b"d")
+    await browser.done(f"{LETTERS}/resend?offset=1")
+    await browser.done(f"{LETTERS}/2/copy", body="changed")
+    reply = await ask(running, "POST", "/groups/billing/dead-letters/3/resend", {})
+    assert reply.status == 200
+    now = time_shown(time_of_ms(running.clock.now_ms()))
+    rows = (await browser.page(LETTERS)).rows
+    marks = {row[1]: row[3] for row in rows if row[1].isdecimal()}
+    assert marks == {"0": NONE, "1": now, "2": now, "3": now}
+    assert ["Sent again", now] in (await browser.page(f"{LETTERS}/1")).rows
+    # Letters of a later topic with the same name are other letters.
+    await browser.done("/topics/%25DLQ%25billing/delete")
+    await store(running, b"e", b"f")
+    rows = (await browser.page(LETTERS)).rows
+    assert {row[3] for row in rows if row[1].isdecimal()} == {NONE}
+
+
+def test_the_newest_sends_of_letters_are_noted() -> None:
+    resends = Resends()
+    for number in range(RESENDS_MAX + 2):
+        resends.add(number, 1_000 + number)
+    assert (resends.sent_ms(1), resends.sent_ms(2)) == (None, 1_002)

@@ -51,7 +51,7 @@ async def test_a_message_has_its_body_facts_and_properties(running_http: Running
     facts = {row[0]: row[1] for row in page.rows}
     assert (facts["Unique id"], facts["Tag"], facts["Keys"]) == ("ID1", "paid", "k")
     assert facts["shop"] == "3"
-    assert facts["Deliveries that failed"] == "0"
+    assert facts["Retries"] == "0"
     assert "10.0.0.1:54321" in facts["Sent"]
     assert "7b 22 69 64" in page.texts["pre"][1]
     assert page.link("Older") == f"{ONE}/0"

@@ -144,7 +144,7 @@ LEFT = admin_pb2.GroupHistory(consumer_group="g", lag=1, lags=[-1, 1, 1])
         (changed("counters", corrupt_record_count=3), "Readers found 3 damaged records"),
         (changed("counters", flush_behind_bytes=GIB), "1.0 GiB of the log are not on disk yet."),
         (changed("counters", dispatch_behind_bytes=GIB), "1.0 GiB of the log are not in their"),
-        (changed("transactions", transactions=[OPEN]), "A transaction is open for 1 h 0 min."),
+        (changed("transactions", transactions=[OPEN]), "A transaction is open for 1 h."),
         (changed("history", groups=[LEFT]), "The group g has no members, and 1 message waits"),
     ],
 )

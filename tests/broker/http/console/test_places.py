@@ -38,7 +38,7 @@ async def test_guesses_of_a_secret_key_hold_no_places_of_pages(
 async def test_a_form_that_never_ends_holds_no_place_of_pages(running_http: RunningBroker) -> None:
     host, port = "127.0.0.1", running_http.ready.http_port
     head = (
-        f"POST /topics/new HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 100\r\n"
+        f"POST /new/topic HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Length: 100\r\n"
         "Content-Type: application/x-www-form-urlencoded\r\n\r\n"
     )
     opened = [await asyncio.open_connection(host, port) for _ in range(PAGES_OF_HOST)]

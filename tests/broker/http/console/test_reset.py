@@ -71,7 +71,7 @@ async def test_a_reset_of_a_group_with_members_needs_force(running_http: Running
     await heartbeat(running, "c-1", consumer("billing", "orders"))
     path = f"{RESET}?topic=orders&to=latest"
     page = await browser.page(path)
-    assert "The group has 1 members online." in page.text
+    assert "The group has 1 member online." in page.text
     status, text = (await browser.submit(path)).error
     assert status == 409
     assert "online" in text

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker.config import ConsoleMode
+from rocketpy_broker.runtime.time_format import ms_of_time, parsed_time
+from rocketpy_broker.server.http.console.renderer import bytes_text, time_shown
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
+from tests.broker.http.api_client import get
 from tests.broker.http.console.topic_browser import Browser
+from tests.broker.replication.slave import slave_of
+from tests.broker.replication.test_h01_master import MASTER
 from tests.support.blocks import wire_block
-from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.users import SECRETS, USERS, users_path, write_users
 
 SEGMENT = 64 << 10
@@ -61,7 +67,7 @@ async def test_expired_segments_go_after_a_page_that_counts_them(
         await fill(running, 2)
         browser = Browser(running)
         page = await browser.page("/store")
-        assert "They are younger than their retention time." in page.text
+        assert "their messages are younger than --file-reserved-hours" in page.text
         assert "nothing is removed now" in (await browser.page("/store/clean")).text
         for path in (tmp_path / "commitlog").iterdir():
             os.utime(path, (1, 1))
@@ -73,6 +79,50 @@ async def test_expired_segments_go_after_a_page_that_counts_them(
         done = await browser.done("/store/clean")
         assert "The broker has removed what it may remove." in done.text
         assert running.broker.store.positions().log_begin == SEGMENT
+
+
+async def test_the_page_says_what_is_removed_and_when(start_broker: StartBroker) -> None:
+    policy = CleanPolicy(
+        reserved_ms=36 * 3_600_000,
+        delete_when_hours=frozenset({4, 16}),
+        clean_file_forcibly_enable=True,
+    )
+    async with start_broker(http_port=0, clean_policy=policy) as running:
+        status = (await get(running, "/broker/status"))["cleaning"]
+        now_ms, next_ms = running.clock.now_ms(), ms_of_time(parsed_time(status["nextTimestamp"]))
+        assert 0 < next_ms - now_ms <= 12 * 3_600_000
+        assert datetime.fromtimestamp(next_ms / 1000).astimezone().hour in {4, 16}
+        assert (status["hours"], status["reservedMs"]) == ([4, 16], 36 * 3_600_000)
+        text = (await Browser(running).page("/store")).text
+        assert "keeps each message for 1 d 12 h or longer" in text
+        assert "each day in the hour from 04:00 and 16:00, local time of the broker (UTC" in text
+        assert f"The next such hour begins at {time_shown(status['nextTimestamp'])}." in text
+        assert "in other hours while more than 75 % of the disk is used" in text
+        assert "more than 85 % of the disk is used, it removes the oldest segments before" in text
+        assert "more than 90 % of the disk is used, it refuses messages" in text
+        assert "No segment can be removed now." in text
+
+
+async def test_slaves_are_listed(start_broker: StartBroker) -> None:
+    async with start_broker(http_port=0, replication=MASTER) as running:
+        browser = Browser(running)
+        assert "No slave is connected." in (await browser.page("/store")).text
+        await running.create_topic("orders", queues=1)
+        await running.append("orders", 0, b"x" * 2_000)
+        async with slave_of(running, 0) as slave:
+            await until(lambda: len(running.broker.services.replication.slaves.slaves) == 1)
+            end = running.broker.store.positions().log_end
+            page = await browser.page("/store")
+            [row] = [cells for cells in page.rows if cells[0].startswith("127.0.0.1:")]
+            assert row[1:4] == ["yes", bytes_text(end), "0"]
+            assert "The role of this broker is ASYNC_MASTER." in page.text
+            await slave.read_until(end)
+            slave.report(end)
+            slaves = running.broker.services.replication.slaves
+            await until(lambda: slaves.slaves[0].acknowledged == end)
+            page = await browser.page("/store")
+            [row] = [cells for cells in page.rows if cells[0].startswith("127.0.0.1:")]
+            assert row[1:4] == ["yes", "0 B", f"{end:,}"]
 
 
 async def test_unused_topics_go_after_a_page_that_names_them(running_http: RunningBroker) -> None:

@@ -13,7 +13,7 @@ from tests.broker.http.console.topic_browser import Browser
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.users import SECRETS, TOPIC, USERS, users_path, write_users
 
-FORMS = ("/topics/new", *(f"/topics/orders/{name}" for name in ("edit", "empty", "delete", "send")))
+FORMS = ("/new/topic", *(f"/topics/orders/{name}" for name in ("edit", "empty", "delete", "send")))
 SETTINGS = {"queues": "2", "message_type": "", "permission": "6"}
 
 
@@ -36,9 +36,9 @@ async def messages(running: RunningBroker) -> list[dict[str, object]]:
 
 async def test_a_topic_is_created_changed_and_deleted(running_http: RunningBroker) -> None:
     browser = Browser(running_http)
-    form = await browser.page("/topics/new")
+    form = await browser.page("/new/topic")
     assert form.fields["queues"] == "8"
-    page = await browser.done("/topics/new", topic="orders", queues="2", message_type="FIFO")
+    page = await browser.done("/new/topic", topic="orders", queues="2", message_type="FIFO")
     assert "The topic is created." in page.text
     found = await get(running_http, "/topics/orders")
     assert (found["readQueueNums"], found["writeQueueNums"], found["perm"]) == (2, 2, 6)
@@ -68,7 +68,7 @@ async def test_a_topic_is_created_changed_and_deleted(running_http: RunningBroke
 
 async def test_a_change_of_nothing_changes_nothing(running_http: RunningBroker) -> None:
     browser = Browser(running_http)
-    await browser.done("/topics/new", topic="orders", message_type="DELAY")
+    await browser.done("/new/topic", topic="orders", message_type="DELAY")
     before = await get(running_http, "/topics/orders")
     await browser.done("/topics/orders/edit")
     assert await get(running_http, "/topics/orders") == before
@@ -96,19 +96,19 @@ async def test_an_action_names_what_is_lost(running_http: RunningBroker) -> None
 @pytest.mark.parametrize(
     ("path", "fields", "status"),
     [
-        ("/topics/new", {"topic": "orders"}, 409),
-        ("/topics/new", {"topic": ""}, 400),
-        ("/topics/new", {"topic": "<script>alert(1)</script>"}, 400),
-        ("/topics/new", {"topic": "a b"}, 400),
-        ("/topics/new", {"topic": "é"}, 400),
-        ("/topics/new", {"topic": "a" * 200}, 400),
-        ("/topics/new", {"topic": "SCHEDULE_TOPIC_XXXX"}, 400),
-        ("/topics/new", {"topic": "a", "queues": ""}, 400),
-        ("/topics/new", {"topic": "a", "queues": "0"}, 400),
-        ("/topics/new", {"topic": "a", "queues": "-1"}, 400),
-        ("/topics/new", {"topic": "a", "queues": "99999999999"}, 400),
-        ("/topics/new", {"topic": "a", "permission": "64"}, 400),
-        ("/topics/new", {"topic": "a", "message_type": "LITE"}, 400),
+        ("/new/topic", {"topic": "orders"}, 409),
+        ("/new/topic", {"topic": ""}, 400),
+        ("/new/topic", {"topic": "<script>alert(1)</script>"}, 400),
+        ("/new/topic", {"topic": "a b"}, 400),
+        ("/new/topic", {"topic": "é"}, 400),
+        ("/new/topic", {"topic": "a" * 200}, 400),
+        ("/new/topic", {"topic": "SCHEDULE_TOPIC_XXXX"}, 400),
+        ("/new/topic", {"topic": "a", "queues": ""}, 400),
+        ("/new/topic", {"topic": "a", "queues": "0"}, 400),
+        ("/new/topic", {"topic": "a", "queues": "-1"}, 400),
+        ("/new/topic", {"topic": "a", "queues": "99999999999"}, 400),
+        ("/new/topic", {"topic": "a", "permission": "64"}, 400),
+        ("/new/topic", {"topic": "a", "message_type": "LITE"}, 400),
         ("/topics/orders/edit", {"read_queues": "x"}, 400),
         ("/topics/orders/edit", {"write_queues": "1.5"}, 400),
         ("/topics/orders/edit", {"reserve_time": "an hour"}, 400),
@@ -130,19 +130,52 @@ async def test_settings_that_are_not_legal_change_nothing(
 @pytest.mark.parametrize("name", ["edit", "empty", "delete", "send"])
 async def test_a_form_of_no_topic_is_an_error(running_http: RunningBroker, name: str) -> None:
     browser = Browser(running_http)
-    form = await browser.page("/topics/new")
+    form = await browser.page("/new/topic")
     for topic in ("none", "%ff"):
         assert (await browser.get(f"/topics/{topic}/{name}")).error[0] == 404
         token = {"token": form.fields["token"]}
         assert (await browser.post(f"/topics/{topic}/{name}", token)).error[0] == 404
 
 
-async def test_a_topic_of_the_broker_is_not_deleted(running_http: RunningBroker) -> None:
+@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "broker-a"])
+async def test_a_topic_of_the_broker_is_not_changed(
+    running_http: RunningBroker, topic: str
+) -> None:
     browser = Browser(running_http)
+    page = await browser.page(f"/topics/{topic}")
+    assert "it cannot be changed, emptied or deleted" in page.text
+    assert f"/topics/{topic}/delete" not in {target for target, _ in page.links}
+    token = {"token": (await browser.page("/new/topic")).fields["token"]}
     for name in ("empty", "delete"):
-        seen = await browser.submit(f"/topics/SCHEDULE_TOPIC_XXXX/{name}")
+        page = await browser.page(f"/topics/{topic}/{name}")
+        assert "refuses to have it" in page.text
+        assert "form" not in page.tags
+        seen = await browser.post(f"/topics/{topic}/{name}", token)
         assert seen.error[0] == 400
-    assert (await browser.get("/topics/SCHEDULE_TOPIC_XXXX")).status == 200
+        assert "the broker's own" in seen.page.text
+    assert (await browser.get(f"/topics/{topic}")).status == 200
+
+
+@pytest.mark.parametrize(
+    ("topic", "loss"),
+    [
+        ("%RETRY%billing", "group billing failed to consume them and would get them again"),
+        ("%DLQ%billing", "the dead letters of group billing"),
+        ("orders", ""),
+    ],
+)
+async def test_the_loss_of_a_groups_own_messages_is_named(
+    running_http: RunningBroker, topic: str, loss: str
+) -> None:
+    await running_http.create_topic(topic, queues=1)
+    await running_http.append(topic, 0, b"x")
+    browser, path = Browser(running_http), topic.replace("%", "%25")
+    for name in ("empty", "delete"):
+        page = await browser.page(f"/topics/{path}/{name}")
+        assert page.text.count("Its messages are") == bool(loss)
+        assert loss in page.text
+        await browser.done(f"/topics/{path}/{name}")
+    assert (await browser.get(f"/topics/{path}")).status == 404
 
 
 # --- Access ---
@@ -173,7 +206,6 @@ async def test_a_console_that_only_reads_has_no_forms(start_broker: StartBroker)
             targets = {target for target, _ in page.links}
             assert not targets & set(FORMS), path
         for path in FORMS:
-            # `new` is the name of a topic then.
             assert (await browser.get(path)).status == 404
             assert (await browser.post(path, {"token": ""})).status in {404, 405}
         assert await topics(running) == ["orders"]
@@ -185,11 +217,11 @@ async def test_users_without_permission_change_nothing(
     write_users(users_path(tmp_path), *USERS)
     async with start_broker(http_port=0) as running:
         admin = Browser(running, ("admin", SECRETS["admin"]))
-        await admin.done("/topics/new", topic=TOPIC, queues="1")
+        await admin.done("/new/topic", topic=TOPIC, queues="1")
         reader = Browser(running, ("reader", SECRETS["reader"]))
         base = f"/topics/{TOPIC}"
         for path, fields in [
-            ("/topics/new", {"topic": "other"}),
+            ("/new/topic", {"topic": "other"}),
             (f"{base}/edit", {"read_queues": "5"}),
             (f"{base}/empty", {}),
             (f"{base}/delete", {}),
@@ -231,7 +263,7 @@ async def test_a_message_is_sent_and_its_place_shown(running_http: RunningBroker
 
 async def test_messages_of_a_group_go_to_one_queue(running_http: RunningBroker) -> None:
     browser = Browser(running_http)
-    await browser.done("/topics/new", topic="orders", queues="8", message_type="FIFO")
+    await browser.done("/new/topic", topic="orders", queues="8", message_type="FIFO")
     assert (await browser.submit("/topics/orders/send", body="x")).error[0] == 400
     for body in ("a", "b"):
         await browser.done("/topics/orders/send", body=body, message_group="customer-7")
@@ -258,7 +290,7 @@ async def test_a_message_is_sent_in_a_transaction(
     running_http: RunningBroker, end: str, count: int
 ) -> None:
     browser = Browser(running_http)
-    await browser.done("/topics/new", topic="orders", queues="1", message_type="TRANSACTION")
+    await browser.done("/new/topic", topic="orders", queues="1", message_type="TRANSACTION")
     assert (await browser.page("/topics/orders/send")).fields["transaction"] == "commit"
     page = await browser.done("/topics/orders/send", body="paid", transaction=end)
     assert ("Not delivered yet" in page.text) == (count == 0)
@@ -290,13 +322,4 @@ async def test_a_message_of_another_form_is_not_sent(
     await running_http.create_topic("orders", queues=1)
     seen = await Browser(running_http).submit("/topics/orders/send", body="x", **fields)
     assert seen.error[0] == 400
-    assert await messages(running_http) == []
-
-
-async def test_a_long_form_is_refused(running_http: RunningBroker) -> None:
-    await running_http.create_topic("orders", queues=1)
-    seen = await Browser(running_http).submit("/topics/orders/send", body="x" * 20_000)
-    status, text = seen.error
-    assert status == 413
-    assert "the form is too long" in text
     assert await messages(running_http) == []

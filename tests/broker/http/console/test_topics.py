@@ -37,7 +37,7 @@ async def test_the_list_has_types_queues_permissions_and_counts(
         ["orders", "any", "read, write", "2", "3", "0.0"],
     ]
     assert page.link("orders") == "/topics/orders"
-    assert page.link("Create a topic") == "/topics/new"
+    assert page.link("Create a topic") == "/new/topic"
 
 
 async def test_the_list_has_the_rate_of_the_last_minute(running_http: RunningBroker) -> None:
@@ -162,8 +162,8 @@ async def test_users_see_the_figures_that_they_may_read(
     write_users(users_path(tmp_path), *USERS)
     async with start_broker(http_port=0) as running:
         admin = Browser(running, ("admin", SECRETS["admin"]))
-        await admin.done("/topics/new", topic="other", queues="1")
-        await admin.done("/topics/new", topic=TOPIC, queues="1")
+        await admin.done("/new/topic", topic="other", queues="1")
+        await admin.done("/new/topic", topic=TOPIC, queues="1")
         assert (await admin.page("/topics")).rows[1][4] == "0"
         reader = Browser(running, ("reader", SECRETS["reader"]))
         settings = "any", "read, write", "1"

@@ -32,7 +32,7 @@ class Parsed(HTMLParser):
         self.rows: list[list[str]] = []
         self.texts: dict[str, list[str]] = {}
         self.attributes: set[str] = set()
-        self._select = ""
+        self._select = self._area = ""
         self.feed(text)
         self.close()
         assert not self.open, self.open
@@ -48,7 +48,9 @@ class Parsed(HTMLParser):
         if tag == "a":
             self.links.append((given.get("href", ""), ""))
         if tag in {"input", "textarea", "select"}:
-            self._take(tag, given)
+            self._take(given)
+        if tag == "textarea":
+            self._area = given["name"]
         if tag == "option" and "selected" in given:
             self.fields[self._select] = given.get("value", "")
         if tag not in VOID:
@@ -59,7 +61,7 @@ class Parsed(HTMLParser):
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
 
-    def _take(self, tag: str, given: Mapping[str, str]) -> None:
+    def _take(self, given: Mapping[str, str]) -> None:
         name = given["name"]
         self.names.add(name)
         self._select = name
@@ -68,10 +70,16 @@ class Parsed(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag, (tag, self.open)
+        if tag == "textarea":
+            # A browser drops the first line break.
+            self.fields[self._area] = self.fields[self._area].removeprefix("\n")
+            self._area = ""
         if "main" in self.open:
             self.texts["main"][-1] += " "
 
     def handle_data(self, data: str) -> None:
+        if self._area:
+            self.fields[self._area] += data
         for tag in set(self.open):
             self.texts[tag][-1] += data
         if {"td", "th"} & set(self.open):

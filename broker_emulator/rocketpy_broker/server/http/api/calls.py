@@ -7,6 +7,7 @@ limits, its permissions, its errors and its metrics are the same.
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +16,10 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.server.calls.guard import CallAccess, CallGuard, GuardedHandlers
+from rocketpy_broker.server.calls.guard import CallGuard, GuardedHandlers
 from rocketpy_broker.server.http.api.routes import method_of
 from rocketpy_broker.server.rocketpy_v1.services import RocketpyV1Services
+from rocketpy_broker.server.security.rocketpy_v1_access import Rights, RocketpyV1Access
 from rocketpy_proto.bearer_token import AUTHORIZATION
 from rocketpy_proto.model.codes import ResponseCode
 
@@ -30,6 +32,10 @@ _WITHOUT_FAULT = frozenset(
         ResponseCode.PULL_OFFSET_MOVED,
     }
 )
+
+
+# Sends of dead letters that are noted; each takes about 150 bytes.
+RESENDS_MAX = 20_000
 
 
 class RefusedCallError(BrokerError):
@@ -95,13 +101,32 @@ class _Details:
     method: str
 
 
+class Resends:
+    """The newest sends of dead letters by these calls, by the letter's offset in the log."""
+
+    def __init__(self) -> None:
+        self._sent_ms: OrderedDict[int, int] = OrderedDict()
+
+    def add(self, log_offset: int, now_ms: int) -> None:
+        """Notes the send of a letter or of a changed copy; drops the oldest beyond the limit."""
+        self._sent_ms[log_offset] = now_ms
+        self._sent_ms.move_to_end(log_offset)
+        if len(self._sent_ms) > RESENDS_MAX:
+            self._sent_ms.popitem(last=False)
+
+    def sent_ms(self, log_offset: int) -> int | None:
+        """Returns the time of a letter's last send; None if none is noted."""
+        return self._sent_ms.get(log_offset)
+
+
 class InnerCalls:
     """The methods of rocketpy.v1, for callers in this process."""
 
     def __init__(
-        self, services: RocketpyV1Services, guard: CallGuard, access: CallAccess | None
+        self, services: RocketpyV1Services, guard: CallGuard, access: RocketpyV1Access | None
     ) -> None:
         self._access = access
+        self.resends = Resends()
         self._handlers = [
             GuardedHandlers(each, guard, services.failure, access) for each in services.handlers()
         ]
@@ -113,6 +138,12 @@ class InnerCalls:
         """
         if self._access is not None:
             await self._access.admitted(_method(rpc), caller.metadata, caller.peer)
+
+    async def rights(self, caller: Caller) -> Rights:
+        """Returns the permissions of a user, as `authenticate`. Raises UnauthenticatedError."""
+        if self._access is None:
+            return Rights()
+        return await self._access.rights(caller.metadata, caller.peer)
 
     async def call(self, caller: Caller, rpc: str, request: Message) -> Any:
         """Returns the answer of a method, of a stream its first one. Raises RefusedCallError."""

@@ -29,6 +29,7 @@ from rocketpy_broker.server.http.api.cross_site import (
 from rocketpy_broker.server.http.api.requests import filled
 from rocketpy_broker.server.http.api.routes import PREFIX, ROUTES, Route, Sends
 from rocketpy_broker.server.http.api.sends import Sending, target_of
+from rocketpy_broker.server.http.bodies import body_of, skip_body
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.attempts import host_of
 from rocketpy_proto.model.codes import ResponseCode
@@ -80,7 +81,7 @@ class JsonApi:
         """Takes the clock of messages."""
         self._calls = calls
         self._clock = clock
-        self._hosts = hosts
+        self.hosts = hosts
         self._answers = InFlightLimiter(LARGE_ANSWERS_MAX, LARGE_ANSWERS_OF_HOST)
 
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
@@ -97,9 +98,10 @@ class JsonApi:
         async def handle(request: web.Request) -> web.StreamResponse:
             async with AsyncExitStack() as stack:
                 try:
-                    check_site(request.headers, self._hosts)
+                    check_site(request.headers, self.hosts)
                     answer = await work(request, stack)
                 except BrokerError as error:
+                    await skip_body(request)
                     return error_response(error)
                 on_reply(request)
                 return await write_pieces(request, HEADERS, [answer])
@@ -115,7 +117,7 @@ class JsonApi:
             caller = caller_of(request)
             # First of all: a guess of a secret key waits, and must hold nothing of other clients.
             await self._calls.authenticate(caller, route.rpc)
-            body = await body_of(request)
+            body = await body_of(request, BODY_BYTES_MAX)
             if has_messages(route.answer) or route.is_unpaged:
                 # Until the client has read the answer.
                 await stack.enter_async_context(self._answers.room(host_of(caller.peer), 1))
@@ -143,14 +145,6 @@ async def _openapi(_request: web.Request, _stack: AsyncExitStack) -> bytes:
     from rocketpy_broker.server.http.api.openapi import openapi_text
 
     return openapi_text()
-
-
-async def body_of(request: web.Request) -> bytes:
-    """Returns the body of a request. Raises HTTPException for a long, broken or incomplete one."""
-    try:
-        return await request.read()
-    except (ConnectionError, web.RequestPayloadError) as error:
-        raise web.HTTPBadRequest from error
 
 
 def is_api(path: str) -> bool:

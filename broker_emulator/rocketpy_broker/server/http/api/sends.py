@@ -98,8 +98,11 @@ class Sending:
         # A long body takes time, and more if it is compressed.
         request, msg_id = await asyncio.to_thread(encoded)
         if is_transaction:
-            return await self._commit(request, msg_id, producers)
-        return await self._append(request, msg_id)
+            sent = await self._commit(request, msg_id, producers)
+        else:
+            sent = await self._append(request, msg_id)
+        self.calls.resends.add(letter.commit_log_offset, self.now_ms)
+        return sent
 
     async def _rules(self, topic: str) -> TopicRules:
         request = admin_pb2.ListTopicsRequest(topics=[topic])

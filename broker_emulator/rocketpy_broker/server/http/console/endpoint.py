@@ -2,14 +2,17 @@
 
 A page is made of the answers of the contract's methods, so it has a client's limits and
 permissions. An action is a form that is posted, with the token of `tokens`; then the browser gets
-the page of its result.
+the page of its result, or the form with an error and with what was entered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import replace
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -21,27 +24,35 @@ from rocketpy_broker.runtime.shares import InFlightLimiter
 from rocketpy_broker.server.http.api.calls import InnerCalls
 from rocketpy_broker.server.http.api.cross_site import HostRule, check_site
 from rocketpy_broker.server.http.api.endpoint import (
-    BODY_BYTES_MAX,
     CHALLENGE,
-    body_of,
     caller_of,
     status_of,
 )
+from rocketpy_broker.server.http.bodies import body_of, skip_body
 from rocketpy_broker.server.http.console.assets import PREFIX, assets
-from rocketpy_broker.server.http.console.page import NOTICES, Action, Done, Page
-from rocketpy_broker.server.http.console.pages.table import ACTIONS, PAGES
+from rocketpy_broker.server.http.console.page import (
+    NOTICES,
+    REFUSAL,
+    Done,
+    Entered,
+    Page,
+    PartlyDoneError,
+)
+from rocketpy_broker.server.http.console.pages.table import PAGES
 from rocketpy_broker.server.http.console.renderer import rendered
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_broker.server.http.console.tokens import COOKIE, FIELD, Tokens
 from rocketpy_broker.server.http.replies import write_pieces
 from rocketpy_broker.server.security.attempts import host_of
+from rocketpy_broker.server.security.permissions import Permissions, Principal, Role
+from rocketpy_broker.server.security.rocketpy_v1_access import Rights
 from rocketpy_proto.model.codes import ResponseCode
 
 # Pages that are made and read at a time, in all and of one address; more wait.
 PAGES_AT_A_TIME, PAGES_OF_HOST = 16, 8
 FIELDS_MAX = 1_100
-# A method that any user may call. It checks the user before the rest of a request is read.
-_ENTRY = "Admin/GetBrokerInfo"
+# Bytes of a form as it is sent; longer ones than SMALL_FORM_BYTES are read on a thread.
+FORM_BYTES_MAX, SMALL_FORM_BYTES = 256 << 10, 16 << 10
 HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Cache-Control": "no-store",
@@ -55,6 +66,10 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 Reply = Awaitable[web.StreamResponse]
+# Makes an answer from a request and its body. Raises BrokerError.
+Work = Callable[[web.Request, PageRequest, bytes], Awaitable[web.Response]]
+# The permissions of a request whose user is not known.
+_NO_RIGHTS = Rights(Principal("", Role.USER, Permissions({}), Permissions({})))
 
 
 class FormTooLongError(BrokerError):
@@ -64,8 +79,9 @@ class FormTooLongError(BrokerError):
 
     def __init__(self) -> None:
         super().__init__(
-            f"the form is too long, limit {BODY_BYTES_MAX} bytes. Send long messages with "
-            "`rocketpy message send`"
+            f"the form is too long, limit {FORM_BYTES_MAX >> 10} KiB as the browser sends it. Go "
+            "back: the browser has kept what you entered. Send long messages with `rocketpy "
+            "message send`"
         )
 
 
@@ -83,99 +99,170 @@ class Console:
         """Takes the clock of messages."""
         self._calls = calls
         self._clock = clock
-        self._hosts = hosts
+        self.hosts = hosts
         self._tokens = Tokens()
-        self._frame = {"broker_name": broker_name, "can_act": mode is ConsoleMode.ON}
+        self._is_read_only = mode is not ConsoleMode.ON
+        self._frame = {"broker_name": broker_name, "is_read_only": self._is_read_only}
         self._places = InFlightLimiter(PAGES_AT_A_TIME, PAGES_OF_HOST)
 
     def routes(self, on_reply: Callable[[web.Request], None]) -> list[web.RouteDef]:
         """Returns all routes. `on_reply` is called when a page is about to be written."""
-        can_act = self._frame["can_act"]
-        pages = [each for each in PAGES if can_act or not each.is_form]
-        actions = ACTIONS if can_act else ()
+        pages = [each for each in PAGES if not self._is_read_only or each.act is None]
+        forms = [(each, each.act) for each in pages if each.act is not None]
         return [
             *(web.get(each.path, self._handler(self._page(each), on_reply)) for each in pages),
-            *(web.post(each.path, self._handler(self._action(each), on_reply)) for each in actions),
+            *(
+                web.post(each.path, self._handler(self._form(each, act), on_reply))
+                for each, act in forms
+            ),
             web.get(PREFIX + "/{name}", _asset),
         ]
 
     def _handler(
         self,
-        work: Callable[[web.Request], Awaitable[web.Response]],
+        work: Work,
         on_reply: Callable[[web.Request], None],
     ) -> Callable[[web.Request], Reply]:
         async def handle(request: web.Request) -> web.StreamResponse:
-            caller = caller_of(request)
+            caller, rights = caller_of(request), _NO_RIGHTS
             async with AsyncExitStack() as stack:
                 try:
-                    check_site(request.headers, self._hosts)
+                    check_site(request.headers, self.hosts)
                     # First of all: a guess of a secret key waits, and must hold no place.
-                    await self._calls.authenticate(caller, _ENTRY)
-                    # Nor may a slow body; aiohttp keeps it.
-                    await body_of(request)
+                    rights = await self._calls.rights(caller)
+                    # Nor may a slow body.
+                    body = await body_of(request, FORM_BYTES_MAX)
                     # Until the client has read the page.
                     await stack.enter_async_context(self._places.room(host_of(caller.peer), 1))
-                    answer = await work(request)
+                    answer = await work(request, self._asked(request, rights), body)
                 except BrokerError as error:
-                    answer = await self._error(error, status_of(error))
+                    asked = self._asked(request, rights)
+                    answer = await self._error(asked, error, status_of(error))
                 except web.HTTPRequestEntityTooLarge as error:
-                    answer = await self._error(FormTooLongError(), HTTPStatus(error.status))
+                    asked, status = self._asked(request, rights), HTTPStatus(error.status)
+                    answer = await self._error(asked, FormTooLongError(), status)
+                await skip_body(request)
                 on_reply(request)
-                body = answer.body if isinstance(answer.body, bytes) else b""
-                return await write_pieces(request, answer.headers, [body], answer.status)
+                page = answer.body if isinstance(answer.body, bytes) else b""
+                return await write_pieces(request, answer.headers, [page], answer.status)
 
         return handle
 
-    def _page(self, page: Page) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def work(request: web.Request) -> web.Response:
-            values = await page.values(self._asked(request, {}))
-            cookie = request.cookies.get(COOKIE, "")
-            value = self._tokens.value(cookie)
-            notice = NOTICES.get(request.query.get("notice", ""), "")
-            frame = {"token": self._tokens.token(value), "notice": notice, "path": request.path}
-            body = await rendered(page.template, {**self._frame, **frame, **values})
-            response = web.Response(body=body, headers=HEADERS)
-            if value != cookie:
-                response.set_cookie(
-                    COOKIE, value, httponly=True, samesite="Strict", secure=request.secure
-                )
-                for each in response.cookies.values():
-                    response.headers.add("Set-Cookie", each.OutputString())
-            return response
+    def _page(self, page: Page) -> Work:
+        async def work(request: web.Request, asked: PageRequest, _body: bytes) -> web.Response:
+            lists = {name: request.query.getall(name) for name in request.query}
+            asked = replace(asked, lists=lists)
+            return await self._made(request, page, asked, Entered(), None)
 
         return work
 
-    def _action(self, action: Action) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def work(request: web.Request) -> web.Response:
-            form = _form(await body_of(request))
-            self._tokens.check(request.cookies.get(COOKIE, ""), (form.get(FIELD) or [""])[0])
-            done: Done = await action.act(self._asked(request, form))
+    def _form(self, page: Page, act: Callable[[PageRequest], Awaitable[Done]]) -> Work:
+        async def work(request: web.Request, asked: PageRequest, body: bytes) -> web.Response:
+            if len(body) <= SMALL_FORM_BYTES:
+                lists = _fields(body)
+            else:
+                lists = await asyncio.to_thread(_fields, body)
+            asked = replace(asked, form=_firsts(lists), lists=lists)
+            try:
+                self._tokens.check(request.cookies.get(COOKIE, ""), asked.form.get(FIELD, ""))
+                done = await act(asked)
+            except BrokerError as error:
+                return await self._refused(request, page, asked, error)
             sign = "&" if "?" in done.path else "?"
             place = f"{done.path}{sign}notice={done.notice}"
             return web.Response(status=HTTPStatus.SEE_OTHER, headers={**HEADERS, "Location": place})
 
         return work
 
-    def _asked(self, request: web.Request, form: Mapping[str, list[str]]) -> PageRequest:
+    async def _refused(
+        self, request: web.Request, page: Page, asked: PageRequest, error: BrokerError
+    ) -> web.Response:
+        """Returns a form again, with the error and what was entered.
+
+        Raises the error if the page of the form cannot be made, either.
+        """
+        lists = error.left if isinstance(error, PartlyDoneError) else asked.lists
+        again = replace(asked, query=_firsts(lists), lists=lists)
+        with suppress(BrokerError):
+            return await self._made(request, page, again, Entered(asked.form), error)
+        raise error
+
+    async def _made(
+        self,
+        request: web.Request,
+        page: Page,
+        asked: PageRequest,
+        entered: Entered,
+        error: BrokerError | None,
+    ) -> web.Response:
+        """Returns a page; with an error that of a form which was refused."""
+        values = dict(await page.values(asked))
+        # An error of the page's query, which a form may have, too.
+        refusal: Any = error or values.pop(REFUSAL, None)
+        cookie = request.cookies.get(COOKIE, "")
+        value = self._tokens.value(cookie)
+        notice = "" if refusal else NOTICES.get(request.query.get("notice", ""), "")
+        frame = {
+            "token": self._tokens.token(value),
+            "notice": notice,
+            "path": request.path,
+            "entered": entered,
+        }
+        response = await self._response(asked, page.template, {**frame, **values}, refusal)
+        if value != cookie:
+            response.set_cookie(
+                COOKIE, value, httponly=True, samesite="Strict", secure=request.secure
+            )
+            for each in response.cookies.values():
+                response.headers.add("Set-Cookie", each.OutputString())
+        return response
+
+    def _asked(self, request: web.Request, rights: Rights) -> PageRequest:
         return PageRequest(
             self._calls,
             caller_of(request),
+            rights,
             self._clock.now_ms(),
             request.match_info,
             request.query,
-            {name: values[0] for name, values in form.items()},
-            form,
         )
 
-    async def _error(self, error: BrokerError, status: HTTPStatus) -> web.Response:
+    async def _error(
+        self, asked: PageRequest, error: BrokerError, status: HTTPStatus
+    ) -> web.Response:
         """Returns the page that reports an error of the broker."""
-        values = {"status": status, "message": error.remark, "token": "", "notice": "", "path": ""}
-        body = await rendered("error.html", {**self._frame, **values})
+        values = {"status": status, "token": "", "notice": "", "path": ""}
+        return await self._response(asked, "error.html", values, error, status)
+
+    async def _response(
+        self,
+        asked: PageRequest,
+        template: str,
+        values: Mapping[str, object],
+        error: BrokerError | None,
+        status: HTTPStatus | None = None,
+    ) -> web.Response:
+        if status is None:
+            status = HTTPStatus.OK if error is None else status_of(error)
+        shown = "" if error is None else error.remark
+        frame = {
+            **self._frame,
+            "may": asked.may,
+            "may_act": (lambda *_, **__: False) if self._is_read_only else asked.may,
+            "may_open_group": asked.may_open_group,
+            "may_open_topic": asked.may_open_topic,
+            REFUSAL: shown,
+        }
+        body = await rendered(template, {**values, **frame})
         headers = CHALLENGE if status is HTTPStatus.UNAUTHORIZED else {}
         return web.Response(status=status, body=body, headers={**HEADERS, **headers})
 
 
-def _form(body: bytes) -> dict[str, list[str]]:
+def _firsts(lists: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    return {name: values[0] for name, values in lists.items()}
+
+
+def _fields(body: bytes) -> dict[str, list[str]]:
     """Returns the fields of a form. Raises ParameterIllegalError."""
     found: dict[str, list[str]] = {}
     try:

@@ -13,6 +13,7 @@ import numpy as np
 from rocketpy_broker.messages.json_form import head_of, text_of
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.answers import cut_body
+from rocketpy_broker.server.http.console.renderer import counted
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.record.compression import inflated_or_stored
 from rocketpy_proto.record.sys_flag import COMPRESSED
@@ -141,8 +142,7 @@ class _Nodes:
             if self._left <= 0:
                 break
             inner.append(self.node(_shortened(key), value, depth + 1))
-        text = f"{count:,} value" if count == 1 else f"{count:,} values"
-        return JsonNode(name, text, tuple(inner), count - len(inner))
+        return JsonNode(name, counted(count, "value"), tuple(inner), count - len(inner))
 
 
 def _quoted(value: object) -> str:

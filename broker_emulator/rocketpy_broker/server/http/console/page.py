@@ -1,24 +1,12 @@
-"""Pages and actions: their paths, and the functions that work for them."""
+"""Pages and their actions: their paths, and the functions that work for them."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from rocketpy_broker.server.http.api.calls import RefusedCallError
 from rocketpy_broker.server.http.console.request import PageRequest
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page: the values for its template come from `values`, which raises BrokerError.
-
-    With `is_form` it begins an action, and a console that only reads has it not.
-    """
-
-    path: str
-    template: str
-    values: Callable[[PageRequest], Awaitable[Mapping[str, object]]]
-    is_form: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +21,45 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
-    """An action that a form posts; `act` raises BrokerError."""
+class Page:
+    """A page: the values for its template come from `values`, which raises BrokerError.
+
+    With `act` the page is a form, which is posted to the same path; a console that only reads has
+    it not. `act` raises BrokerError. The form is then shown again with the error and its fields,
+    which stand in the place of its query.
+    """
 
     path: str
-    act: Callable[[PageRequest], Awaitable[Done]]
+    template: str
+    values: Callable[[PageRequest], Awaitable[Mapping[str, object]]]
+    act: Callable[[PageRequest], Awaitable[Done]] | None = None
+
+
+# The value of a page for the error of a form in its query.
+REFUSAL = "refusal"
+
+
+class PartlyDoneError(RefusedCallError):
+    """An action that failed after it had done a part; `left` are the fields of the rest."""
+
+    def __init__(self, code: int, remark: str, left: Mapping[str, list[str]]) -> None:
+        super().__init__(code, remark)
+        self.left = left
+
+
+@dataclass(frozen=True, slots=True)
+class Entered:
+    """The fields of a refused form, for the same form; a form that was not sent has none."""
+
+    fields: Mapping[str, str] | None = None
+
+    def text(self, name: str, default: object = "") -> object:
+        """Returns the text of a field; the default for a form that was not sent."""
+        return default if self.fields is None else self.fields.get(name, "")
+
+    def is_on(self, name: str, default: bool = False) -> bool:
+        """True if a box is checked; the default for a form that was not sent."""
+        return default if self.fields is None else name in self.fields
 
 
 NOTICES: Mapping[str, str] = {

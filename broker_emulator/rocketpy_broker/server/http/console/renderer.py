@@ -7,13 +7,14 @@ their first use: that takes up to 100 ms.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
 from urllib.parse import quote
 
 import jinja2
+from markupsafe import Markup, escape
 
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.http.console.assets import assets
@@ -24,8 +25,6 @@ _SPANS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _PERMISSIONS = {4: "read", 2: "write"}
 # An en dash.
 _NONE = "\u2013"
-# Width and height of a sparkline's box.
-_WIDTH, _HEIGHT = 120, 24
 
 
 async def rendered(template: str, values: Mapping[str, object]) -> bytes:
@@ -52,16 +51,34 @@ def _environment() -> jinja2.Environment:
     filters: dict[str, Any] = {
         "bytes": bytes_text,
         "count": count_text,
+        "counted": counted,
         "duration": duration_text,
         "part": part,
         "permission": permission_text,
-        "points": points,
         "time": time_shown,
     }
     found.filters.update(filters)
     found.globals["address"] = address
+    found.globals["group_link"] = _group_link
+    found.globals["topic_link"] = _topic_link
     found.globals["assets"] = {name: each.address for name, each in assets().items()}
     return found
+
+
+@jinja2.pass_context
+def _topic_link(context: jinja2.runtime.Context, name: str) -> Markup:
+    """Returns a topic's name, as a link if the user may open its page."""
+    return _link(f"/topics/{part(name)}", name, is_open=context["may_open_topic"](name))
+
+
+@jinja2.pass_context
+def _group_link(context: jinja2.runtime.Context, name: str) -> Markup:
+    """Returns a group's name, as a link if the user may open its page."""
+    return _link(f"/groups/{part(name)}", name, is_open=context["may_open_group"](name))
+
+
+def _link(path: str, name: str, *, is_open: bool) -> Markup:
+    return Markup('<a href="{}">{}</a>').format(path, name) if is_open else escape(name)
 
 
 def bytes_text(size_bytes: float) -> str:
@@ -81,6 +98,11 @@ def count_text(number: float | None) -> str:
     return f"{round(number, 1):,}"
 
 
+def counted(number: float, one: str, many: str = "") -> str:
+    """Returns a number, written as by `count_text`, and its noun: `1 message`, `1,200 messages`."""
+    return f"{count_text(number)} {one if number == 1 else many or one + 's'}"
+
+
 def duration_text(duration_ms: float) -> str:
     """Returns a duration in its two largest units, such as 3 h 5 min."""
     rest = max(int(duration_ms), 0) // 1000
@@ -89,7 +111,8 @@ def duration_text(duration_ms: float) -> str:
         count, rest = divmod(rest, seconds)
         if count or (parts and unit != "s"):
             parts.append(f"{count} {unit}")
-    return " ".join(parts[:2]) or "0 s"
+    shown = [each for number, each in enumerate(parts[:2]) if not number or each[0] != "0"]
+    return " ".join(shown) or "0 s"
 
 
 def part(name: str) -> str:
@@ -101,15 +124,6 @@ def permission_text(perm: int) -> str:
     """Returns the permission of a topic in words."""
     words = [word for bit, word in _PERMISSIONS.items() if perm & bit]
     return ", ".join(words) or "none"
-
-
-def points(values: Sequence[float]) -> str:
-    """Returns the points of a sparkline through values, the oldest first."""
-    highest, count = max([*values, 1]), max(len(values) - 1, 1)
-    return " ".join(
-        f"{number * _WIDTH / count:.1f},{_HEIGHT - 1 - value * (_HEIGHT - 2) / highest:.1f}"
-        for number, value in enumerate(values)
-    )
 
 
 def time_shown(text: str | None) -> str:

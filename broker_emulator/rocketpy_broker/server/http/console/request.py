@@ -10,11 +10,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.time_format import parsed_time
 from rocketpy_broker.server.http.api.calls import Caller, InnerCalls, RefusedCallError
+from rocketpy_broker.server.http.api.routes import method_of
+from rocketpy_broker.server.security.rocketpy_v1_access import Rights
 from rocketpy_proto.model.codes import ResponseCode
 
 # As many digits as all values of 63 bits have.
@@ -35,16 +38,35 @@ _WITHOUT_ANSWER = frozenset(
 class PageRequest:
     """A request: the places of its path, its query, and the fields of its form.
 
-    A field that is given several times has its values in `lists`.
+    `lists` has all values of each field of the form, or of the query without a form.
     """
 
     calls: InnerCalls
     caller: Caller
+    rights: Rights
     now_ms: int
     places: Mapping[str, str]
     query: Mapping[str, str]
     form: Mapping[str, str] = field(default_factory=dict)
     lists: Mapping[str, list[str]] = field(default_factory=dict)
+
+    def may(self, rpc: str, **fields: object) -> bool:
+        """True if the user may call a method with a request of these fields.
+
+        A request without a name stands for one with any name.
+        """
+        if self.rights.principal is None:
+            return True
+        request = GetMessageClass(method_of(rpc).input_type)(**fields)
+        return self.rights.allows(rpc, request)
+
+    def may_open_topic(self, topic: str) -> bool:
+        """True if the user may open a topic's page."""
+        return self.may("Admin/ListTopicQueues", topic=topic)
+
+    def may_open_group(self, group: str) -> bool:
+        """True if the user may open a group's page."""
+        return self.may("Groups/GetGroup", consumer_group=group)
 
     async def call(self, rpc: str, request: Message) -> Any:
         """Returns the answer of a method of rocketpy.v1. Raises RefusedCallError."""
@@ -89,6 +111,6 @@ def time_of(name: str, text: str) -> datetime:
 
 
 def address(path: str, **query: object) -> str:
-    """Returns a path with its query; empty values are left out."""
+    """Returns a path with its query; empty values are left out, and a list repeats its name."""
     given = {name: value for name, value in query.items() if value is not None and value != ""}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path

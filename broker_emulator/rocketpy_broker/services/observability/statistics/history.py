@@ -3,14 +3,15 @@
 The table of counters has the messages; the broker's own topics do not count. Lags take time
 that grows with the queues of all groups, so they are read in scheduler slots: 10,000 groups of
 eight queues take half a second a minute. After a longer read, the next ones are left out until
-the reads take at most SHARE of the time. In memory only: a restart begins without minutes.
+the reads take at most SHARE of the time. In memory only: a restart begins without minutes. A
+process that stood still, or a clock that was moved, leaves a gap between two minutes.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
@@ -191,6 +192,7 @@ class History:
             raise ParameterIllegalError("count_max", count_max, f"0 to {GROUPS_SHOWN_MAX}")
         count = 0 if group else min(count_max or GROUPS_SHOWN, GROUPS_SHOWN_MAX)
         groups = [group] if group else [each.group for each in last.largest[:count]]
+        minutes = self._last_hour()
         return GetHistoryResponse(
             put_tps=self._tps(self._put),
             get_tps=self._tps(self._get),
@@ -201,9 +203,9 @@ class History:
                     get_count=each.get_count,
                     lag=each.lag,
                 )
-                for each in self._minutes
+                for each in minutes
             ],
-            groups=map(self._group, groups),
+            groups=[self._group(each, minutes) for each in groups],
             dead_letter_groups=[
                 GroupDeadLetters(consumer_group=each.group, message_count=each.dead_letters)
                 for each in last.deadliest[:count]
@@ -214,8 +216,14 @@ class History:
             lagging_group_count=last.count,
         )
 
-    def _group(self, group: str) -> GroupHistory:
-        lags = [each.lags.get(group, each.other_lag) for each in self._minutes]
+    def _last_hour(self) -> list[Minute]:
+        """Returns the minutes of the last hour; a clock that was set back leaves later ones."""
+        now_ms = self._clock.now_ms()
+        hour_ms = MINUTES * PERIOD_MS
+        return [each for each in self._minutes if -PERIOD_MS <= now_ms - each.end_ms < hour_ms]
+
+    def _group(self, group: str, minutes: Sequence[Minute]) -> GroupHistory:
+        lags = [each.lags.get(group, each.other_lag) for each in minutes]
         known = (lag for lag in reversed(lags) if lag != UNKNOWN)
         return GroupHistory(
             consumer_group=group,

@@ -15,20 +15,21 @@ from rocketpy_broker.messages.copies import origin_topic, topic_of_copy
 from rocketpy_broker.messages.json_form import head_of, text_of
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_broker.messages.stored import Message
-from rocketpy_broker.server.http.api.calls import RefusedCallError
+from rocketpy_broker.runtime.time_format import time_of_ms
+from rocketpy_broker.server.http.api.calls import RefusedCallError, Resends
 from rocketpy_broker.server.http.api.routes import RANGE_BYTES_MAX
 from rocketpy_broker.server.http.api.sends import Sending, check_message
 from rocketpy_broker.server.http.console.message_views import body_view, messages_of, row_of
-from rocketpy_broker.server.http.console.page import Action, Done, Page
+from rocketpy_broker.server.http.console.page import Done, Page, PartlyDoneError
 from rocketpy_broker.server.http.console.pages.group_actions import details_of, group_path
 from rocketpy_broker.server.http.console.pages.send_form import (
     BODY_CHARACTERS_MAX,
     check_waits,
     properties_of,
 )
+from rocketpy_broker.server.http.console.renderer import counted
 from rocketpy_broker.server.http.console.request import PageRequest, address, number_of
 from rocketpy_broker.services.topics.system import dead_letter_topic
-from rocketpy_proto.counts import counted
 from rocketpy_proto.record.compression import inflated_or_stored
 from rocketpy_proto.record.properties import NOT_COPIED_NAMES
 from rocketpy_proto.record.sys_flag import COMPRESSED
@@ -94,18 +95,28 @@ async def _rows(request: PageRequest, begin: int, end: int) -> list[dict[str, An
         )
         pulled = await request.call("Broker/Pull", asked)
         # Long and compressed records take milliseconds.
-        rows += await asyncio.to_thread(_rows_of, pulled)
+        rows += await asyncio.to_thread(_rows_of, pulled, request.calls.resends)
         if pulled.next_offset <= place:
             break
         place = pulled.next_offset
     return rows
 
 
-def _rows_of(pulled: broker_pb2.PullResponse) -> list[dict[str, Any]]:
+def _rows_of(pulled: broker_pb2.PullResponse, resends: Resends) -> list[dict[str, Any]]:
     return [
-        {**row_of(message, size), "origin": origin_topic(message)}
+        {
+            **row_of(message, size),
+            "origin": origin_topic(message),
+            "resent": _resent(message, resends),
+        }
         for message, size in messages_of(pulled)
     ]
+
+
+def _resent(letter: Message, resends: Resends) -> str | None:
+    """Returns the time of a letter's last send that is noted."""
+    sent_ms = resends.sent_ms(letter.commit_log_offset)
+    return None if sent_ms is None else time_of_ms(sent_ms)
 
 
 # --- One letter ---
@@ -137,6 +148,7 @@ async def _letter(request: PageRequest) -> Mapping[str, object]:
         "offset": offset,
         "letter": head_of(letter),
         "origin": origin_topic(letter),
+        "resent": _resent(letter, request.calls.resends),
         "to": topic_of_copy(letter, request.places["group"]),
         "body": await asyncio.to_thread(body_view, letter),
         "earlier": offset - 1 if offset > bounds.begin else None,
@@ -238,8 +250,8 @@ def _chosen(texts: Sequence[str], given: Mapping[str, str]) -> Sequence[int]:
 
 
 async def _resend_form(request: PageRequest) -> Mapping[str, object]:
-    texts = [text for name, text in request.query.items() if name == "offset"]
-    offsets, bounds = _chosen(texts, request.query), await _bounds(request)
+    offsets = _chosen(request.lists.get("offset", ()), request.query)
+    bounds = await _bounds(request)
     if isinstance(offsets, range):
         offsets = range(max(offsets.start, bounds.begin), min(offsets.stop, bounds.end))
     if not offsets or offsets[0] < bounds.begin or offsets[-1] >= bounds.end:
@@ -266,43 +278,44 @@ async def _resend(request: PageRequest) -> Done:
             letter = await _letter_at(request, offset)
             await sending.copy(topic or topic_of_copy(letter, group), letter)
         except BrokerError as error:
-            raise _failure(error, offset, done, len(offsets)) from error
+            left = _fields(offsets[done:], topic)
+            raise _failure(error, offset, done, len(offsets), left) from error
         done += 1
         bytes_left -= len(letter.stored_body)
         if bytes_left < 0:
             break
     letters = group_path(group, "/dead-letters")
-    left = offsets[done:]
-    if not left:
+    if done == len(offsets):
         return Done(letters, "resent")
-    if isinstance(left, range):
-        rest = address(f"{letters}/resend", begin=left.start, end=left.stop, topic=topic)
-    else:
-        named = "&".join(f"offset={offset}" for offset in left)
-        rest = address(f"{letters}/resend", topic=topic)
-        rest += ("&" if "?" in rest else "?") + named
-    return Done(rest, "resent-partly")
+    return Done(address(f"{letters}/resend", **_fields(offsets[done:], topic)), "resent-partly")
 
 
-def _failure(error: BrokerError, offset: int, done: int, count: int) -> RefusedCallError:
+def _fields(offsets: Sequence[int], topic: str) -> dict[str, list[str]]:
+    """Returns the fields of a form that sends these letters."""
+    target = {"topic": [topic]} if topic else {}
+    if isinstance(offsets, range):
+        return {"begin": [str(offsets.start)], "end": [str(offsets.stop)], **target}
+    return {"offset": [*map(str, offsets)], **target}
+
+
+def _failure(
+    error: BrokerError, offset: int, done: int, count: int, left: Mapping[str, list[str]]
+) -> PartlyDoneError:
     """Returns the error that says which letters were sent before a failure."""
     code = error.number if isinstance(error, RefusedCallError) else error.code
-    left = f" {counted(count - done - 1, 'later letter')} not sent." if count - done > 1 else ""
-    return RefusedCallError(
+    later = f" {counted(count - done - 1, 'later letter')} not sent." if count - done > 1 else ""
+    return PartlyDoneError(
         code,
         f"{done} of {counted(count, 'dead letter')} sent. The letter at offset {offset} was not "
-        f"sent: {error.remark}.{left} All stay dead letters; nothing is lost.",
+        f"sent: {error.remark}.{later} All stay dead letters; nothing is lost.",
+        left,
     )
 
 
 _LETTERS = "/groups/{group}/dead-letters"
 PAGES = (
     Page(_LETTERS, "dead_letters.html", _letters),
-    Page(f"{_LETTERS}/resend", "dead_letter_resend.html", _resend_form, is_form=True),
+    Page(f"{_LETTERS}/resend", "dead_letter_resend.html", _resend_form, _resend),
     Page(_LETTERS + "/{offset}", "dead_letter.html", _letter),
-    Page(_LETTERS + "/{offset}/copy", "dead_letter_copy.html", _copy_form, is_form=True),
-)
-ACTIONS = (
-    Action(f"{_LETTERS}/resend", _resend),
-    Action(_LETTERS + "/{offset}/copy", _send_copy),
+    Page(_LETTERS + "/{offset}/copy", "dead_letter_copy.html", _copy_form, _send_copy),
 )

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rocketpy_broker.contract_json import camel, json_of
-from rocketpy_broker.errors import ParameterIllegalError
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.time_format import ms_of_time
-from rocketpy_broker.server.http.console.page import Action, Done, Page
+from rocketpy_broker.server.http.console.page import REFUSAL, Done, Page
 from rocketpy_broker.server.http.console.renderer import part
 from rocketpy_broker.server.http.console.request import (
     INT_MAX,
@@ -170,12 +170,18 @@ async def _reset_form(request: PageRequest) -> Mapping[str, object]:
     given = {
         name: request.query.get(name, "") for name in ("topic", "queue", "to", "time", "offset")
     }
+    preview = refusal = None
+    try:
+        preview = await _preview(request, given) if given["to"] else None
+    except BrokerError as error:
+        refusal = error
     return {
         "group": request.places["group"],
         "member_count": details.member_count,
         "names": [each.topic for each in topics.topics],
         "given": given,
-        "preview": await _preview(request, given) if given["to"] else None,
+        "preview": preview,
+        REFUSAL: refusal,
     }
 
 
@@ -234,14 +240,9 @@ async def _reset(request: PageRequest) -> Done:
 
 
 PAGES = (
-    Page("/groups/new", "group_edit.html", _new, is_form=True),
-    Page("/groups/{group}/edit", "group_edit.html", _edit, is_form=True),
-    Page("/groups/{group}/delete", "group_delete.html", _delete_form, is_form=True),
-    Page("/groups/{group}/reset", "group_reset.html", _reset_form, is_form=True),
-)
-ACTIONS = (
-    Action("/groups/new", _create),
-    Action("/groups/{group}/edit", _change),
-    Action("/groups/{group}/delete", _delete),
-    Action("/groups/{group}/reset", _reset),
+    # A group may have the name `new`.
+    Page("/new/group", "group_edit.html", _new, _create),
+    Page("/groups/{group}/edit", "group_edit.html", _edit, _change),
+    Page("/groups/{group}/delete", "group_delete.html", _delete_form, _delete),
+    Page("/groups/{group}/reset", "group_reset.html", _reset_form, _reset),
 )

@@ -11,6 +11,7 @@ from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.pages.group_actions import details_of
 from rocketpy_broker.server.http.console.pages.lag import GroupState, findings
 from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest
+from rocketpy_broker.server.http.console.trends import Point, lag_points, lines
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, groups_pb2
 
@@ -45,7 +46,7 @@ async def _group(request: PageRequest) -> Mapping[str, object]:
     after = request.query.get("after", "")
     listed = groups_pb2.ListGroupTopicsRequest(consumer_group=group, after=after, count_max=TOPICS)
     topics = await request.call("Groups/ListGroupTopics", listed)
-    lags = await lag_series(request, group)
+    lags = await _lags(request, group)
     topic = request.query.get("topic") or _worst(topics.topics)
     queues = await _queues(request, group, topic) if topic else None
     state = GroupState(group, details, members, topics, lags, request.now_ms)
@@ -60,7 +61,7 @@ async def _group(request: PageRequest) -> Mapping[str, object]:
         "topics": json_of(topics),
         "topic_after": after,
         "lag": sum(each.lag for each in topics.topics),
-        "lags": lags,
+        "lag_lines": lines(lags, request.now_ms),
         "findings": findings(state),
         "topic": topic,
         "queues": queues,
@@ -110,11 +111,11 @@ async def _queues(request: PageRequest, group: str, topic: str) -> dict[str, Any
     }
 
 
-async def lag_series(request: PageRequest, group: str) -> list[int]:
-    """Returns a group's lag minute by minute, the oldest first; empty if it is not known."""
+async def _lags(request: PageRequest, group: str) -> Sequence[Point]:
+    """Returns a group's lag minute by minute, the oldest first; empty if the user may not."""
     asked = admin_pb2.GetHistoryRequest(consumer_group=group)
     found = await request.found("Admin/GetHistory", asked)
-    return [] if found is None else [each for each in found.groups[0].lags if each >= 0]
+    return () if found is None else lag_points(found.minutes, found.groups[0].lags)
 
 
 PAGES = (

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rocketpy_broker.messages.copies import RETRY_PREFIX
-from rocketpy_broker.server.http.console.renderer import count_text, duration_text
-from rocketpy_proto.counts import counted
+from rocketpy_broker.server.http.console.renderer import count_text, counted, duration_text
+from rocketpy_broker.server.http.console.trends import MINUTE_MS, Point
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # A member that consumes commits every few seconds.
@@ -18,13 +18,13 @@ NAMED_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """The facts about a group: answers of the broker, and its known lags minute by minute."""
+    """The facts about a group: answers of the broker, and its lags minute by minute."""
 
     group: str
     details: groups_pb2.GetGroupResponse
     members: groups_pb2.ConnectionsResponse
     topics: groups_pb2.ListGroupTopicsResponse
-    lags: Sequence[int]
+    lags: Sequence[Point]
     now_ms: int
 
     @property
@@ -128,7 +128,7 @@ def _of_members(state: GroupState, lagging: Sequence[groups_pb2.GroupTopic]) -> 
         since = (
             f"for {duration_text(state.now_ms - newest_ms)}"
             if newest_ms
-            else "in the last ten minutes"
+            else "since the broker's start"
         )
         yield Finding(
             f"The members are connected, and have committed nothing in {_named(quiet)} {since}.",
@@ -148,11 +148,12 @@ def _is_quiet(state: GroupState, topic: groups_pb2.GroupTopic) -> bool:
 
 
 def _trend(state: GroupState) -> Iterator[Finding]:
-    known = state.lags
+    known = [each for each in state.lags if each.value >= 0]
     if len(known) < 2 or not (state.details.member_count or state.query_age_ms is not None):
         return
-    first, last = known[0], known[-1]
-    span = f"from {count_text(first)} to {count_text(last)} in {counted(len(known) - 1, 'minute')}"
+    first, last = known[0].value, known[-1].value
+    minutes = round((known[-1].end_ms - known[0].end_ms) / MINUTE_MS)
+    span = f"from {count_text(first)} to {count_text(last)} in {counted(minutes, 'minute')}"
     if last > first:
         yield Finding(
             f"The lag grows: {span}.",
@@ -167,7 +168,8 @@ def _of_retries(state: GroupState) -> Iterator[Finding]:
     count = state.details.retry_message_count
     if count:
         yield Finding(
-            f"{counted(count, 'message')} to be consumed again, after a failure.",
+            f"{counted(count, 'retry waits', 'retries wait')}: the consumption of "
+            f"{'a message' if count == 1 else 'messages'} failed.",
             "Look at the clients' logs. After its last retry a message is a dead letter.",
         )
 

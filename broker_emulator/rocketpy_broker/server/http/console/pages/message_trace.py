@@ -9,7 +9,7 @@ from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.runtime.time_format import ms_of_time, time_of_ms
 from rocketpy_broker.server.http.api.calls import RefusedCallError
 from rocketpy_broker.server.http.console.message_views import messages_of
-from rocketpy_broker.server.http.console.renderer import part, time_shown
+from rocketpy_broker.server.http.console.renderer import counted, part, time_shown
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.services.topics.system import (
@@ -21,7 +21,6 @@ from rocketpy_broker.services.topics.system import (
     retry_topic,
 )
 from rocketpy_broker.store.delay_levels import DELAY, SCHEDULE_TOPIC, level_of
-from rocketpy_proto.counts import counted
 from rocketpy_proto.record.properties import REAL_TOPIC, RETRY_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
 

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rocketpy_broker.errors import MessageNotExistError, ParameterIllegalError
+from rocketpy_broker.errors import BrokerError, MessageNotExistError, ParameterIllegalError
 from rocketpy_broker.messages.json_form import head_of
 from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_broker.server.http.api.routes import PREFIX, RANGE_BYTES_MAX
 from rocketpy_broker.server.http.console.message_views import body_view, messages_of, rows_of
-from rocketpy_broker.server.http.console.page import Page
+from rocketpy_broker.server.http.console.page import REFUSAL, Page
 from rocketpy_broker.server.http.console.pages.message_trace import WAITING_TOPICS, trace_of
 from rocketpy_broker.server.http.console.pages.topics import topic_config
-from rocketpy_broker.server.http.console.renderer import part
+from rocketpy_broker.server.http.console.renderer import count_text, part
 from rocketpy_broker.server.http.console.request import (
     INT_MAX,
     PageRequest,
@@ -47,18 +47,26 @@ class Listing:
 async def _messages(request: PageRequest) -> Mapping[str, object]:
     config = await topic_config(request)
     query = {name: value.strip() for name, value in request.query.items()}
+    listing, refusal = Listing("No messages", []), None
+    try:
+        listing = await _listing(request, config.topic, query)
+    except BrokerError as error:
+        refusal = error
+    return {"topic": config.topic, "listing": listing, "query": query, REFUSAL: refusal}
+
+
+async def _listing(request: PageRequest, topic: str, query: Mapping[str, str]) -> Listing:
+    """Returns the messages that a form asks for. Raises BrokerError."""
     if query.get("key"):
-        listing = await _by_key(request, config.topic, query["key"])
-    elif query.get("tag"):
-        listing = await _by_tag(request, config.topic, query["tag"])
-    elif query.get("queue"):
+        return await _by_key(request, topic, query["key"])
+    if query.get("tag"):
+        return await _by_tag(request, topic, query["tag"])
+    if query.get("queue"):
         queue_id = number_of("queue", query["queue"], INT_MAX)
-        listing = await _of_queue(request, config.topic, queue_id, query.get("time", ""))
-    elif query.get("offset"):
+        return await _of_queue(request, topic, queue_id, query.get("time", ""))
+    if query.get("offset"):
         raise ParameterIllegalError("queue", "", "a queue beside an offset")
-    else:
-        listing = await _of_queues(request, config.topic, query.get("time", ""))
-    return {"topic": config.topic, "listing": listing, "query": query}
+    return await _of_queues(request, topic, query.get("time", ""))
 
 
 # --- By queue ---
@@ -128,7 +136,10 @@ async def _of_queue(request: PageRequest, topic: str, queue_id: int, time: str) 
         links["Newer"] = address(place, queue=queue_id, offset=found.next_offset)
     if offset < newest:
         links["Newest"] = address(place, queue=queue_id)
-    title = f"Queue {queue_id}: messages from offset {offset:,} of {begin:,} to {end:,}"
+    title = (
+        f"Queue {queue_id}: messages from offset {count_text(offset)} "
+        f"of {count_text(begin)} to {count_text(end)}"
+    )
     return Listing(title if end > begin else f"Queue {queue_id} is empty", found.rows, links)
 
 

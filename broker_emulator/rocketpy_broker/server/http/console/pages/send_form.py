@@ -13,7 +13,7 @@ from rocketpy_broker.messages.outgoing_message import (
     fault_of_wait,
 )
 from rocketpy_broker.server.http.api.sends import MessageJsonError, Sending
-from rocketpy_broker.server.http.console.page import Action, Done, Page
+from rocketpy_broker.server.http.console.page import Done, Page
 from rocketpy_broker.server.http.console.pages.topics import topic_config
 from rocketpy_broker.server.http.console.renderer import duration_text, part
 from rocketpy_broker.server.http.console.request import (
@@ -28,8 +28,8 @@ from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import SHARDING_KEY
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
-# Characters of a body: a form has at most 16 KiB, and some characters take nine bytes of it.
-BODY_CHARACTERS_MAX = 12_000
+# Characters of a body. Some take nine bytes of a form, and the other fields take the rest.
+BODY_CHARACTERS_MAX = 16_000
 PRODUCERS = "rocketpy-console"
 COMMIT, LEAVE_OPEN = "commit", "leave-open"
 
@@ -63,6 +63,9 @@ async def _send(request: PageRequest) -> Done:
         raise ParameterIllegalError("transaction", transaction, f"{COMMIT}, {LEAVE_OPEN} or none")
     producers = PRODUCERS if transaction else ""
     sent = await sending.send(topic, message, producers, is_open=transaction == LEAVE_OPEN)
+    if not request.may("Broker/Pull", topic=topic):
+        is_open = request.may("Admin/ListTopicQueues", topic=topic)
+        return Done(f"/topics/{part(topic)}" if is_open else "/topics", "sent")
     if sent.queue_offset is None:
         return Done(address(f"/topics/{part(topic)}/messages", key=sent.msg_id), "sent")
     queue = f"/topics/{part(topic)}/queues/{sent.queue_id}"
@@ -103,5 +106,4 @@ def check_waits(properties: Mapping[str, str], now_ms: int) -> None:
         raise MessageJsonError(f"illegal message: {fault}")
 
 
-PAGES = (Page("/topics/{topic}/send", "send.html", _form, is_form=True),)
-ACTIONS = (Action("/topics/{topic}/send", _send),)
+PAGES = (Page("/topics/{topic}/send", "send.html", _form, _send),)

@@ -1,11 +1,12 @@
-"""All pages and actions of the console."""
+"""All pages of the console."""
 
 from __future__ import annotations
 
-from rocketpy_broker.server.http.console.page import Action, Page
+from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.pages import (
     clients,
     dead_letters,
+    delayed,
     group_actions,
     groups,
     messages,
@@ -17,7 +18,6 @@ from rocketpy_broker.server.http.console.pages.broker_state import overview, sto
 
 PAGES: tuple[Page, ...] = (
     *overview.PAGES,
-    # Before the pages of one topic or group: `/topics/new` is a form.
     *topic_forms.PAGES,
     *topics.PAGES,
     *messages.PAGES,
@@ -25,13 +25,7 @@ PAGES: tuple[Page, ...] = (
     *group_actions.PAGES,
     *groups.PAGES,
     *dead_letters.PAGES,
+    *delayed.PAGES,
     *clients.PAGES,
     *store.PAGES,
-)
-ACTIONS: tuple[Action, ...] = (
-    *topic_forms.ACTIONS,
-    *send_form.ACTIONS,
-    *group_actions.ACTIONS,
-    *dead_letters.ACTIONS,
-    *store.ACTIONS,
 )

@@ -6,11 +6,16 @@ from collections.abc import Mapping
 
 from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.server.http.console.page import Action, Done, Page
-from rocketpy_broker.server.http.console.pages.topics import message_counts, topic_config
-from rocketpy_broker.server.http.console.renderer import part
+from rocketpy_broker.server.http.console.page import Done, Page
+from rocketpy_broker.server.http.console.pages.topics import (
+    is_brokers_own,
+    message_counts,
+    topic_config,
+)
+from rocketpy_broker.server.http.console.renderer import counted, part
 from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest, number_of
 from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MESSAGE_TYPES, RESERVE_TIME
+from rocketpy_broker.services.topics.system import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 # Groups that a confirmation names.
@@ -51,8 +56,31 @@ async def _lost(request: PageRequest) -> Mapping[str, object]:
     asked = admin_pb2.ListTopicGroupsRequest(topic=topic, count_max=GROUPS_COUNT)
     groups = await request.json("Admin/ListTopicGroups", asked)
     count = (await message_counts(request, [topic])).get(topic)
-    messages = "its messages" if count is None else f"{count:,} message{'' if count == 1 else 's'}"
-    return {"topic": json_of(config), "groups": groups, "messages": messages}
+    messages = "its messages" if count is None else counted(count, "message")
+    return {
+        "topic": json_of(config),
+        "groups": groups,
+        "messages": messages,
+        "is_own": await is_brokers_own(request, topic),
+        "warning": _warning(topic),
+    }
+
+
+def _warning(topic: str) -> str:
+    """Returns what else is lost with the messages of a topic; empty for most topics."""
+    if topic.startswith(RETRY_PREFIX):
+        group = topic.removeprefix(RETRY_PREFIX)
+        return (
+            f"Its messages are retries: group {group} failed to consume them and would get them "
+            "again. Without them they are lost for the group, and do not become dead letters."
+        )
+    if topic.startswith(DEAD_LETTER_PREFIX):
+        group = topic.removeprefix(DEAD_LETTER_PREFIX)
+        return (
+            f"Its messages are the dead letters of group {group}. Without them nothing shows which "
+            "messages the group has given up, and they cannot be sent again."
+        )
+    return ""
 
 
 # --- Actions ---
@@ -128,14 +156,9 @@ async def _delete(request: PageRequest) -> Done:
 
 
 PAGES = (
-    Page("/topics/new", "topic_new.html", _new, is_form=True),
-    Page("/topics/{topic}/edit", "topic_edit.html", _edit, is_form=True),
-    Page("/topics/{topic}/empty", "topic_empty.html", _lost, is_form=True),
-    Page("/topics/{topic}/delete", "topic_delete.html", _lost, is_form=True),
-)
-ACTIONS = (
-    Action("/topics/new", _create),
-    Action("/topics/{topic}/edit", _change),
-    Action("/topics/{topic}/empty", _empty),
-    Action("/topics/{topic}/delete", _delete),
+    # A topic may have the name `new`.
+    Page("/new/topic", "topic_new.html", _new, _create),
+    Page("/topics/{topic}/edit", "topic_edit.html", _edit, _change),
+    Page("/topics/{topic}/empty", "topic_empty.html", _lost, _empty),
+    Page("/topics/{topic}/delete", "topic_delete.html", _lost, _delete),
 )

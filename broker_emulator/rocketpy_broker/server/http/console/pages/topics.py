@@ -11,6 +11,7 @@ from rocketpy_broker.contract_json import json_of, lag_of
 from rocketpy_broker.server.http.api.routes import PAGE_COUNT
 from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest, address
+from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 # Queues that are counted for one list of topics, and for the groups of one topic.
@@ -34,6 +35,15 @@ async def topic_config(request: PageRequest) -> admin_pb2.TopicConfig:
     answer = await request.call("Admin/ListTopics", asked)
     found: admin_pb2.TopicConfig = answer.configs[0]
     return found
+
+
+async def is_brokers_own(request: PageRequest, topic: str) -> bool:
+    """True if only the broker changes a topic: it lists such topics on request only."""
+    if topic.startswith(RETRY_PREFIX):
+        return False
+    asked = admin_pb2.ListTopicsRequest(prefix=topic, count_max=1)
+    listed = await request.call("Admin/ListTopics", asked)
+    return topic not in {each.topic for each in listed.configs}
 
 
 async def message_counts(request: PageRequest, topics: Sequence[str]) -> dict[str, int]:
@@ -119,6 +129,7 @@ async def _topic(request: PageRequest) -> Mapping[str, object]:
     is_whole = not (after or groups.has_more)
     return {
         "topic": json_of(config),
+        "is_own": await is_brokers_own(request, topic),
         "queues": queues,
         "count": (await message_counts(request, [topic])).get(topic),
         "put_rate": found.get((PUT, topic)),

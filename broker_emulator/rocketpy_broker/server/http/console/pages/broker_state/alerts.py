@@ -8,11 +8,10 @@ from itertools import islice
 
 from rocketpy_broker.server.http.console.renderer import (
     bytes_text,
-    count_text,
+    counted,
     duration_text,
     part,
 )
-from rocketpy_proto.counts import counted
 from rocketpy_proto.rocketpy.v1 import admin_pb2, transactions_pb2
 
 DISK_SHARE_MAX = 0.85
@@ -28,12 +27,13 @@ MINUTES = 10
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A fault, the next step, and a link to the page for it."""
+    """A fault, the next step, and a link to the page for it, which may be that of a group."""
 
     fault: str
     advice: str
     path: str
     page: str
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +132,12 @@ def _of_groups(facts: Facts) -> Iterator[Alert]:
     for group in islice(left, GROUPS_MAX):
         name = group.consumer_group
         yield Alert(
-            f"The group {name} has no members, and {count_text(group.lag)} "
-            f"{'messages wait' if group.lag != 1 else 'message waits'} for it.",
+            f"The group {name} has no members, and "
+            f"{counted(group.lag, 'message waits', 'messages wait')} for it.",
             "Its page says whether a program reads for it. If none does, start its consumers.",
             f"/groups/{part(name)}",
             "Group",
+            name,
         )
 
 

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketpy_broker.contract_json import json_of
-from rocketpy_broker.server.http.console.page import Action, Done, Page
+from rocketpy_broker.segment_waits import WAITS
+from rocketpy_broker.server.http.console.page import Done, Page
 from rocketpy_broker.server.http.console.pages.broker_state.overview import counters
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
-# Reasons for which cleaning keeps segments, as a reader understands them.
-REASONS = {
-    "AGE": "They are younger than their retention time.",
-    "BATCH": "A cleaning removes them: the next one, or a later one if there are many.",
-    "CLOCK": "The broker checks its clock first, after a start or a jump of the clock.",
-    "HOUR": "The broker removes old messages at another hour, or when the disk fills.",
-    "NEEDED": "Waiting messages, open transactions, batches or a backup need them.",
-}
 # Topics that the page of a cleaning names.
 TOPICS_NAMED = 100
 
@@ -26,15 +19,25 @@ async def _store(request: PageRequest) -> Mapping[str, object]:
     found = await counters(request)
     info = await request.json("Admin/GetBrokerInfo", admin_pb2.GetBrokerInfoRequest())
     log_bytes = found.log_end_offset - found.log_begin_offset
+    status = await request.call("Admin/GetBrokerStatus", admin_pb2.GetBrokerStatusRequest())
     return {
         "info": info,
-        "status": await _status(request),
+        "status": json_of(status),
+        "hours": _hours(status.cleaning),
         "counters": json_of(found),
         "log_bytes": log_bytes,
         # A log without messages has no file.
         "segment_count": -(-log_bytes // max(info["commitLogSegmentBytes"], 1)),
-        "reasons": REASONS,
+        "waits": WAITS,
     }
+
+
+def _hours(rules: admin_pb2.CleaningRules) -> str:
+    """Returns the hours of scheduled cleaning in words."""
+    hours, minutes = divmod(abs(rules.local_offset_minutes), 60)
+    zone = f"UTC{'-' if rules.local_offset_minutes < 0 else '+'}{hours:02}:{minutes:02}"
+    begins = " and ".join(f"{hour:02}:00" for hour in rules.hours)
+    return f"each day in the hour from {begins}, local time of the broker ({zone})"
 
 
 async def _status(request: PageRequest) -> Mapping[str, object]:
@@ -69,10 +72,6 @@ async def _clean_unused(request: PageRequest) -> Done:
 
 PAGES = (
     Page("/store", "store.html", _store),
-    Page("/store/clean", "store_clean.html", _clean, is_form=True),
-    Page("/store/unused-topics", "store_unused_topics.html", _unused, is_form=True),
-)
-ACTIONS = (
-    Action("/store/clean", _clean_segments),
-    Action("/store/unused-topics", _clean_unused),
+    Page("/store/clean", "store_clean.html", _clean, _clean_segments),
+    Page("/store/unused-topics", "store_unused_topics.html", _unused, _clean_unused),
 )
