@@ -25,9 +25,12 @@ from rocketpy_broker.cli import output
 from rocketpy_broker.cli.times import time_option
 from rocketpy_broker.errors import BrokerError, StoreDirectoryError, StoreLockedError
 from rocketpy_broker.runtime import process_tuning
+from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.time_format import ms_of_time
 from rocketpy_broker.server.ha.aligner import aligned
+from rocketpy_broker.server.remoting.client import RemotingClient
 from rocketpy_broker.services.admin.files.store_export import ExportRequest, FileFormat, StoreExport
+from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.store.check.faults import Advance
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import CheckSummary, Fault, Finding, StoreCheck
@@ -160,7 +163,7 @@ def align(
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
         # The size of one segment at the most, but for the search.
         with progress("Comparing the logs", sizes.segment_bytes) as advance:
-            found = aligned(folder, sizes, master, advance, is_dry=dry_run)
+            found = aligned(folder, sizes, master, _connection, advance, is_dry=dry_run)
     counts = dict(sorted(found.message_counts.items()))
     if as_json:
         kept = [str(path) for path in found.kept]
@@ -172,6 +175,11 @@ def align(
     for path in found.kept:
         typer.echo(f"kept: {path}")
     typer.echo(f"the logs are equal up to offset {found.common_end}")
+
+
+def _connection(address: str) -> RemotingClient:
+    host, port = host_and_port(address)
+    return RemotingClient(host, port, SystemClock())
 
 
 def _time_ms(text: str | None, option: str) -> int | None:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.server.ha.client import HaClient
-from rocketpy_broker.server.remoting.client import RemotingClient
 from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.services.slave.alignment import Alignment, LogAlignment
 from rocketpy_broker.services.slave.errors import MasterRefusedError
-from rocketpy_broker.services.slave.master import Master
+from rocketpy_broker.services.slave.master import Connect, Master
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.files.promotion import PromotionFile
@@ -22,9 +21,17 @@ from rocketpy_proto.record import Host
 
 
 def aligned(
-    folder: Path, sizes: StoreSizes, master: str, advance: Callable[[int], None], *, is_dry: bool
+    folder: Path,
+    sizes: StoreSizes,
+    master: str,
+    connect: Connect,
+    advance: Callable[[int], None],
+    *,
+    is_dry: bool,
 ) -> Alignment:
     """Compares a store with its master at `master` (host:port), and cuts it unless `is_dry`.
+
+    `connect` returns connections to the master.
 
     Raises MasterLostError, MasterRefusedError, ParameterIllegalError, StoreLockedError,
     StoreDirectoryError, OSError.
@@ -35,18 +42,23 @@ def aligned(
     store = MessageStore(config, SystemClock(), Host(ipaddress.IPv4Address(0), 0))
     store.open()
     try:
-        found = asyncio.run(_compared(store, master, advance, is_dry=is_dry))
+        found = asyncio.run(_compared(store, master, connect, advance, is_dry=is_dry))
     finally:
         store.close()
     return found
 
 
 async def _compared(
-    store: MessageStore, address: str, advance: Callable[[int], None], *, is_dry: bool
+    store: MessageStore,
+    address: str,
+    connect: Connect,
+    advance: Callable[[int], None],
+    *,
+    is_dry: bool,
 ) -> Alignment:
     clock = SystemClock()
-    host, port = host_and_port(address)
-    master = Master(address, RemotingClient(host, port, clock))
+    host, _ = host_and_port(address)
+    master = Master(address, connect(address))
     try:
         facts = await master.facts()
     finally:

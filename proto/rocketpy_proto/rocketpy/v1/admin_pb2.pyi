@@ -187,16 +187,38 @@ class GetBrokerStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class SlaveStatus(_message.Message):
-    __slots__ = ("address", "acknowledged_offset", "lag_bytes", "sent_bytes")
+    __slots__ = ("address", "acknowledged_offset", "lag_bytes", "sent_bytes", "is_in_sync")
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
     SENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IS_IN_SYNC_FIELD_NUMBER: _ClassVar[int]
     address: str
     acknowledged_offset: int
     lag_bytes: int
     sent_bytes: int
-    def __init__(self, address: _Optional[str] = ..., acknowledged_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ...) -> None: ...
+    is_in_sync: bool
+    def __init__(self, address: _Optional[str] = ..., acknowledged_offset: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., sent_bytes: _Optional[int] = ..., is_in_sync: bool = ...) -> None: ...
+
+class CleaningRules(_message.Message):
+    __slots__ = ("reserved_ms", "hours", "local_offset_minutes", "used_ratio_max", "is_forcible", "clean_forcibly_ratio", "warning_level_ratio", "next_timestamp_ms")
+    RESERVED_MS_FIELD_NUMBER: _ClassVar[int]
+    HOURS_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_OFFSET_MINUTES_FIELD_NUMBER: _ClassVar[int]
+    USED_RATIO_MAX_FIELD_NUMBER: _ClassVar[int]
+    IS_FORCIBLE_FIELD_NUMBER: _ClassVar[int]
+    CLEAN_FORCIBLY_RATIO_FIELD_NUMBER: _ClassVar[int]
+    WARNING_LEVEL_RATIO_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    reserved_ms: int
+    hours: _containers.RepeatedScalarFieldContainer[int]
+    local_offset_minutes: int
+    used_ratio_max: float
+    is_forcible: bool
+    clean_forcibly_ratio: float
+    warning_level_ratio: float
+    next_timestamp_ms: int
+    def __init__(self, reserved_ms: _Optional[int] = ..., hours: _Optional[_Iterable[int]] = ..., local_offset_minutes: _Optional[int] = ..., used_ratio_max: _Optional[float] = ..., is_forcible: bool = ..., clean_forcibly_ratio: _Optional[float] = ..., warning_level_ratio: _Optional[float] = ..., next_timestamp_ms: _Optional[int] = ...) -> None: ...
 
 class MasterStatus(_message.Message):
     __slots__ = ("address", "connected", "log_end_offset", "lag_bytes", "synced_timestamp_ms", "failure")
@@ -223,7 +245,7 @@ class StoreDirectory(_message.Message):
     def __init__(self, role: _Optional[str] = ..., path: _Optional[str] = ...) -> None: ...
 
 class GetBrokerStatusResponse(_message.Message):
-    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments", "delay_levels", "timer_due_timestamp_ms", "expired_segment_count", "broker_role", "slaves", "broker_id", "master")
+    __slots__ = ("status", "start_timestamp_ms", "uptime_ms", "directories", "disk_bytes", "disk_bytes_free", "topic_count", "consumer_group_count", "queue_count", "client_count", "listener_count", "connection_count", "held_call_count", "delay_level_pending_count", "timer_pending_count", "half_message_count", "recovered", "recovery_damage_count", "recovery_bytes_dropped", "quarantined_file_count", "waiting_segments", "delay_levels", "timer_due_timestamp_ms", "expired_segment_count", "broker_role", "slaves", "broker_id", "master", "cleaning")
     STATUS_FIELD_NUMBER: _ClassVar[int]
     START_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     UPTIME_MS_FIELD_NUMBER: _ClassVar[int]
@@ -252,6 +274,7 @@ class GetBrokerStatusResponse(_message.Message):
     SLAVES_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     MASTER_FIELD_NUMBER: _ClassVar[int]
+    CLEANING_FIELD_NUMBER: _ClassVar[int]
     status: _common_pb2.Status
     start_timestamp_ms: int
     uptime_ms: int
@@ -280,19 +303,22 @@ class GetBrokerStatusResponse(_message.Message):
     slaves: _containers.RepeatedCompositeFieldContainer[SlaveStatus]
     broker_id: int
     master: MasterStatus
-    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., delay_levels: _Optional[_Iterable[_Union[DelayLevelStatus, _Mapping]]] = ..., timer_due_timestamp_ms: _Optional[int] = ..., expired_segment_count: _Optional[int] = ..., broker_role: _Optional[str] = ..., slaves: _Optional[_Iterable[_Union[SlaveStatus, _Mapping]]] = ..., broker_id: _Optional[int] = ..., master: _Optional[_Union[MasterStatus, _Mapping]] = ...) -> None: ...
+    cleaning: CleaningRules
+    def __init__(self, status: _Optional[_Union[_common_pb2.Status, _Mapping]] = ..., start_timestamp_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[StoreDirectory, _Mapping]]] = ..., disk_bytes: _Optional[int] = ..., disk_bytes_free: _Optional[int] = ..., topic_count: _Optional[int] = ..., consumer_group_count: _Optional[int] = ..., queue_count: _Optional[int] = ..., client_count: _Optional[int] = ..., listener_count: _Optional[int] = ..., connection_count: _Optional[int] = ..., held_call_count: _Optional[int] = ..., delay_level_pending_count: _Optional[int] = ..., timer_pending_count: _Optional[int] = ..., half_message_count: _Optional[int] = ..., recovered: bool = ..., recovery_damage_count: _Optional[int] = ..., recovery_bytes_dropped: _Optional[int] = ..., quarantined_file_count: _Optional[int] = ..., waiting_segments: _Optional[_Iterable[_Union[WaitingSegments, _Mapping]]] = ..., delay_levels: _Optional[_Iterable[_Union[DelayLevelStatus, _Mapping]]] = ..., timer_due_timestamp_ms: _Optional[int] = ..., expired_segment_count: _Optional[int] = ..., broker_role: _Optional[str] = ..., slaves: _Optional[_Iterable[_Union[SlaveStatus, _Mapping]]] = ..., broker_id: _Optional[int] = ..., master: _Optional[_Union[MasterStatus, _Mapping]] = ..., cleaning: _Optional[_Union[CleaningRules, _Mapping]] = ...) -> None: ...
 
 class DelayLevelStatus(_message.Message):
-    __slots__ = ("level", "delay_ms", "pending_count", "due_timestamp_ms")
+    __slots__ = ("level", "delay_ms", "pending_count", "due_timestamp_ms", "next_offset")
     LEVEL_FIELD_NUMBER: _ClassVar[int]
     DELAY_MS_FIELD_NUMBER: _ClassVar[int]
     PENDING_COUNT_FIELD_NUMBER: _ClassVar[int]
     DUE_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
     level: int
     delay_ms: int
     pending_count: int
     due_timestamp_ms: int
-    def __init__(self, level: _Optional[int] = ..., delay_ms: _Optional[int] = ..., pending_count: _Optional[int] = ..., due_timestamp_ms: _Optional[int] = ...) -> None: ...
+    next_offset: int
+    def __init__(self, level: _Optional[int] = ..., delay_ms: _Optional[int] = ..., pending_count: _Optional[int] = ..., due_timestamp_ms: _Optional[int] = ..., next_offset: _Optional[int] = ...) -> None: ...
 
 class QueryMessageRequest(_message.Message):
     __slots__ = ("topic", "key", "begin_timestamp_ms", "end_timestamp_ms", "count_max", "tag", "before_offset")
