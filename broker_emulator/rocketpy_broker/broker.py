@@ -43,7 +43,7 @@ from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.config_files.saver import save_all
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.store.config import StoreConfig
-from rocketpy_broker.store.files.promotion import PromotionFile
+from rocketpy_broker.store.files.promotion import SLAVE, PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_proto.record import Host
@@ -104,7 +104,7 @@ def as_promoted(config: BrokerConfig) -> BrokerConfig:
     if not config.replication.is_slave:
         return config
     promotion = PromotionFile(config.data).load()
-    if promotion is None:
+    if promotion is None or promotion.role == SLAVE:
         return config
     logger.warning(
         "this store was promoted to a master's (epoch %d): --broker-role SLAVE and --master do "

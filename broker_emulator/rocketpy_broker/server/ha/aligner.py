@@ -7,12 +7,14 @@ import ipaddress
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.server.ha.client import HaClient
 from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.services.slave.alignment import Alignment, LogAlignment
 from rocketpy_broker.services.slave.errors import MasterRefusedError
 from rocketpy_broker.services.slave.master import Connect, Master
+from rocketpy_broker.services.slave.progress_files import reset_progress
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.files.promotion import PromotionFile
@@ -37,6 +39,8 @@ def aligned(
     StoreDirectoryError, OSError.
     """
     host_and_port(master)
+    if not (folder / "commitlog").is_dir():
+        raise StoreDirectoryError(folder, "is no store", "give the --data directory of the slave")
     flush = FlushDiskType.SYNC_FLUSH
     config = StoreConfig(folder, sizes.segment_bytes, sizes.queue_file_bytes, flush)
     store = MessageStore(config, SystemClock(), Host(ipaddress.IPv4Address(0), 0))
@@ -69,6 +73,8 @@ async def _compared(
             f"{store.store_id}: they have nothing in common"
         )
     facts.check_role()
+    promotion = PromotionFile(store.config.folder)
+    facts.check_epoch(promotion.epoch)
 
     def open_stream(
         to: str, port: int, receive: Callable[[int, memoryview], None]
@@ -81,5 +87,7 @@ async def _compared(
         return found
     aligned = found if found.common_end == found.own_end else alignment.cut(found)
     # The store is a slave's again.
-    PromotionFile(store.config.folder).remove()
+    promotion.follow(facts.epoch, aligned.common_end, clock.now_ms())
+    (store.config.folder / "config" / "delayOffset.json").unlink(missing_ok=True)
+    reset_progress(store.config.folder / "config")
     return aligned

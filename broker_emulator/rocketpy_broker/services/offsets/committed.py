@@ -204,7 +204,8 @@ class ConsumerOffsetManager:
         return is_same
 
     async def replicate(self, table: OffsetTable) -> None:
-        """Takes in a master's entries where they differ; other entries stay."""
+        """Makes the entries the master's."""
+        await self._delete_all(lambda key: key not in table)
         keys = list(table)
         for begin in range(0, len(keys), ENTRIES_A_SLOT):
             await take_slot()

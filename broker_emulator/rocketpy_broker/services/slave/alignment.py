@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rocketpy_broker.services.slave.errors import MasterRefusedError
+from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefusedError
 from rocketpy_broker.services.slave.log_sync import OpenStream
 from rocketpy_broker.services.slave.master import MasterFacts
 from rocketpy_broker.store.log.scanner import LogSpan
@@ -21,7 +21,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import topics_of
 from rocketpy_proto.record import BLANK_BYTES
 
-WAIT_MS = 1_000
+WAIT_MS, SILENT_MS_MAX = 1_000, 30_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,14 @@ class LogAlignment:
         stream = await self._open(self._host, self._port, compare)
         try:
             stream.begin(begin)
+            # The master has said that its log is longer: a heartbeat in between is no end.
+            silent_ms, reached = 0, begin
             while not differs and stream.next_offset < end:
                 await stream.arrived(WAIT_MS)
-                if stream.heartbeat_end is not None:
-                    return min(stream.heartbeat_end, end)
+                silent_ms = 0 if stream.next_offset > reached else silent_ms + WAIT_MS
+                reached = stream.next_offset
+                if silent_ms > SILENT_MS_MAX:
+                    raise MasterLostError(f"it sends no more than its log up to {reached}")
         finally:
             stream.close()
         return differs[0] if differs else end

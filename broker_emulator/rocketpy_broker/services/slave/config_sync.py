@@ -20,6 +20,7 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.log_throttle import LogThrottle
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.delay.offsets import decode_offsets
 from rocketpy_broker.services.flush.store_files import StoreFiles
@@ -105,19 +106,20 @@ class ConfigSync:
     async def _sync(self, master: Master) -> None:
         """Takes in all tables once. Raises MasterLostError, MasterRefusedError, OSError."""
         state = await master.state()
+        begin, end = await master.log_range()
+        self._store.copied_from = begin
+        self._state.master_end = max(self._state.master_end, end)
         topics = await master.table(RequestCode.GET_ALL_TOPIC_CONFIG)
         groups = await master.table(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         try:
             await self._take_topics(topics, {} if state is None else state.epochs)
             await self._take_groups(groups)
             if state is not None:
-                await self._take_marks(state)
+                await self._take_marks(state, end)
             offsets = await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET)
             delays = await master.text(RequestCode.GET_ALL_DELAY_OFFSET)
             await asyncio.to_thread(_check_delays, delays)
-            begin, end = await master.log_range()
-            self._store.needed_from = begin
-            self._state.master_end = max(self._state.master_end, end)
+            _, end = await master.log_range()
             await self._has_log(end)
             table = await asyncio.to_thread(OffsetTable.from_json, offsets.get(OFFSETS))
             await self._committed.replicate(table)
@@ -172,12 +174,15 @@ class ConfigSync:
         forbidden = as_object(table.get(FORBIDDEN))
         await self._groups.configs.replicate(await asyncio.to_thread(changes), forbidden)
 
-    async def _take_marks(self, state: ReplicationState) -> None:
+    async def _take_marks(self, state: ReplicationState, log_end: int) -> None:
         copy, marks = self._store.copy, (state.deleted_below, state.emptied_below)
+        if any(mark > log_end for each in marks for mark in each.values()):
+            raise MasterRefusedError("it has marks of topics beyond its log")
         if not copy.has_marks(*marks):
             async with self._store_files.removing_nothing():
                 await asyncio.to_thread(copy.save_marks, *marks)
-                copy.apply_marks(*marks)
+                for _ in copy.apply_marks(*marks):
+                    await take_slot("admin")
 
 
 def _check_delays(text: bytes) -> None:

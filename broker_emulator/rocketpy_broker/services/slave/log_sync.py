@@ -25,6 +25,7 @@ from rocketpy_broker.services.slave.master import MasterFacts, MasterFinder
 from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.store.append.log_copy import QueueRestartedError
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_broker.store.files.promotion import PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -90,6 +91,8 @@ class LogSync:
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
         self._throttle = LogThrottle(clock)
         self._stream: LogStream | None = None
+        self._promotion = PromotionFile(store.config.folder)
+        self._epoch = 0
         self._recoveries: tuple[tuple[str, int], ...] = ()
         self._reported = 0
         self._reported_ms = 0.0
@@ -128,7 +131,9 @@ class LogSync:
             master.close()
         facts.check(self._config.broker_name, self._config.commit_log_segment_bytes)
         self._state.master_end = facts.log_end
+        facts.check_epoch(self._promotion.epoch)
         begin = self._begin(facts)
+        self._epoch = facts.epoch
         self._recoveries = () if facts.state is None else facts.state.recoveries
         host = master.address.rpartition(":")[0].strip("[]")
         stream = await self._open(host, facts.ha_port, self._copy.receive)
@@ -163,7 +168,9 @@ class LogSync:
                 f"its log begins at {facts.log_begin}, and this slave's ends at {own_end}. Start "
                 "the slave with an empty directory"
             )
-        return max(own_begin, facts.log_begin, own_end - COMPARED_BYTES, 1)
+        # With a whole record: bodies alone may be equal.
+        compared = min(own_end - COMPARED_BYTES, self._copy.last_record_begin)
+        return max(own_begin, facts.log_begin, compared, 1)
 
     # --- The stream ---
 
@@ -197,16 +204,16 @@ class LogSync:
 
     def _report(self, stream: LogStream) -> None:
         """Reports the log's end, once the master is known to have the same log up to there."""
-        positions = self._store.positions()
+        positions, now_ms = self._store.positions(), self._clock.monotonic_ms()
         is_same = stream.next_offset >= positions.log_end
         if is_same and not self._state.is_connected:
             # Only now: before, the slave might have had other messages than its master.
-            self._store.recoveries.adopt(self._recoveries)
+            if self._store.recoveries.adopt(self._recoveries):
+                self._promotion.follow(self._epoch, positions.log_end, self._clock.now_ms())
             self._state.is_connected, self._state.failure = True, ""
             logger.info("the slave follows master %s", self._state.master)
         self._state.master_end = max(self._state.master_end, stream.next_offset)
         end = self._store.flushed_end if self._is_sync else positions.log_end
-        now_ms = self._clock.monotonic_ms()
         if is_same and end > self._reported:
             self._reported = end
         elif now_ms - self._reported_ms < REPORT_MS:

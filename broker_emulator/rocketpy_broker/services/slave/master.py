@@ -18,6 +18,7 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.settings.properties import parse_properties
 from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefusedError
+from rocketpy_broker.store.files.recoveries import RECOVERIES_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.record.hosts import PORT_MAX
 from rocketpy_proto.remoting import Header, RemotingCommand, RemotingError
@@ -100,6 +101,19 @@ class MasterFacts:
                 f"the slave with --commit-log-segment-bytes {own}"
             )
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the master's last promotion; 0 without one."""
+        return 0 if self.state is None else self.state.epoch
+
+    def check_epoch(self, own: int) -> None:
+        """Raises MasterRefusedError for a master from before a promotion that this store knows."""
+        if self.epoch < own:
+            raise MasterRefusedError(
+                f"it is a master of epoch {self.epoch}, and this store knows a promotion of epoch "
+                f"{own}: the master has come back. Make it a slave of the promoted broker"
+            )
+
     def check_role(self) -> None:
         """Raises MasterRefusedError for a slave."""
         if self.properties.get("brokerRole") == "SLAVE":
@@ -116,13 +130,13 @@ class Master:
 
     async def facts(self) -> MasterFacts:
         """Returns the facts. Raises MasterLostError, MasterRefusedError."""
-        text = bytes((await self._asked(RequestCode.GET_BROKER_CONFIG)).body)
+        text = await self._small(RequestCode.GET_BROKER_CONFIG)
         properties = parse_properties(text.decode(errors="replace"))
         return MasterFacts(properties, *await self.log_range(), await self.state())
 
     async def log_range(self) -> tuple[int, int]:
         """Returns begin and end of the log. Raises MasterLostError, MasterRefusedError."""
-        body = (await self._asked(RequestCode.GET_BROKER_RUNTIME_INFO)).body
+        body = await self._small(RequestCode.GET_BROKER_RUNTIME_INFO)
         table = _decoded(lambda: decode_body(TextTable, body)).table
         begin = _number(table.get("commitLogMinOffset", ""))
         end = _number(table.get("commitLogMaxOffset", ""))
@@ -156,6 +170,12 @@ class Master:
     async def text(self, code: RequestCode) -> bytes:
         """Returns the text of a table. Raises MasterLostError, MasterRefusedError."""
         return bytes((await self._asked(code)).body)
+
+    async def _small(self, code: RequestCode) -> bytes:
+        body = bytes((await self._asked(code)).body)
+        if len(body) > LARGE_BODY_BYTES:
+            raise MasterRefusedError(f"its answer to {code.name} has {len(body)} bytes")
+        return body
 
     async def _asked(self, code: RequestCode) -> RemotingCommand:
         answer = await self._ask(code)
@@ -231,6 +251,8 @@ def _check_state(state: ReplicationState) -> None:
     ends = [end for _, end in state.recoveries]
     if not (
         STORE_ID.fullmatch(state.store_id)
+        and len(state.recoveries) <= RECOVERIES_MAX
+        and 0 <= state.epoch < EPOCH_MAX
         and all(RECOVERY_ID.fullmatch(recovery_id) for recovery_id, _ in state.recoveries)
         and all(each >= 0 for each in (*marks, *ends))
         and all(0 < epoch <= EPOCH_MAX for epoch in state.epochs.values())

@@ -42,7 +42,7 @@ class PromotionService:
     async def promote(self, request: admin_pb2.PromoteRequest) -> admin_pb2.PromoteResponse:
         """Makes a slave a master. Raises PromotionRefusedError, StoreDirectoryError, OSError."""
         state = self._state
-        if state is None or self.done is None:
+        if state is None or self.done is None or self.done.done():
             raise PromotionRefusedError("the broker is a master already")
         if state.is_connected and not request.force:
             raise PromotionRefusedError(
@@ -52,10 +52,9 @@ class PromotionService:
         role = _master_role(request.broker_role)
         log_end = self._store.positions().log_end
         lag_bytes = state.lag_bytes(log_end)
-        last = self.file.load()
-        epoch = 1 if last is None else last.epoch + 1
+        epoch = self.file.epoch + 1
         # Clients that have read beyond this log learn that other messages follow.
-        self._store.recoveries.add(log_end)
+        self._store.recoveries.promoted(log_end)
         self.file.save(Promotion(role.value, epoch, log_end, self._clock.now_ms()))
         logger.warning(
             "the slave becomes %s: epoch %d, its log ends at %d, and its master's was %d "

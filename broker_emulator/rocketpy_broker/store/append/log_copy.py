@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -52,7 +52,7 @@ STEP_QUEUES_MAX = 64
 # Bytes after the log's end; no record is larger.
 AHEAD_BYTES_MAX = 64 << 20
 # A queue's missing units; each takes 20 bytes of its file.
-GAP_UNITS_MAX = 1_000_000
+GAP_UNITS_MAX = 100_000
 QUEUE_IDS_MAX = 1 << 16
 QUEUE_OFFSET_MAX = 1 << 55
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]{1,255}")
@@ -127,6 +127,16 @@ class LogCopy:
     def received_end(self) -> int:
         """The physical offset of the next byte that this log needs."""
         return max(self._written_end, self._log.end)
+
+    @property
+    def last_record_begin(self) -> int:
+        """The physical offset of the log's last record, or of the segment's start."""
+        segment = self._log.files.find(self._log.end - 1)
+        if segment is None:
+            return self._log.begin
+        checksums = self._log.checksums.find(segment)
+        position = None if checksums is None else checksums.last_position
+        return segment.base + (position or 0)
 
     @property
     def is_far_ahead(self) -> bool:
@@ -288,21 +298,13 @@ class LogCopy:
     def _requests_of(self, block: RecordBlock) -> list[DispatchRequest]:
         """Returns a request for each queue, and a last one with all keys. Raises LogCopyError."""
         begin, topics = self._log.end, topics_of(block)
-        for topic in topics.dictionary.to_pylist():
-            if TOPIC_PATTERN.fullmatch(topic) is None:
-                raise LogCopyError(begin, f"a record has the illegal topic {topic!r:.300}")
-        queue_ids, offsets = block.header["queue_id"], block.header["queue_offset"]
-        if (queue_ids < 0).any() or (queue_ids >= QUEUE_IDS_MAX).any():
-            raise LogCopyError(begin, "a record has an illegal queue id")
-        if (offsets < 0).any() or (offsets > QUEUE_OFFSET_MAX).any():
-            raise LogCopyError(begin, "a record has an illegal queue offset")
         found = tags_codes_and_index_keys(block, topics)
         levels = self._config.delay_levels
-        requests = [
-            alive
-            for each in requests_of(block, topics, found.tags_codes, begin, levels)
-            if (alive := self._alive(each)) is not None
-        ]
+        requests = []
+        for each in requests_of(block, topics, found.tags_codes, begin, levels):
+            _check(each)
+            if (alive := self._alive(each)) is not None:
+                requests.append(alive)
         places = block.positions + begin
         times_ms = block.header["store_timestamp"].astype(np.int64)
         last = DispatchRequest(QueueKey("", 0), 0, NO_UNITS, found.index_keys, places, times_ms)
@@ -353,7 +355,8 @@ class LogCopy:
         """
         deleted = {queue.topic: below}
         self.save_marks(deleted, {})
-        self.apply_marks(deleted, {})
+        for _ in self.apply_marks(deleted, {}):
+            pass
         self._queues.drop(queue)
         self._tails.pop(queue, None)
 
@@ -373,11 +376,26 @@ class LogCopy:
         """
         self._queues.raise_marks(deleted, emptied)
 
-    def apply_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> None:
-        """Drops the queues of deleted topics, and hides emptied messages. Raises OSError.
+    def apply_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> Iterator[None]:
+        """Drops the queues of deleted topics, and hides emptied messages.
 
-        Nothing may build a manifest at the same time.
+        Yields after each few milliseconds of work. Raises OSError. Nothing may build a manifest
+        until the end.
         """
         self._dispatcher.dispatch(self._log.end)
-        for key in self._queues.drop_marked({*deleted, *emptied}):
-            self._tails.pop(key, None)
+        for key in self._queues.marked({*deleted, *emptied}):
+            if self._queues.apply_mark(key):
+                self._tails.pop(key, None)
+            yield
+
+
+def _check(request: DispatchRequest) -> None:
+    """Raises LogCopyError for a queue that no broker has."""
+    queue, offset = request.queue, request.queue_offset
+    place = int(request.units["physical_offset"][0])
+    if TOPIC_PATTERN.fullmatch(queue.topic) is None:
+        raise LogCopyError(place, f"the record has the illegal topic {queue.topic!r:.300}")
+    if not 0 <= queue.queue_id < QUEUE_IDS_MAX:
+        raise LogCopyError(place, f"the record has the illegal queue id {queue.queue_id}")
+    if not 0 <= offset <= QUEUE_OFFSET_MAX:
+        raise LogCopyError(place, f"the record has the illegal queue offset {offset}")

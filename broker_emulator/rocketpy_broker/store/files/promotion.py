@@ -1,8 +1,8 @@
-"""The file `rocketpy/promotion.json`: the promotion of this slave to master.
+"""The file `rocketpy/promotion.json`: the last promotion of a slave of this store to master.
 
-With the file a broker is a master, although its options say SLAVE. Each promotion of the store has
-a higher epoch. `rocketpy store align` removes the file: the store is then a slave's again. A crash
-leaves the file whole or missing.
+If the file has a master's role, a broker is a master, although its options say SLAVE. `rocketpy
+store align` makes the store a slave's again. Each promotion has a higher epoch, which slaves keep:
+a master of an earlier epoch is one that came back. A crash leaves the old or the new file.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
+
+# The role of a store that follows a promoted master.
+SLAVE = "SLAVE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +49,19 @@ class PromotionFile:
                 "remove it if this store is a slave's; otherwise start it as a master",
             ) from error
 
+    @property
+    def epoch(self) -> int:
+        """The epoch; 0 without a promotion. Raises StoreDirectoryError."""
+        promotion = self.load()
+        return 0 if promotion is None else promotion.epoch
+
     def save(self, promotion: Promotion) -> None:
         """Replaces the file. Raises OSError."""
         durable.replace_bytes(self._path, json.dumps(asdict(promotion)).encode())
 
-    def remove(self) -> None:
-        """Removes the file, if there is one. Raises OSError."""
-        if self._path.exists():
-            durable.remove_file(self._path)
+    def follow(self, epoch: int, log_end: int, timestamp_ms: int) -> None:
+        """Makes the store a slave's, of a master of this epoch. Raises OSError."""
+        known = self.load()
+        is_known = known is not None and (known.role, known.epoch) == (SLAVE, epoch)
+        if not is_known and (epoch or known is not None):
+            self.save(Promotion(SLAVE, epoch, log_end, timestamp_ms))

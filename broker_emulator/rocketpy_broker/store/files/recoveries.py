@@ -58,6 +58,8 @@ class Recoveries:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._all: list[Recovered] = []
+        # The slave is promoted: it has no master any more.
+        self._is_promoted = False
 
     @property
     def newest_id(self) -> str:
@@ -74,16 +76,25 @@ class Recoveries:
         """Adds a recovery: messages after `log_end` are new. Blocks. Raises OSError."""
         self._replace([*self._all, Recovered(secrets.token_hex(ID_BYTES), log_end)])
 
+    def promoted(self, log_end: int) -> None:
+        """Adds the recovery of a promotion; `adopt` does nothing later. Raises OSError."""
+        self._is_promoted = True
+        self.add(log_end)
+
     @property
     def known(self) -> list[tuple[str, int]]:
         """Id and log end of each recovery, oldest first."""
         return [(each.recovery_id, each.log_end) for each in self._all]
 
-    def adopt(self, known: Iterable[tuple[str, int]]) -> None:
-        """Takes over the recoveries of a slave's master. Blocks. Raises OSError."""
+    def adopt(self, known: Iterable[tuple[str, int]]) -> bool:
+        """Takes over the recoveries of a slave's master; False after the slave's promotion.
+
+        Blocks. Raises OSError.
+        """
         adopted = [Recovered(*each) for each in known]
-        if adopted and adopted != self._all:
+        if adopted and adopted != self._all and not self._is_promoted:
             self._replace(adopted)
+        return not self._is_promoted
 
     def _replace(self, recoveries: list[Recovered]) -> None:
         kept = recoveries[-RECOVERIES_MAX:]

@@ -167,6 +167,11 @@ class SegmentChecksums:
         position: int = _POSITION.unpack_from(self.file.view, number * ENTRY_BYTES)[0]
         return position
 
+    @property
+    def last_position(self) -> int | None:
+        """The position of the last record with an entry, or None."""
+        return self._position_of(self.count - 1) if self.count else None
+
     def lookup(self, positions: Positions) -> Entries:
         """Returns an entry for each of ascending positions; an unsound one if none is known."""
         if len(positions) == 0:

@@ -175,26 +175,27 @@ class ConsumeQueueTable:
         return self._deleted.marks, self._emptied.marks
 
     def raise_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> None:
-        """Takes in a master's marks; `drop_marked` follows. Blocks. Raises OSError."""
+        """Takes in a master's marks; `apply_mark` follows. Blocks. Raises OSError."""
         self._deleted.raise_all(deleted)
         self._emptied.raise_all(emptied)
 
-    def drop_marked(self, topics: Collection[str]) -> list[QueueKey]:
-        """Drops the queues of topics that only have deleted messages, and returns their keys.
+    def marked(self, topics: Collection[str]) -> list[QueueKey]:
+        """Returns the queues of these topics."""
+        return [key for key in self._queues if key.topic in topics]
+
+    def apply_mark(self, key: QueueKey) -> bool:
+        """Drops a queue that only has deleted messages; returns whether it did so.
 
         Hides emptied messages. Blocks. Raises OSError.
         """
-        keys = [key for key in self._queues if key.topic in topics]
-        gone = [
-            key for key in keys if self._queues[key].physical_end <= self.deleted_below(key.topic)
-        ]
-        for key in gone:
+        queue = self._queues.get(key)
+        if queue is None:
+            return False
+        if queue.physical_end <= self.deleted_below(key.topic):
             self.drop(key)
-        for key in keys:
-            queue = self._queues.get(key)
-            if queue is not None:
-                queue.hide_below(self._emptied.below(key.topic))
-        return gone
+            return True
+        queue.hide_below(self._emptied.below(key.topic))
+        return False
 
     def forget_topic(self, topic: str) -> None:
         """Drops the queues of a marked topic."""
@@ -203,11 +204,16 @@ class ConsumeQueueTable:
                 queues.pop(key).close()
 
     def drop(self, key: QueueKey) -> None:
-        """Drops a queue and removes its files. Blocks. Raises OSError."""
+        """Drops a queue and removes its files. Blocks. Raises OSError.
+
+        A power cut may bring files back; the next start removes the ones of a marked topic.
+        """
         queue = self._queues.pop(key, None)
+        folder = self._folder / key.topic / str(key.queue_id)
         if queue is not None:
             queue.close()
-            durable.remove_folder(self._folder / key.topic / str(key.queue_id))
+            if folder.exists():
+                shutil.rmtree(folder)
 
     def remove_topic(self, topic: str) -> None:
         """Removes the files of a topic without queues. Blocks. Raises OSError."""

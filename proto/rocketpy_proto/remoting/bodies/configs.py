@@ -97,3 +97,5 @@ class ReplicationState(Body, frozen=True):
     emptied_below: dict[str, Int64] = field(default_factory=dict)
     epochs: dict[str, Int64] = field(default_factory=dict)
     recoveries: tuple[tuple[str, Int64], ...] = ()
+    # The epoch of the last promotion; 0 without one.
+    epoch: Int64 = 0

@@ -25,6 +25,7 @@ from rocketpy_broker.services.topics.attributes import parse_changes
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.files.promotion import PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
@@ -129,11 +130,12 @@ class TopicProcessor:
         deleted, emptied = store.topic_marks
         epochs = {topic: each.epoch for topic, each in self._topics.copy().items() if each.epoch}
         state = configs.ReplicationState(
-            self._store.store_id,
+            store.store_id,
             dict(deleted),
             dict(emptied),
             epochs,
             tuple(store.recoveries.known),
+            PromotionFile(store.config.folder).epoch,
         )
         return request.answer(body=await encode_large(state))
 
