@@ -16,8 +16,9 @@ from rocketpy_broker.store.append.log_copy import (
     QueueRestartedError,
 )
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueKey
+from rocketpy_broker.store.values import Damage, QueueKey
 from rocketpy_proto.record import Host
 from tests.support.blocks import wire_block
 from tests.support.store.messages import (
@@ -249,6 +250,17 @@ def test_h03_messages_of_a_deleted_topic_that_are_still_to_come_are_left_out(
     copy(master, slave)
     assert read_all(slave, QUEUE) == []
     assert read_all(slave, QueueKey("TopicA", 1)) == [b"late"]
+
+
+def test_h01_a_filler_in_the_masters_log_is_copied(
+    tmp_path: Path, master: MessageStore, slave: MessageStore
+) -> None:
+    put_all(master, numbered(20))
+    first = bytes(master.log_piece(0, SEGMENT))[:4]
+    size = int.from_bytes(first, "big")
+    assert fill(master._log, Damage(tmp_path, 5 * size, size, "planted"), 1, None)
+    copy(master, slave)
+    same(master, slave)
 
 
 def test_h01_segments_of_another_size_are_refused_by_name(

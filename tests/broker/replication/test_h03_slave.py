@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from rocketpy_broker.config import BrokerRole, Replication
+from rocketpy_broker.services.slave.errors import MasterRefusedError
+from rocketpy_broker.services.slave.master import MasterFacts, check_state, log_range_of
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
-from tests.broker.replication.pair import pair
+from rocketpy_proto.remoting.bodies.configs import ReplicationState
+from tests.broker.replication.pair import MASTER, pair, slave_config, state_of, until
 from tests.support.blocks import bodies_of
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
@@ -124,3 +132,84 @@ async def test_h01_a_slave_finds_its_master_again(start_broker: StartBroker) -> 
         await both.same()
         await both.synced()
         assert await bodies(both.slave, "T") == [b"one", b"two"]
+
+
+async def test_h03_offsets_of_a_recreated_topic_are_the_masters(start_broker: StartBroker) -> None:
+    async with pair(start_broker) as both:
+        master, slave = both.master.broker.services, both.slave.broker.services
+        await both.master.create_topic("T")
+        await both.master.append("T", 0, b"one", b"two")
+        master.groups.configs.get_or_create("readers")
+        master.offsets.committed.commit("readers", "T", 0, 2)
+        await both.synced()
+        assert slave.offsets.committed.query("readers", "T", 0) == 2
+        await master.admin.admin.delete_topic("T")
+        await both.master.create_topic("T")
+        await both.master.append("T", 0, b"again")
+        await both.same()
+        await both.synced()
+        assert slave.offsets.committed.query("readers", "T", 0) == -1
+
+
+async def test_h01_logs_that_differ_before_one_large_body_are_told_apart(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async with pair(start_broker) as both:
+        await both.master.create_topic("T", queues=2)
+        await both.master.append("T", 0, b"common")
+        await both.same()
+        await both.synced()
+    await asyncio.to_thread(shutil.copytree, tmp_path / "master", tmp_path / "earlier")
+    async with pair(start_broker) as both:
+        await both.master.append("T", 0, b"AAAA")
+        await both.master.append("T", 0, b"z" * 100_000)
+        await both.same()
+    async with start_broker(folder="earlier", replication=MASTER, remoting_port=0) as master:
+        master.clock.advance(60_000)
+        for body in (b"BBBB", b"z" * 100_000, b"after"):
+            await master.append("T", 1, body)
+        replication = slave_config(master)
+        async with start_broker(
+            folder="slave", replication=replication, clock=master.clock, remoting_port=0
+        ) as slave:
+            await until(master.clock, lambda: state_of(slave).failure != "")
+            assert "logs of master and slave differ" in state_of(slave).failure
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"commitLogMinOffset": str(1 << 70), "commitLogMaxOffset": str(1 << 71)},
+        {"commitLogMinOffset": "1" * 5_000},
+        {"commitLogMaxOffset": "-1"},
+    ],
+)
+def test_h01_a_master_whose_log_has_no_range_is_refused(change: dict[str, str]) -> None:
+    usual = {"commitLogMinOffset": "0", "commitLogMaxOffset": "5"}
+    with pytest.raises(MasterRefusedError, match="where its log begins and ends"):
+        log_range_of({**usual, **change})
+
+
+@pytest.mark.parametrize("port", ["0", "99999", "9" * 5_000, "x", ""])
+def test_h01_a_master_without_a_port_for_slaves_is_refused(port: str) -> None:
+    facts = MasterFacts({"haListenPort": port}, 0, 0, None)
+    with pytest.raises(MasterRefusedError):
+        assert facts.ha_port
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"store_id": ""},
+        {"store_id": "ab\ncd" * 4},
+        {"recoveries": (("x y\n", 1),)},
+        {"recoveries": (("0" * 16, -1),)},
+        {"recoveries": (("0" * 16, 1),) * 65},
+        {"deleted_below": {"T": -1}},
+        {"epochs": {"T": -5}},
+        {"epoch": -1},
+    ],
+)
+def test_h01_a_master_with_an_illegal_state_is_refused(state: dict[str, Any]) -> None:
+    with pytest.raises(MasterRefusedError, match="illegal"):
+        check_state(ReplicationState(**{"store_id": "ab" * 16, **state}))

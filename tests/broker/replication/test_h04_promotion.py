@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.services.slave.progress_files import reset_progress
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.broker.replication.pair import pair
+from tests.broker.replication.pair import MASTER, pair
+from tests.broker.replication.test_h01_alignment import align
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.shell import run
 
@@ -105,6 +108,53 @@ def test_h04_the_old_master_comes_back_as_a_slave(master: LocalBroker, tmp_path:
         assert json.loads(done.stdout)["removed"] == {"T": 3}
         with LocalBroker(tmp_path / "a", broker_role="SLAVE", master=new.remoting_endpoint) as old:
             until(lambda: bodies(old, "T") == [b"common", b"new"])
+
+
+def test_h04_messages_that_a_master_has_delivered_are_not_delivered_again(
+    master: LocalBroker, tmp_path: Path
+) -> None:
+    with master, slave_of(master, tmp_path) as slave:
+        master.create_topic("T", queues=1)
+        due = datetime.now(timezone.utc) + timedelta(seconds=2)
+        sent = [b"timer", b"level", b"now"]
+        master.send("T", b"timer", deliver_at=due)
+        master.send("T", b"level", delay_level=1)
+        master.send("T", b"now")
+        until(lambda: sorted(bodies(slave, "T")) == sorted(sent))
+        master.kill()
+        assert run(slave, "broker", "promote", "--force").exit_code == 0
+        until(lambda: slave.send("T", b"late", delay_level=1) is not None)
+        until(lambda: b"late" in bodies(slave, "T"))
+        assert sorted(bodies(slave, "T")) == sorted([*sent, b"late"])
+
+
+def test_h04_progress_of_an_earlier_master_is_forgotten(tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    config.mkdir()
+    for name in ("transactionLog.json", "batchLedger.journal", "timercheck", "deliveryLog.json"):
+        (config / name).write_text("old")
+        (config / f"{name}.bak").write_text("older")
+    reset_progress(config)
+    assert {path.name: path.read_text() for path in config.iterdir()} == {
+        "deliveryLog.json": '{"logOffset": 0}'
+    }
+
+
+async def test_h04_a_promoted_store_is_not_cut_to_the_old_masters(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    async with pair(start_broker) as both:
+        await both.master.create_topic("T", queues=1)
+        await both.master.append("T", 0, b"one")
+        await both.synced()
+        request = admin_pb2.PromoteRequest(force=True)
+        assert (await both.slave.admin.Promote(request)).status.code == 0
+    config = Replication(role=BrokerRole.SLAVE, broker_id=1, master="127.0.0.1:1")
+    async with start_broker(folder="slave", replication=config) as promoted:
+        assert (await promoted.append("T", 0, b"acknowledged")).status.code == 0
+    async with start_broker(folder="master", replication=MASTER, remoting_port=0) as old:
+        code, text = await align(tmp_path / "slave", old)
+        assert (code, "the master has come back" in text) == (1, True), text
 
 
 async def recovery_of(running: RunningBroker, known: str = "") -> broker_pb2.QueryOffsetsResponse:

@@ -138,11 +138,7 @@ class Master:
         """Returns begin and end of the log. Raises MasterLostError, MasterRefusedError."""
         body = await self._small(RequestCode.GET_BROKER_RUNTIME_INFO)
         table = _decoded(lambda: decode_body(TextTable, body)).table
-        begin = _number(table.get("commitLogMinOffset", ""))
-        end = _number(table.get("commitLogMaxOffset", ""))
-        if begin is None or end is None or begin > end:
-            raise MasterRefusedError("it does not say where its log begins and ends")
-        return begin, end
+        return log_range_of(table)
 
     async def state(self) -> ReplicationState | None:
         """Returns what RocketMQ's tables lack; None for a broker of RocketMQ.
@@ -156,7 +152,7 @@ class Master:
         state: ReplicationState = await _in_thread(
             len(body), lambda: decode_body(ReplicationState, body)
         )
-        _check_state(state)
+        check_state(state)
         return state
 
     async def table(self, code: RequestCode) -> Mapping[str, Any]:
@@ -245,7 +241,16 @@ def _number(text: str) -> int | None:
     return int(text) if is_number else None
 
 
-def _check_state(state: ReplicationState) -> None:
+def log_range_of(table: Mapping[str, str]) -> tuple[int, int]:
+    """Returns begin and end of the log by a broker's figures. Raises MasterRefusedError."""
+    begin = _number(table.get("commitLogMinOffset", ""))
+    end = _number(table.get("commitLogMaxOffset", ""))
+    if begin is None or end is None or begin > end:
+        raise MasterRefusedError("it does not say where its log begins and ends")
+    return begin, end
+
+
+def check_state(state: ReplicationState) -> None:
     """Raises MasterRefusedError for values that no master of this project has."""
     marks = (*state.deleted_below.values(), *state.emptied_below.values())
     ends = [end for _, end in state.recoveries]

@@ -238,7 +238,7 @@ class LogCopy:
         log, begin = self._log, self._log.end
         block, requests = self._requests(segment, position, sizes)
         for each in requests[:-1]:
-            if self._tail(each.queue) == NEW:
+            if each.queue not in self._tails and self._queues.get(each.queue) is None:
                 # The master has no older messages of this queue.
                 self._queues.grown(each.queue).begin_at(each.queue_offset)
         runs = [QueueSlice(r.queue, 0, len(r.units), r.queue_offset) for r in requests[:-1]]
