@@ -56,8 +56,9 @@ class Sender:
 
 def follower(folder: Path, master: LocalBroker) -> LocalBroker:
     """Returns a slave of `master`, which may become one itself."""
-    role = {"broker_role": "SLAVE", "master": master.remoting_endpoint}
-    return LocalBroker(folder, ha_port=0, flush="SYNC_FLUSH", **role).start()
+    address = master.remoting_endpoint
+    slave = LocalBroker(folder, ha_port=0, flush="SYNC_FLUSH", broker_role="SLAVE", master=address)
+    return slave.start()
 
 
 def until_it_answers(broker: LocalBroker) -> None:
@@ -78,8 +79,9 @@ def numbers(broker: LocalBroker) -> list[int]:
 def test_h04_no_acknowledged_message_is_lost_when_masters_die(tmp_path: Path, count: int) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     chance = random.Random(count)
-    options = {"broker_role": "SYNC_MASTER", "flush": "SYNC_FLUSH", "in_sync_replicas": 2}
-    master = LocalBroker(folders[0], ha_port=0, **options).start()
+    master = LocalBroker(
+        folders[0], ha_port=0, flush="SYNC_FLUSH", broker_role="SYNC_MASTER", in_sync_replicas=2
+    ).start()
     slave = follower(folders[1], master)
     master.create_topic(TOPIC, queues=1)
     sender = Sender(master)
