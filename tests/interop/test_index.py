@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ TOPIC = "TopicA"
 A0, A1 = QueueKey(TOPIC, 0), QueueKey(TOPIC, 1)
 FOREVER_MS = 1 << 50
 COUNT_MAX = 64
+READ_SECONDS_MAX = 120
 
 
 def keyed(start: int) -> list[Message]:
@@ -62,9 +64,18 @@ def check_ours(stores: Stores, store: MessageStore) -> None:
 
 
 def check_rocketmq(stores: Stores, theirs: RocketMQStore) -> None:
-    """Asserts that RocketMQ does, too."""
-    keys = all_keys(stores)
-    check(stores, {key: [r["body"] for r in theirs.query(TOPIC, key)] for key in keys})
+    """Asserts that RocketMQ does, too, once it has read what a crash has left unread."""
+    end = time.monotonic() + READ_SECONDS_MAX
+    while True:
+        found = {
+            key: [each["body"] for each in theirs.query(TOPIC, key)] for key in all_keys(stores)
+        }
+        try:
+            return check(stores, found)
+        except AssertionError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)

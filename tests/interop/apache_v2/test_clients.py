@@ -11,7 +11,7 @@ from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.time_format import ms_of_time
 from tests.interop.apache_v2.clients import OWN, Clients
 from tests.interop.apache_v2.conftest import ALL, NewClients, at
-from tests.interop.apache_v2.servers import DELAY, FIFO, OURS, QUEUES, TRANSACTION, Server, texts
+from tests.interop.apache_v2.servers import DELAY, FIFO, OURS, TRANSACTION, Server, texts
 from tests.interop.drivers import RocketMQError
 from tests.interop.remoting.clients import until
 from tests.interop.rocketmq import TOP
@@ -75,7 +75,8 @@ def test_messages_are_stored_with_all_their_parts(
         assert [stored[each["messageId"]].text for each in receipts[mode]] == bodies
     for each in stored.values():
         assert (each.tags, each.keys, each.properties["color"]) == ("a", ("k1",), "red")
-    assert len({each.queue_id for each in stored.values()}) == QUEUES
+    # The SDKs choose the queues, some of them by chance.
+    assert len({each.queue_id for each in stored.values()}) > 1
 
 
 def test_a_message_group_keeps_its_order_in_one_queue(
