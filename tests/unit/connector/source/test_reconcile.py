@@ -133,7 +133,8 @@ def test_s5_a_listed_queue_is_read_from_its_position_or_its_loss_is_named(
     listed: Positions = {"T": {} if position is None else {Q0: position}}
     found = reconciled(checkpoint(listed), {"T": {Q0: there}})
     assert found.begin == {"T": result.begin}
-    assert found.end == {"T": {Q0: there.max_offset}}
+    # A slave may lack messages that the query has read.
+    assert found.end == {"T": {Q0: max(there.max_offset, found.begin["T"][Q0])}}
     assert found.new == ({"T": result.new} if result.new else {})
     assert (found.kept, found.hidden) == ({}, [])
     assert start_with(found.lost, result.lost)
