@@ -9,17 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.store.append.log_copy import (
     LogCopyError,
     LogDivergedError,
     QueueRestartedError,
 )
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import Damage, QueueBounds, QueueKey
-from rocketpy_proto.record import Host
 from tests.support.blocks import wire_block
 from tests.support.store.messages import (
     OTHER,
@@ -32,12 +30,9 @@ from tests.support.store.messages import (
     read_all,
     remove_oldest_segment,
 )
+from tests.support.store.stores import store_in
 
 SEGMENT = 16 << 10
-
-
-def config_of(folder: Path, flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH) -> StoreConfig:
-    return StoreConfig(folder, SEGMENT, 20_000, flush)
 
 
 @contextmanager
@@ -45,7 +40,7 @@ def opened(
     folder: Path, flush: FlushDiskType = FlushDiskType.ASYNC_FLUSH
 ) -> Iterator[MessageStore]:
     folder.mkdir(exist_ok=True)
-    store = MessageStore(config_of(folder, flush), ManualClock(), Host.parse("10.0.0.2:10911"))
+    store = store_in(folder, None, flush, segment_bytes=SEGMENT, queue_file_bytes=20_000)
     store.open()
     try:
         yield store
@@ -272,9 +267,9 @@ def test_h01_segments_of_another_size_are_refused_by_name(
         put_all(master, numbered(50))
     folder = tmp_path / "slave"
     for size in (SEGMENT // 2, 2 * SEGMENT):
-        config = StoreConfig(folder / str(size), size, 20_000, FlushDiskType.ASYNC_FLUSH)
-        config.folder.mkdir(parents=True)
-        slave = MessageStore(config, ManualClock(), Host.parse("10.0.0.2:10911"))
+        of_size = folder / str(size)
+        of_size.mkdir(parents=True)
+        slave = store_in(of_size, segment_bytes=size, queue_file_bytes=20_000)
         slave.open()
         with pytest.raises(LogCopyError, match="--commit-log-segment-bytes"):
             copy(master, slave)

@@ -10,8 +10,18 @@ from tests.interop.cluster.cluster import OLD, A, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.java_clients import ConnectJava, JavaClient
 from tests.interop.cluster.messages import Queue
+from tests.interop.cluster.processes import ServerProcess
 from tests.interop.cluster.servers import Broker
 from tests.interop.rocketmq import ENDS, RocketMQStore
+
+
+@pytest.fixture
+def ending() -> Iterator[list[ServerProcess]]:
+    """Yields a list of servers to kill at the end."""
+    servers: list[ServerProcess] = []
+    yield servers
+    for each in servers:
+        each.kill()
 
 
 @pytest.fixture(params=[A, OLD])

@@ -193,6 +193,11 @@ def conf_arguments(folder: Path, conf: Mapping[str, object]) -> tuple[str, str]:
     return "-c", str(path)
 
 
+def log_of(folder: Path) -> bytes:
+    """Returns the segments of a store's log, one after the other."""
+    return b"".join(path.read_bytes() for path in sorted((folder / "commitlog").iterdir()))
+
+
 _taken: set[int] = set()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -22,6 +22,7 @@ from tests.interop.cluster.servers import (
     NameServer,
     OwnProgram,
     free_port,
+    log_of,
 )
 from tests.interop.rocketmq import V4, V5, V5_3
 
@@ -48,19 +49,6 @@ class Slave(ServerProcess):
         with Connection(self.address) as connection:
             is_read = pull(connection, QUEUE).code == ResponseCode.SUCCESS
             return is_read and max_offset(connection, QUEUE) == count
-
-
-@pytest.fixture
-def ending() -> Iterator[list[ServerProcess]]:
-    """Yields a list of servers to kill at the end."""
-    servers: list[ServerProcess] = []
-    yield servers
-    for each in servers:
-        each.kill()
-
-
-def log_of(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted((folder / "commitlog").iterdir()))
 
 
 def lag_of(master: Broker) -> int | None:

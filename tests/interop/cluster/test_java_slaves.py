@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from tests.interop.cluster.servers import (
     BrokerSpec,
     OwnProgram,
     free_port,
+    log_of,
 )
 from tests.interop.rocketmq import V4, V5, V5_3
 
@@ -73,19 +74,6 @@ def with_slave(master: Master, version: str, tmp_path: Path) -> Broker:
     slave.start()
     slave.until_it_answers()
     return slave
-
-
-@pytest.fixture
-def ending() -> Iterator[list[ServerProcess]]:
-    """Yields a list of servers to kill at the end."""
-    servers: list[ServerProcess] = []
-    yield servers
-    for each in servers:
-        each.kill()
-
-
-def log_of(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in sorted((folder / "commitlog").iterdir()))
 
 
 def lag_of(master: Master) -> int | None:

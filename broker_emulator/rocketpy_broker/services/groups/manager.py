@@ -252,8 +252,7 @@ class SubscriptionGroupManager:
         if forbidden != self._forbidden:
             self._forbidden = forbidden
             self._table.note({})
-        if changes:
-            await self._table.change_all({name: _always(each) for name, each in changes.items()})
+        await self._table.set_all(changes)
 
     def _take_forbidden(self, content: Mapping[str, Any]) -> None:
         self._forbidden = as_object(content.get(FORBIDDEN))
@@ -267,9 +266,3 @@ class SubscriptionGroupManager:
 
     def _on_change(self, _groups: Collection[str]) -> None:
         self._forbidden = self._forbidden_next
-
-
-def _always(
-    config: SubscriptionGroupConfig | None,
-) -> Callable[[SubscriptionGroupConfig | None], SubscriptionGroupConfig | None]:
-    return lambda _old: config

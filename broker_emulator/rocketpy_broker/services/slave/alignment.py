@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefusedError
@@ -69,8 +69,7 @@ class LogAlignment:
 
     def cut(self, found: Alignment) -> Alignment:
         """Removes the slave's messages after the common part. Blocks. Raises OSError."""
-        kept = self._store.cut(found.common_end)
-        return Alignment(found.common_end, found.own_end, found.message_counts, kept)
+        return replace(found, kept=self._store.cut(found.common_end))
 
     async def _equal_segment(self) -> int:
         """Returns the start of the newest segment whose first record both logs have."""

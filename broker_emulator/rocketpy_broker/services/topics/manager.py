@@ -220,7 +220,8 @@ class TopicConfigManager:
         Raises OSError; then nothing has changed.
         """
         if changes:
-            await self._change_all({name: _always(config) for name, config in changes.items()})
+            await self._table.set_all(changes)
+            await self.published()
 
     async def add_queues(self, topic: str, nums: int) -> None:
         """Raises the queue numbers of a topic to `nums` or more; durable on return.
@@ -339,10 +340,6 @@ async def _published() -> None:
 def is_retry(topic: str) -> bool:
     """True if the topic is the retry topic of a consumer group."""
     return topic.startswith(RETRY_PREFIX)
-
-
-def _always(config: TopicConfig | None) -> _Make:
-    return lambda _old: config
 
 
 def _retry_topic(config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
