@@ -13,12 +13,15 @@ from rocketpy_proto.record.properties import RETRY_TOPIC, UNIQ_KEY
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.http.api_client import Reply, ask, get
 from tests.broker.http.schemas import faults
+from tests.broker.replication.pair import pair
 from tests.support.blocks import wire_block
 from tests.support.broker.group_clients import consumer, heartbeat
-from tests.support.broker.running_broker import RunningBroker
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 MESSAGES = "/topics/orders/queues/0/messages"
 BAD = ResponseCode.INVALID_PARAMETER
+# Only a slave can be promoted.
+PROMOTE = ("POST", "/broker/promote")
 
 
 async def test_every_action_is_answered_as_its_description_says(
@@ -68,12 +71,27 @@ async def test_every_action_is_answered_as_its_description_says(
     assert (queue["minOffset"], queue["maxOffset"]) == (2, 2)
     await act(topic, "DELETE", "/topics/orders")
     assert (await ask(running, "GET", "/topics/orders")).status == 404
-    assert found.keys() == {(route.method, route.shown_path) for route in ACTIONS}
-    description = await get(running, "/openapi.json")
+    assert found.keys() | {PROMOTE} == {(route.method, route.shown_path) for route in ACTIONS}
+    assert_described(await get(running, "/openapi.json"), found)
+
+
+def assert_described(description: Any, found: dict[tuple[str, str], Any]) -> None:
     for (method, path), value in found.items():
         responses = description["paths"][path][method.lower()]["responses"]
         schema = responses["200"]["content"]["application/json"]["schema"]
         assert [*faults(description, schema, value, path)] == []
+
+
+async def test_a_promotion_is_answered_as_its_description_says(start_broker: StartBroker) -> None:
+    method, path = PROMOTE
+    async with pair(start_broker, http_port=0) as both:
+        await both.synced()
+        description = await get(both.slave, "/openapi.json")
+        refused = await ask(both.slave, method, path)
+        assert "serves this slave" in refused.json["message"]
+        promoted = await ask(both.slave, method, f"{path}?force=true")
+        assert (promoted.status, promoted.json["epoch"]) == (200, 1)
+        assert_described(description, {PROMOTE: promoted.json})
 
 
 async def store_letter(running: RunningBroker) -> None:

@@ -115,9 +115,11 @@ async def serving(
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if work.done():
         work.result()
-    yield ready.result()
-    stopped.set()
-    await work
+    try:
+        yield ready.result()
+    finally:
+        stopped.set()
+        await work
 
 
 StartBroker = Callable[..., AbstractAsyncContextManager[RunningBroker]]

@@ -57,6 +57,8 @@ def _values(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
             strategy = st.one_of(*map(_values, types))
         case msgspec.inspect.VarTupleType(item_type=item):
             strategy = st.lists(_values(item), max_size=2).map(tuple)
+        case msgspec.inspect.TupleType(item_types=types):
+            strategy = st.tuples(*map(_values, types))
         case msgspec.inspect.DictType(key_type=key, value_type=value):
             strategy = st.dictionaries(_values(key), _values(value), max_size=2)
         case _:
