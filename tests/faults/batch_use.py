@@ -23,8 +23,9 @@ from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.batches.commit_check import CommitCheck
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.batches.log import Batch, StagedTask
+from rocketpy_broker.services.batches.outcome import BatchState
 from rocketpy_broker.services.batches.roll_forward import RollForward
-from rocketpy_broker.services.batches.service import RETRY_MS, BatchService, BatchState
+from rocketpy_broker.services.batches.service import RETRY_MS, BatchService
 from rocketpy_broker.services.batches.staging_service import StageCommand, Staged, StagingService
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.services.batches.service import Outcome
+from rocketpy_broker.services.batches.outcome import Outcome
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import StagingFile

@@ -101,6 +101,11 @@ class SlaveTable:
         return self._needed > 0
 
     @property
+    def needed_count(self) -> int:
+        """The number of slaves for which an acknowledgement waits."""
+        return self._needed
+
+    @property
     def timeout_ms(self) -> int:
         """The longest wait for slaves."""
         return self._config.slave_timeout_ms

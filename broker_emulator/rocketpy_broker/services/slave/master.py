@@ -1,7 +1,8 @@
 """A slave's master: its address, its facts, and its tables.
 
 The address is the option's, or that of broker id 0 at a name server. All requests are RocketMQ's
-but one: GET_REPLICATION_STATE, which RocketMQ's masters refuse.
+but three, which RocketMQ's masters refuse: GET_REPLICATION_STATE, GET_STAGED_FILES and
+READ_STAGED_FILE.
 Source: SlaveSynchronize, docs/design/cluster.md sections 4.2 and 4.5.
 """
 
@@ -21,11 +22,16 @@ from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefused
 from rocketpy_broker.store.files.recoveries import RECOVERIES_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.record.hosts import PORT_MAX
-from rocketpy_proto.remoting import Header, RemotingCommand, RemotingError
-from rocketpy_proto.remoting.bodies.configs import ReplicationState
+from rocketpy_proto.remoting import EXCHANGES, Header, RemotingCommand, RemotingError
+from rocketpy_proto.remoting.bodies.configs import ReplicationState, StagedFileChanges
 from rocketpy_proto.remoting.bodies.routes import ClusterInfo, TextTable
 from rocketpy_proto.remoting.fields import decode_body
 from rocketpy_proto.remoting.headers import NoFields
+from rocketpy_proto.remoting.headers.cluster import (
+    StagedFileRequest,
+    StagedFilesRequest,
+    StagedFilesResponse,
+)
 from rocketpy_proto.remoting.json_text import parse_json
 
 MASTER_ID = 0
@@ -155,6 +161,40 @@ class Master:
         check_state(state)
         return state
 
+    async def staged_files(
+        self, slave_id: str, run_id: str, position: int
+    ) -> tuple[StagedFilesResponse, StagedFileChanges] | None:
+        """Returns changes of staging files; None if the master has no such request.
+
+        The request reports that the slave has all changes before `position`. The master holds it
+        while it has no others. Raises MasterLostError, MasterRefusedError.
+        """
+        code = RequestCode.GET_STAGED_FILES
+        answer = await self._ask(code, StagedFilesRequest(slave_id, run_id, position))
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        _check_success(code, answer)
+        body = answer.body
+        changes: StagedFileChanges = await _in_thread(
+            len(body), lambda: decode_body(StagedFileChanges, body)
+        )
+        header: StagedFilesResponse = _decoded(
+            lambda: EXCHANGES[code].response.decode(answer.ext_fields)
+        )
+        return header, changes
+
+    async def staged_piece(self, name: str, position: int) -> bytes | None:
+        """Returns the bytes of a staging file from `position` on, empty at its end.
+
+        Returns None for a file that has gone. Raises MasterLostError, MasterRefusedError.
+        """
+        code = RequestCode.READ_STAGED_FILE
+        answer = await self._ask(code, StagedFileRequest(name, position))
+        if answer.code == ResponseCode.MESSAGE_ILLEGAL:
+            return None
+        _check_success(code, answer)
+        return bytes(answer.body)
+
     async def table(self, code: RequestCode) -> Mapping[str, Any]:
         """Returns the JSON object of a table. Raises MasterLostError, MasterRefusedError."""
         body = bytes((await self._asked(code)).body)
@@ -175,17 +215,15 @@ class Master:
 
     async def _asked(self, code: RequestCode) -> RemotingCommand:
         answer = await self._ask(code)
-        if answer.code != ResponseCode.SUCCESS:
-            remark = answer.remark or "it gives no reason"
-            raise MasterRefusedError(f"it refuses {code.name}: {remark!r:.300}")
+        _check_success(code, answer)
         return answer
 
-    async def _ask(self, code: RequestCode) -> RemotingCommand:
+    async def _ask(self, code: RequestCode, header: Header | None = None) -> RemotingCommand:
         try:
             if not self._is_open:
                 await self._connection.connect()
                 self._is_open = True
-            return await self._connection.ask(code, NoFields())
+            return await self._connection.ask(code, header or NoFields())
         except (BrokerError, RemotingError) as error:
             self.close()
             raise MasterLostError(f"{self.address}: {error!s:.300}") from error
@@ -233,6 +271,13 @@ class MasterFinder:
         if found is None or MASTER_ID not in found.broker_addrs:
             raise MasterLostError(f"it knows no master of broker {self._config.broker_name!r}")
         return found.broker_addrs[MASTER_ID]
+
+
+def _check_success(code: RequestCode, answer: RemotingCommand) -> None:
+    """Raises MasterRefusedError for an answer with another code."""
+    if answer.code != ResponseCode.SUCCESS:
+        remark = answer.remark or "it gives no reason"
+        raise MasterRefusedError(f"it refuses {code.name}: {remark!r:.300}")
 
 
 def _number(text: str) -> int | None:

@@ -11,6 +11,7 @@ from rocketpy_broker.services.slave.config_sync import ConfigSync
 from rocketpy_broker.services.slave.log_sync import LogSync, OpenStream
 from rocketpy_broker.services.slave.master import Connect, MasterFinder
 from rocketpy_broker.services.slave.progress_files import reset_progress
+from rocketpy_broker.services.slave.staging_sync import StagingSync
 from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
@@ -41,9 +42,12 @@ def build(
         *(connect, state, clock),
     )
 
+    staging_sync = StagingSync(store, connect, state, clock)
+
     async def start(scope: TaskScope) -> None:
         scope.start(log_sync.run())
         scope.start(config_sync.run())
+        scope.start(staging_sync.run())
 
     context.lifecycle.loads.append(lambda: reset_progress(config.config_folder))
     context.lifecycle.starts.append(start)

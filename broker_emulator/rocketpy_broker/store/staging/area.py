@@ -197,7 +197,7 @@ class StagingArea:
     def __init__(self, folder: Path, bytes_max: int, frame_bytes: int) -> None:
         self.folder = folder
         self.frame_bytes = frame_bytes
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self.used_bytes = 0
         self._counting = threading.Lock()
         self._next_number = 0
@@ -207,6 +207,9 @@ class StagingArea:
         durable.make_folder(self.folder)
         attempts, torn = [], []
         for path in sorted(self.folder.iterdir()):
+            if path.suffix == ".tmp":
+                torn.append(path)
+                continue
             if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
                 logger.warning("%s is no staging file, it is ignored", path)
                 continue
@@ -234,8 +237,8 @@ class StagingArea:
 
     def check_space(self, job_bytes: int, added_bytes: int) -> None:
         """Raises StagingFullError if `added_bytes` exceed the limit."""
-        if self.used_bytes + added_bytes > self._bytes_max:
-            raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self._bytes_max)
+        if self.used_bytes + added_bytes > self.bytes_max:
+            raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self.bytes_max)
 
     def reserve_space(self, job_bytes: int, added_bytes: int) -> None:
         """Reserves bytes before they are written. Raises StagingFullError, and reserves nothing."""

@@ -116,6 +116,8 @@ EXCHANGES: Mapping[Code, Exchange] = {
     Code.GET_BROKER_RUNTIME_INFO: _exchange(),
     Code.GET_BROKER_HA_STATUS: _exchange(),
     Code.GET_REPLICATION_STATE: _exchange(),
+    Code.GET_STAGED_FILES: _exchange(cluster.StagedFilesRequest, cluster.StagedFilesResponse),
+    Code.READ_STAGED_FILE: _exchange(cluster.StagedFileRequest),
     Code.CLEAN_EXPIRED_CONSUMEQUEUE: _exchange(),
     Code.CLEAN_UNUSED_TOPIC: _exchange(),
     Code.DELETE_EXPIRED_COMMITLOG: _exchange(),

@@ -1,4 +1,4 @@
-"""Headers of requests by brokers and operators to name servers, and by operators to brokers.
+"""Headers of requests by brokers and operators to name servers, and by these and slaves to brokers.
 
 Source: docs/design/remoting.md section 2.8.
 """
@@ -124,3 +124,33 @@ class ViewBrokerStatsDataRequest(Header, frozen=True):
 
     stats_name: str
     stats_key: str
+
+
+class StagedFilesRequest(Header, frozen=True):
+    """GET_STAGED_FILES: the slave `slave_id` has copies of all changes before `position`.
+
+    `run_id` is that of the last answer. A master without newer changes holds the request.
+    """
+
+    slave_id: str
+    run_id: str = ""
+    position: Int64 = 0
+
+
+class StagedFilesResponse(Header, frozen=True):
+    """The position after the changes in the body, and the end of the master's log.
+
+    Positions count from 0 in each `run_id`. `is_end` is set if no newer changes follow.
+    """
+
+    run_id: str
+    position: Int64
+    log_end: Int64
+    is_end: bool = True
+
+
+class StagedFileRequest(Header, frozen=True):
+    """READ_STAGED_FILE: the bytes of a file from `position` on; the answer has none at its end."""
+
+    name: str
+    position: Int64

@@ -1,0 +1,100 @@
+"""What a slave of this project asks of its master beside RocketMQ's tables and log.
+
+RocketMQ's brokers refuse these requests.
+Source: docs/design/cluster.md section 4.6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from rocketpy_broker.errors import StagedIllegalError
+from rocketpy_broker.server.remoting.server import Processor, Request
+from rocketpy_broker.server.remoting.tables import encode_large
+from rocketpy_broker.services.batches.staged_files import StagedFiles
+from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_broker.store.files.promotion import PromotionFile
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.remoting import RemotingCommand
+from rocketpy_proto.remoting.bodies import configs
+from rocketpy_proto.remoting.headers.cluster import (
+    StagedFileRequest,
+    StagedFilesRequest,
+    StagedFilesResponse,
+)
+
+PIECE_BYTES = 1 << 20
+
+
+class ReplicationProcessor:
+    """The processor of a slave's requests."""
+
+    def __init__(self, store: MessageStore, topics: TopicConfigManager, files: StagedFiles) -> None:
+        self._store = store
+        self._topics = topics
+        self._files = files
+
+    def by_code(self) -> Mapping[int, Processor]:
+        """Returns the processors."""
+        return {
+            Code.GET_REPLICATION_STATE: self._state,
+            Code.GET_STAGED_FILES: self._staged_files,
+            Code.READ_STAGED_FILE: self._staged_file,
+        }
+
+    async def _state(self, request: Request) -> RemotingCommand:
+        store = self._store
+        deleted, emptied = store.topic_marks
+        epochs = {topic: each.epoch for topic, each in self._topics.copy().items() if each.epoch}
+        state = configs.ReplicationState(
+            store.store_id,
+            dict(deleted),
+            dict(emptied),
+            epochs,
+            tuple(store.recoveries.known),
+            PromotionFile(store.config.folder).epoch,
+        )
+        return request.answer(body=await encode_large(state))
+
+    async def _staged_files(self, request: Request) -> RemotingCommand:
+        header: StagedFilesRequest = request.header
+        found = await self._files.changes(header.slave_id, header.run_id, header.position)
+        body = configs.StagedFileChanges(
+            tuple(
+                configs.StagedFileChange(each.path.name, each.task_token, each.is_removed)
+                for each in found.changes
+            )
+        )
+        log_end = self._store.positions().log_end
+        return request.answer(
+            StagedFilesResponse(found.run_id, found.position, log_end, found.is_end),
+            body=await encode_large(body),
+        )
+
+    async def _staged_file(self, request: Request) -> RemotingCommand:
+        header: StagedFileRequest = request.header
+        path = self._files.path(header.name)
+        if path is None or header.position < 0:
+            raise _missing(header.name)
+        try:
+            piece = await asyncio.to_thread(_piece, path, header.position)
+        except FileNotFoundError as error:
+            raise _missing(header.name) from error
+        return request.answer(body=piece)
+
+
+def _missing(name: str) -> StagedIllegalError:
+    return StagedIllegalError(f"there is no staging file {name!r:.60}")
+
+
+def _piece(path: Path, position: int) -> bytes:
+    """Returns the next bytes of a file. Blocks. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        return os.pread(descriptor, PIECE_BYTES, position)
+    finally:
+        os.close(descriptor)

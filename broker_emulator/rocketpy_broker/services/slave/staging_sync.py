@@ -1,0 +1,146 @@
+"""Copies of the master's completed staging files, on a slave.
+
+A master that waits for slaves decides a batch after they have its files. Should the slave be
+promoted after the decision, it rolls the batch forward from its copies. A copy goes with the
+master's file, but not before the slave's own log is on disk up to the master's end at that time:
+until then the log may lack messages that only the copy has. Masters of RocketMQ have no such files.
+Source: docs/design/cluster.md section 4.6.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from pathlib import Path
+
+from rocketpy_broker.errors import BrokerError, StagingFullError
+from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.log_throttle import LogThrottle
+from rocketpy_broker.runtime.tasks import run_shielded
+from rocketpy_broker.services.slave.errors import MasterRefusedError
+from rocketpy_broker.services.slave.master import Connect, Master
+from rocketpy_broker.services.slave.state import SlaveState
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.staging.area import NAME_DIGITS
+from rocketpy_broker.store.staging.copy import StagedCopy
+from rocketpy_proto.remoting.bodies.configs import StagedFileChange
+
+logger = logging.getLogger(__name__)
+PAUSE_MS = 500
+RETRY_MS = 5_000
+# A master without this request is asked again.
+UNKNOWN_MS = 60_000
+# More than any master's jobs have.
+FILES_MAX = 1_000_000
+
+
+class StagingSync:
+    """The copies of one slave; `run` is its loop."""
+
+    def __init__(
+        self, store: MessageStore, connect: Connect, state: SlaveState, clock: Clock
+    ) -> None:
+        self._store = store
+        self._folder = store.staging.folder
+        self._connect = connect
+        self._state = state
+        self._clock = clock
+        self._throttle = LogThrottle(clock)
+        self._id = secrets.token_hex(8)
+        self._run_id = ""
+        self._position = 0
+        # The master's files, and the files to be removed with the log end that they wait for.
+        self._present: set[str] = set()
+        self._leaving: dict[str, int] = {}
+        self._is_whole = False
+
+    async def run(self) -> None:
+        """Copies the files until cancelled."""
+        while True:
+            while not self._state.is_connected:
+                await sleep(self._clock, PAUSE_MS)
+            address = self._state.master
+            master = Master(address, self._connect(address))
+            try:
+                while self._has_master(address):
+                    await self._sync(master)
+            except (BrokerError, OSError) as error:
+                if self._throttle.may_say():
+                    logger.warning("staged blocks of master %s: %s", address, error)
+                await sleep(self._clock, RETRY_MS)
+            finally:
+                master.close()
+
+    def _has_master(self, address: str) -> bool:
+        return self._state.is_connected and self._state.master == address
+
+    async def _sync(self, master: Master) -> None:
+        """Takes in the next changes. Raises MasterLostError, MasterRefusedError, OSError."""
+        begin_ms = self._clock.monotonic_ms()
+        answer = await master.staged_files(self._id, self._run_id, self._position)
+        if answer is None:
+            await sleep(self._clock, UNKNOWN_MS)
+            return
+        found, changes = answer[0], answer[1].changes
+        if found.run_id != self._run_id:
+            self._run_id, self._is_whole = found.run_id, False
+            self._present.clear()
+            self._leaving.clear()
+        for change in changes:
+            await self._take(master, change, found.log_end)
+        self._position = found.position
+        if found.is_end and not self._is_whole:
+            self._is_whole = True
+            names = await asyncio.to_thread(_names, self._folder)
+            self._leaving.update(dict.fromkeys(names - self._present, found.log_end))
+        await self._remove_leaving()
+        if not changes and self._clock.monotonic_ms() < begin_ms + PAUSE_MS:
+            # Not held, as after the start of the master.
+            await sleep(self._clock, PAUSE_MS)
+
+    async def _take(self, master: Master, change: StagedFileChange, log_end: int) -> None:
+        name = change.name
+        if not (name.isascii() and name.isdecimal() and len(name) == NAME_DIGITS):
+            raise MasterRefusedError(f"it names a staging file {name!r:.60}")
+        if len(self._present) + len(self._leaving) > FILES_MAX:
+            raise MasterRefusedError(f"it has more than {FILES_MAX} staging files")
+        if change.is_removed:
+            self._present.discard(name)
+            self._leaving[name] = log_end
+            return
+        copy = StagedCopy(self._folder / name, change.task_token)
+        if not await asyncio.to_thread(copy.is_there):
+            await self._copy(master, name, copy)
+        self._leaving.pop(name, None)
+        self._present.add(name)
+
+    async def _copy(self, master: Master, name: str, copy: StagedCopy) -> None:
+        """Copies a file that the master still has, and that is complete."""
+        area = self._store.staging
+        await asyncio.to_thread(copy.begin)
+        try:
+            while piece := await master.staged_piece(name, copy.bytes):
+                if copy.bytes + len(piece) > area.bytes_max:
+                    raise StagingFullError(copy.bytes, len(piece), area.bytes_max)
+                await run_shielded(asyncio.to_thread(copy.add, piece))
+            if piece is not None and not await run_shielded(asyncio.to_thread(copy.finish)):
+                # After a restart the master lists files of tasks that may go on.
+                logger.info("staging file %s of the master is not complete", name)
+        finally:
+            await run_shielded(asyncio.to_thread(copy.discard))
+
+    async def _remove_leaving(self) -> None:
+        flushed = self._store.flushed_end
+        ready = [name for name, log_end in self._leaving.items() if log_end <= flushed]
+        for name in ready:
+            del self._leaving[name]
+        if ready:
+            paths = [self._folder / name for name in ready]
+            await asyncio.to_thread(durable.remove_files, paths)
+
+
+def _names(folder: Path) -> set[str]:
+    """Returns the names of all files. Blocks. Raises OSError."""
+    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
