@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import PurePosixPath
+from pathlib import PosixPath
 from typing import Any
 
 import pytest
@@ -161,7 +161,7 @@ async def test_h04_a_master_cannot_name_other_files(
         await both.until(lambda: "it names a staging file" in caplog.text)
 
 
-class HostilePath(PurePosixPath):
+class HostilePath(PosixPath):
     """A path whose name is any text."""
 
     def __init__(self, name: str) -> None:
@@ -219,6 +219,8 @@ async def test_h04_a_decision_waits_for_copies_and_a_commit_for_the_log(
         assert not committing.done()
         await confirmed(running, slave, committing)
         assert committing.result().outcome == broker_pb2.COMMITTED
+        store = running.broker.store
+        await until(lambda: store.flushed_end == store.positions().log_end)
         running.clock.advance(SWEEP_MS)
         head, [gone] = await held
         assert (gone.name, gone.is_removed, head.is_end) == (change.name, True, True)

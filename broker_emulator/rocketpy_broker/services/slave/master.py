@@ -167,7 +167,7 @@ class Master:
         """Returns changes of staging files; None if the master has no such request.
 
         The request reports that the slave has all changes before `position`. The master holds it
-        while it has no others. Raises MasterLostError, MasterRefusedError.
+        while it has no more. Raises MasterLostError, MasterRefusedError.
         """
         code = RequestCode.GET_STAGED_FILES
         answer = await self._ask(code, StagedFilesRequest(slave_id, run_id, position))

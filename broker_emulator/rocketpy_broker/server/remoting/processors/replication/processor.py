@@ -1,4 +1,4 @@
-"""What a slave of this project asks of its master beside RocketMQ's tables and log.
+"""The requests that a slave of this project makes beside RocketMQ's, for tables and log.
 
 RocketMQ's brokers refuse these requests.
 Source: docs/design/cluster.md section 4.6.
