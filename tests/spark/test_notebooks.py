@@ -40,7 +40,7 @@ FEWER = {
     "orders": ({"ROCKETPY_ORDERS": "160"}, "162 orders, each billed once."),
     "clusters": ({"ROCKETPY_ORDERS": "500"}, "1000 orders written and read."),
     "failover": (
-        {"ROCKETPY_ORDERS": "600"},
+        {"ROCKETPY_ORDERS": "300"},
         "No acknowledged order was lost, and none arrived twice.",
     ),
     "spark_connect": ({"ROCKETPY_READINGS": "2000"}, "2000 readings, 42 alarms."),
