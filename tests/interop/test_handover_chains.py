@@ -138,9 +138,9 @@ class Chain:
         self.theirs.start()
         self.theirs.until_it_answers()
 
-    def create(self, master: ServerProcess, address: str) -> None:
+    def create(self, master: Broker | OurBroker) -> None:
         """Creates the topic and the group at the first master."""
-        until(lambda: is_created(address), "created", [master])
+        until(lambda: is_created(master.address), "created", [master])
 
     def send(self, master: Broker | OurBroker) -> None:
         """Sends messages to a master, and commits an offset there."""
@@ -240,7 +240,7 @@ def chain(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Chain]:
 def test_h04_from_rocketmqs_master_to_ours_and_back_twice(chain: Chain) -> None:
     ours = chain.ours
     chain.start_theirs(MASTER_ID)
-    chain.create(chain.theirs, chain.theirs.address)
+    chain.create(chain.theirs)
     ours.start_with(*AS_SLAVE)
     chain.send(chain.theirs)
     chain.check(chain.theirs, ours)
@@ -266,7 +266,7 @@ def test_h04_from_rocketmqs_master_to_ours_and_back_twice(chain: Chain) -> None:
 def test_h04_from_our_master_to_rocketmqs_and_back(chain: Chain) -> None:
     ours = chain.ours
     ours.start_with()
-    chain.create(ours, ours.address)
+    chain.create(ours)
     chain.start_theirs(SLAVE_ID)
     chain.send(ours)
     chain.check(ours, chain.theirs)
