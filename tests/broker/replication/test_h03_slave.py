@@ -182,12 +182,17 @@ async def test_h01_logs_that_differ_before_one_large_body_are_told_apart(
         {"commitLogMinOffset": str(1 << 70), "commitLogMaxOffset": str(1 << 71)},
         {"commitLogMinOffset": "1" * 5_000},
         {"commitLogMaxOffset": "-1"},
+        {"commitLogMinOffset": "-1"},
     ],
 )
 def test_h01_a_master_whose_log_has_no_range_is_refused(change: dict[str, str]) -> None:
     usual = {"commitLogMinOffset": "0", "commitLogMaxOffset": "5"}
     with pytest.raises(MasterRefusedError, match="where its log begins and ends"):
         log_range_of({**usual, **change})
+
+
+def test_h01_a_master_of_rocketmq_has_an_empty_log_before_its_first_message() -> None:
+    assert log_range_of({"commitLogMinOffset": "-1", "commitLogMaxOffset": "0"}) == (0, 0)
 
 
 @pytest.mark.parametrize("port", ["0", "99999", "9" * 5_000, "x", ""])

@@ -11,7 +11,7 @@ from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.server.ha.client import HaClient
 from rocketpy_broker.services.registration.addresses import host_and_port
-from rocketpy_broker.services.slave.alignment import Alignment, LogAlignment
+from rocketpy_broker.services.slave.alignment import Alignment, LogAlignment, check_promotion
 from rocketpy_broker.services.slave.errors import MasterRefusedError
 from rocketpy_broker.services.slave.master import Connect, Master
 from rocketpy_broker.services.slave.progress_files import reset_progress
@@ -83,6 +83,9 @@ async def _compared(
 
     alignment = LogAlignment(store, facts, host, open_stream, advance)
     found = await alignment.compare()
+    known = promotion.load()
+    if facts.state is None and known is not None:
+        check_promotion(found, known)
     if is_dry:
         return found
     aligned = found if found.common_end == found.own_end else alignment.cut(found)

@@ -40,6 +40,8 @@ DIGITS_MAX = 18
 STORE_ID = re.compile(r"[0-9a-f]{32}")
 RECOVERY_ID = re.compile(r"[0-9a-f]{16}")
 EPOCH_MAX = (1 << 63) - 1
+# Begin and end of RocketMQ's log before its first message.
+EMPTY_OF_ROCKETMQ = ("-1", "0")
 # JSON of this size takes some 10 ms.
 LARGE_BODY_BYTES = 64 << 10
 
@@ -109,12 +111,15 @@ class MasterFacts:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the master's last promotion; 0 without one."""
+        """The epoch of the master's last promotion; 0 without one, and of RocketMQ's masters."""
         return 0 if self.state is None else self.state.epoch
 
     def check_epoch(self, own: int) -> None:
-        """Raises MasterRefusedError for a master from before a promotion that this store knows."""
-        if self.epoch < own:
+        """Raises MasterRefusedError for a master from before a promotion that this store knows.
+
+        RocketMQ's masters have no epoch: the logs decide.
+        """
+        if self.state is not None and self.epoch < own:
             raise MasterRefusedError(
                 f"it is a master of epoch {self.epoch}, and this store knows a promotion of epoch "
                 f"{own}: the master has come back. Make it a slave of the promoted broker"
@@ -288,8 +293,10 @@ def _number(text: str) -> int | None:
 
 def log_range_of(table: Mapping[str, str]) -> tuple[int, int]:
     """Returns begin and end of the log by a broker's figures. Raises MasterRefusedError."""
-    begin = _number(table.get("commitLogMinOffset", ""))
-    end = _number(table.get("commitLogMaxOffset", ""))
+    texts = table.get("commitLogMinOffset", ""), table.get("commitLogMaxOffset", "")
+    if texts == EMPTY_OF_ROCKETMQ:
+        return 0, 0
+    begin, end = map(_number, texts)
     if begin is None or end is None or begin > end:
         raise MasterRefusedError("it does not say where its log begins and ends")
     return begin, end
