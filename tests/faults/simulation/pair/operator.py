@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections import Counter
 from dataclasses import replace
+from enum import Enum
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.server.ha.aligner import align_open
 from rocketpy_broker.server.remoting.client import RemotingClient
 from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.services.slave.alignment import Alignment
-from rocketpy_broker.services.slave.errors import MasterRefusedError
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.files.promotion import SLAVE, PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import Host
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.faults.simulation.machine import SEGMENT_BYTES
+from tests.faults.simulation.machine import SEGMENT_BYTES, MachineGoneError
 from tests.faults.simulation.pair.clients import GROUP, Clients
 from tests.faults.simulation.pair.judge import FailOver
 from tests.faults.simulation.pair.log import RawLog
@@ -27,6 +29,14 @@ from tests.faults.simulation.producers import QUEUES, TOPIC
 
 WAIT_MS, LOOK_MS = 600_000, 250
 PROMOTED_ROLES = ("ASYNC_MASTER", "SYNC_MASTER")
+
+
+class Way(Enum):
+    """The ways in which an old master becomes a slave."""
+
+    START = "start"
+    ALIGN = "align"
+    THROW_AWAY = "throw away"
 
 
 class Operator:
@@ -69,18 +79,26 @@ class Operator:
         if services is None or services.slave_state is None or not new.was_in_sync:
             return
         old.crash(is_power_cut=is_power_cut)
-        role = self._sides.chance.choice(PROMOTED_ROLES)
-        request = admin_pb2.PromoteRequest(broker_role=role, force=True)
-        try:
-            answer = await services.promotion.promote(request)
-        except (BrokerError, OSError) as error:
-            self._sides.say("not promoted", new.name, error)
-            return
-        self._sides.say("promoted", new.name, role, answer.log_end_offset)
         self._clients.epoch += 1
-        self.fail_overs.append(FailOver(self._clients.epoch, answer.log_end_offset))
         self.master, self.is_slave_missing = new, True
         old.replication = as_slave_of(new, old.replication)
+        await self._promote(new, self._sides.chance.choice(PROMOTED_ROLES))
+
+    async def _promote(self, side: Side, role: str) -> None:
+        """Promotes a slave, again if it crashes meanwhile."""
+        request = admin_pb2.PromoteRequest(broker_role=role, force=True)
+        while not side.is_serving_master:
+            services = side.services
+            if side.life is None:
+                side.start()
+            if services is not None:
+                with contextlib.suppress(BrokerError, OSError, MachineGoneError):
+                    await side.call(services.promotion.promote(request))
+            await self._sides.pause(LOOK_MS)
+        promotion = PromotionFile(side.disk.folder).load()
+        assert promotion is not None
+        self._sides.say("promoted", side.name, promotion)
+        self.fail_overs.append(FailOver(self._clients.epoch, promotion.log_end))
         await self.until_master()
 
     async def until_master(self) -> None:
@@ -111,26 +129,27 @@ class Operator:
 
     # --- The old master comes back ---
 
-    async def bring_slave(self, *, may_align: bool = True) -> None:
-        """Makes the other side a slave of the master, aligned or from an empty disk."""
+    async def bring_slave(self, way: Way) -> None:
+        """Makes the other side a slave of the master."""
         side = self.slave
         if side.life is not None:
             await side.stop()
-        if may_align:
+        promotion = PromotionFile(side.disk.folder).load()
+        if way is Way.START and promotion is not None and promotion.role != SLAVE:
+            # It would be a second master.
+            way = Way.ALIGN
+        if way is Way.ALIGN:
             try:
                 await self._align(side)
-            except MasterRefusedError as error:
-                self._sides.say("not aligned", side.name, error)
-                may_align = "empty directory" not in str(error)
-                if may_align:
-                    raise
             except (BrokerError, OSError) as error:
                 self._sides.say("not aligned", side.name, error)
-                return
-        if not may_align:
+                if "empty directory" not in str(error):
+                    return
+                way = Way.THROW_AWAY
+        if way is Way.THROW_AWAY:
             self._sides.say("thrown away", side.name)
             side.throw_away()
-        self.is_slave_missing = False
+        self.is_slave_missing = side.was_in_sync = False
         side.replication = as_slave_of(self.master, side.replication)
         side.start()
 
@@ -159,8 +178,6 @@ class Operator:
         finally:
             store.close()
             process.reset(token)
-        if found.common_end < own.end:
-            side.was_in_sync = False
 
     def _check_alignment(self, side: Side, own: RawLog, found: Alignment) -> None:
         """Compares a report of an alignment with both logs."""
@@ -201,7 +218,7 @@ class Operator:
             if self.is_slave_missing or is_diverged or is_strange:
                 repairs += 1
                 assert repairs < 10, f"the slave needs more than {repairs} repairs: {failure}"
-                await self.bring_slave(may_align=not is_strange)
+                await self.bring_slave(Way.THROW_AWAY if is_strange else Way.ALIGN)
 
     def _is_same(self) -> bool:
         services = self.slave.services

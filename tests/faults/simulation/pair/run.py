@@ -13,7 +13,7 @@ from rocketpy_broker.services.topics.config import TopicConfig
 from tests.faults.simulation.pair.clients import GROUP, Clients
 from tests.faults.simulation.pair.judge import Verdict
 from tests.faults.simulation.pair.log import RawLog
-from tests.faults.simulation.pair.operator import Operator
+from tests.faults.simulation.pair.operator import Operator, Way
 from tests.faults.simulation.pair.sides import HA_PORT, Plan, Side, Sides, as_slave_of
 from tests.faults.simulation.producers import QUEUES, TOPIC
 
@@ -146,7 +146,7 @@ class PairSimulation:
     async def _bring_slave(self) -> None:
         if self.operator.is_slave_missing and self._master.is_serving_master:
             self._heal()
-            await self.operator.bring_slave(may_align=self.chance.random() < 0.7)
+            await self.operator.bring_slave(self.chance.choice([*Way, Way.ALIGN]))
 
     # --- The run ---
 

@@ -11,9 +11,9 @@ import contextlib
 import errno
 import os
 import random
-import shutil
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 from unittest import mock
@@ -27,60 +27,15 @@ from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.message_store import MessageStore
 from tests.faults.simulation.disk import CrashingDisk
-from tests.faults.simulation.loop import Timer, VirtualClock
+from tests.faults.simulation.loop import VirtualClock
 from tests.faults.simulation.machine import LEVELS, SEGMENT_BYTES, MachineGoneError
+from tests.faults.simulation.pair.clock import SideClock
 from tests.faults.simulation.pair.network import Network, NetworkedLoop, Process, process, resolved
 from tests.faults.simulation.patches import STEADY
 
 T = TypeVar("T")
 REMOTING_PORT, HA_PORT = 10911, 10912
 NEARLY_FULL_RATIO, USED_RATIO = 0.95, 0.5
-
-
-class SideClock:
-    """The clock of one side: it may be set, and fires no timer while the side is frozen."""
-
-    def __init__(self, clock: VirtualClock) -> None:
-        self._clock = clock
-        self._ahead_ms = 0
-        self._late: list[Callable[[], None]] = []
-        self.is_frozen = False
-
-    def now_ms(self) -> int:
-        """Returns the wall time."""
-        return self._clock.now_ms() + self._ahead_ms
-
-    def monotonic_ms(self) -> float:
-        """Returns the elapsed time."""
-        return self._clock.monotonic_ms()
-
-    def jump(self, delta_ms: int) -> None:
-        """Sets the wall clock."""
-        self._ahead_ms += delta_ms
-
-    def call_later(self, delay_ms: float, callback: Callable[[], None]) -> Timer:
-        """Calls `callback` at the time, or when the side is no longer frozen."""
-        timer = self._clock.call_later(delay_ms, lambda: None)
-
-        def due() -> None:
-            if self.is_frozen:
-                self._late.append(lambda: again(callback))
-            else:
-                callback()
-
-        def again(late: Callable[[], None]) -> None:
-            if timer.callback is not None:
-                late()
-
-        timer.callback = due
-        return timer
-
-    def thaw(self) -> None:
-        """Fires what was due."""
-        self.is_frozen = False
-        late, self._late = self._late, []
-        for callback in late:
-            callback()
 
 
 @dataclass(eq=False)
@@ -181,7 +136,7 @@ class Side:
             while config is not None and not life.stopped.is_set():
                 life.broker = broker = Broker(config, self.clock)
                 ready: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
-                ready.add_done_callback(lambda _, b=broker: self._ready(life, b))  # type: ignore[misc]
+                ready.add_done_callback(partial(self._ready, life, broker))
                 await broker.serve_until(life.stopped, ready)
                 life.services, config = None, broker.promoted
         except (OSError, BrokerError) as error:
@@ -194,7 +149,7 @@ class Side:
                 self._pair.network.ended(life, is_silent=False)
                 self.life = None
 
-    def _ready(self, life: Life, broker: Broker) -> None:
+    def _ready(self, life: Life, broker: Broker, _done: object) -> None:
         if not life.is_gone:
             life.services = broker.services
             self._pair.say(self.name, "ready", broker._config.replication.role.value)
@@ -388,10 +343,6 @@ class Sides:
         side = self._side_of(str(folder))
         if side is not None:
             side._moment(moment)
-
-    def release(self) -> None:
-        """Removes all folders."""
-        shutil.rmtree(self.root, ignore_errors=True)
 
 
 def as_slave_of(master: Side, replication: Replication) -> Replication:
