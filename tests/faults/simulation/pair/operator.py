@@ -56,6 +56,13 @@ class Operator:
         """The other side."""
         return self._sides.other(self.master)
 
+    @property
+    def failure(self) -> str:
+        """The reason for which the slave does not follow; empty without one."""
+        services = self.slave.services
+        state = None if services is None else services.slave_state
+        return "" if state is None else state.failure
+
     def look(self) -> None:
         """Notes a slave that has all of its master's log."""
         slave, master = self.slave, self.master
@@ -87,7 +94,10 @@ class Operator:
     async def _promote(self, side: Side, role: str) -> None:
         """Promotes a slave, again if it crashes meanwhile."""
         request = admin_pb2.PromoteRequest(broker_role=role, force=True)
+        left_ms = WAIT_MS
         while not side.is_serving_master:
+            left_ms -= LOOK_MS
+            assert left_ms > 0, "the slave cannot be promoted"
             services = side.services
             if side.life is None:
                 side.start()
@@ -210,9 +220,7 @@ class Operator:
             for side in self._sides.both:
                 self.restart(side)
             await self.until_master()
-            services = self.slave.services
-            state = None if services is None else services.slave_state
-            failure = "" if state is None else state.failure
+            failure = self.failure
             assert left_ms > 0, f"the slave does not follow its master: {failure}"
             is_diverged, is_strange = "store align" in failure, "empty directory" in failure
             if self.is_slave_missing or is_diverged or is_strange:

@@ -144,7 +144,8 @@ class PairSimulation:
             await self.operator.fail_over(is_power_cut=self.chance.random() < 0.5)
 
     async def _bring_slave(self) -> None:
-        if self.operator.is_slave_missing and self._master.is_serving_master:
+        is_needed = self.operator.is_slave_missing or "store align" in self.operator.failure
+        if is_needed and self._master.is_serving_master:
             self._heal()
             await self.operator.bring_slave(self.chance.choice([*Way, Way.ALIGN]))
 
