@@ -163,9 +163,7 @@ class Clients:
             else:
                 block = block_of(topic, [body_of(f"u{self._count:05d}", 20)], {}, 0)
                 self._count += 1
-                await side.call(
-                    services.sends.append(topic, 0, block.records, block.record_sizes)
-                )
+                await side.call(services.sends.append(topic, 0, block.records, block.record_sizes))
         except (BrokerError, OSError) as error:
             self.sides.say("topic", topic, "not changed", error)
 

@@ -49,9 +49,10 @@ class Verdict:
             if self.clients.sent[one].answer == "refused":
                 yield f"{one} was refused, and is in the log"
         for sent in self.clients.sent.values():
-            if sent.answer in (SEND_OK, UNCONFIRMED) and not counts[sent.message_id]:
-                if reason := self._broken(sent):
-                    yield f"{sent.message_id} is lost, {reason}: {sent}"
+            is_acknowledged = sent.answer in (SEND_OK, UNCONFIRMED)
+            is_lost = is_acknowledged and not counts[sent.message_id]
+            if is_lost and (reason := self._broken(sent)):
+                yield f"{sent.message_id} is lost, {reason}: {sent}"
 
     def _broken(self, sent: Sent) -> str:
         """Returns the promise that a lost message breaks; empty if it breaks none."""

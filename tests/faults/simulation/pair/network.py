@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from rocketpy_broker.runtime.clock import sleep
 from tests.faults.simulation.loop import SimulatedLoop, VirtualClock
 
 FIRST_PORT = 40_000
@@ -256,15 +257,11 @@ class Network:
     async def connect(self, make: Callable[[], Any], address: tuple[str, int]) -> tuple[End, Any]:
         """Connects the current process. Raises ConnectionRefusedError."""
         own, other = process.get(), Process(address[0])
-        while True:
-            passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.later(lambda: None if passed.done() else passed.set_result(None))
-            await passed
-            if not self.is_blocked(own, other):
-                break
-            passed = asyncio.get_running_loop().create_future()
-            self._waiting.append(passed)
-            await passed
+        await sleep(self.clock, self.chance.choice(self.delays_ms))
+        while self.is_blocked(own, other):
+            opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(opened)
+            await opened
         listener = self.listeners.get(address)
         if listener is None or own.is_gone:
             raise ConnectionRefusedError(111, "Connection refused")

@@ -292,12 +292,12 @@ class Sides:
         return None
 
     def _flushing(self, descriptor: int, flush: Callable[[CrashingDisk], None]) -> None:
-        side = self._side_of(os.readlink(f"/proc/self/fd/{descriptor}"))
+        side = self._side_of(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
         if side is not None:
             flush(side.disk)
 
     def _allocate(self, descriptor: int, offset: int, size: int) -> None:
-        side = self._side_of(os.readlink(f"/proc/self/fd/{descriptor}"))
+        side = self._side_of(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
         if side is not None and side.is_full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self._real_allocate(descriptor, offset, size)
