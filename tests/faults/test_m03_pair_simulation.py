@@ -17,7 +17,7 @@ import pytest
 from tests.faults.simulation.pair.run import PairRunError, simulate
 from tests.faults.zygote import TOP
 
-SEEDS_QUICK, SEEDS_TORTURE, SEEDS_A_TEST = 20, 20_000, 5
+SEEDS_QUICK, SEEDS_TORTURE, SEEDS_A_TEST = 8, 20_000, 2
 
 
 @pytest.fixture(autouse=True)

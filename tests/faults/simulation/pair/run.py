@@ -50,7 +50,7 @@ class PairSimulation:
         chance, sides, clients = self.chance, self.sides, self.clients
         steps: list[tuple[Callable[[], object], tuple[int, ...]]] = [
             (lambda: sides.spawn(clients.send(self._master, is_delayed=False)), (8,)),
-            (lambda: sides.spawn(clients.send(self._master, is_delayed=True)), (0, 2)),
+            (lambda: sides.spawn(clients.send(self._master, is_delayed=True)), (0, 3)),
             (
                 lambda: sides.spawn(clients.send(self._master, is_delayed=False, is_large=True)),
                 (0, 3),
@@ -69,7 +69,7 @@ class PairSimulation:
             (self._jump, (0, 0, 0, 1)),
             (self._fill, (0, 0, 1)),
             (self._fail_flush, (0, 0, 0, 1)),
-            (self._fail_over, (0, 1, 2)),
+            (self._fail_over, (0, 1, 2, 3)),
             (self._bring_slave, (3,)),
         ]
         return [step for step, weights in steps for _ in range(chance.choice(weights))]
