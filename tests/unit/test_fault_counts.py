@@ -20,6 +20,7 @@ from tests.faults import (
     test_h04_failovers,
     test_m01_model,
     test_m02_simulation,
+    test_m03_pair_simulation,
     test_t01_transactions,
 )
 from tests.faults import test_f15_reader_beside_cleaner as test_f15_reader_while_cleaning
@@ -65,6 +66,7 @@ SAID = {
         f"check-back | {test_t01_transactions.KILLS_QUICK} kills each |"
     ),
     "delays, transactions": f"| {test_m02_simulation.SEEDS_QUICK} runs of an hour or more |",
+    "master, slave": f"| {test_m03_pair_simulation.SEEDS_QUICK} runs |",
     "two brokers": (
         f"| {test_f12_two_brokers.RACES_QUICK} races ({test_f12_two_brokers.RACES_TORTURE}) |"
     ),
