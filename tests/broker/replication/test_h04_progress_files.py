@@ -79,12 +79,14 @@ async def test_h04_progress_that_no_broker_has_written_is_not_taken(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with start_broker(replication=MASTER, remoting_port=0, folder="master") as master:
-        (config_of(master) / name).write_bytes(content)
-        config = slave_config(master)
+        path, config = config_of(master) / name, slave_config(master)
+        before = path.read_bytes() if path.exists() else None
+        path.write_bytes(content)
         async with start_broker(replication=config, clock=master.clock, folder="slave") as slave:
             both = Pair(master, slave)
             await both.until(lambda: reason in caplog.text)
             assert contents(slave).get(name) != content
+        path.unlink() if before is None else path.write_bytes(before)
     # The slave starts again with what it has.
     async with start_broker(replication=config, folder="slave"):
         pass

@@ -130,8 +130,6 @@ class ConfigSync:
             await self._has_log(end)
             table = await asyncio.to_thread(OffsetTable.from_json, offsets.get(OFFSETS))
             await self._committed.replicate(table)
-        except ValueError as error:
-            raise MasterRefusedError(f"a table of it cannot be read: {error!s:.300}") from error
             if delays != self._delay_text:
                 path = self._folder / "delayOffset.json"
                 work = asyncio.to_thread(durable.replace_encoded, path, delays)
@@ -143,6 +141,8 @@ class ConfigSync:
             elif not self._is_reset:
                 await run_shielded(asyncio.to_thread(reset_progress, self._folder))
             self._is_reset = progress is None
+        except ValueError as error:
+            raise MasterRefusedError(f"a table of it cannot be read: {error!s:.300}") from error
         self._state.synced_ms = self._clock.now_ms()
 
     async def _has_log(self, end: int) -> None:

@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.batches.ledger_file import LedgerFile
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.delay.progress import decode_log_offset
@@ -87,7 +88,9 @@ class ProgressFiles:
         Raises ValueError for a file that no broker has written, and OSError.
         """
         for name, (version, content) in files.items():
-            await asyncio.to_thread(self._save, name, content, log_end)
+            work = asyncio.to_thread(self._save, name, content, log_end)
+            # A promotion must not read the files while a thread still replaces them.
+            await run_shielded(work)
             self._versions[name] = version
 
     def _save(self, name: str, content: bytes, log_end: int) -> None:
