@@ -1,8 +1,8 @@
 """A slave's master: its address, its facts, and its tables.
 
 The address is the option's, or that of broker id 0 at a name server. All requests are RocketMQ's
-but three, which RocketMQ's masters refuse: GET_REPLICATION_STATE, GET_STAGED_FILES and
-READ_STAGED_FILE.
+but four, which RocketMQ's masters refuse: GET_REPLICATION_STATE, GET_PROGRESS_FILE,
+GET_STAGED_FILES and READ_STAGED_FILE.
 Source: SlaveSynchronize, docs/design/cluster.md sections 4.2 and 4.5.
 """
 
@@ -28,6 +28,8 @@ from rocketpy_proto.remoting.bodies.routes import ClusterInfo, TextTable
 from rocketpy_proto.remoting.fields import decode_body
 from rocketpy_proto.remoting.headers import NoFields
 from rocketpy_proto.remoting.headers.cluster import (
+    ProgressFileRequest,
+    ProgressFileResponse,
     StagedFileRequest,
     StagedFilesRequest,
     StagedFilesResponse,
@@ -199,6 +201,20 @@ class Master:
             return None
         _check_success(code, answer)
         return bytes(answer.body)
+
+    async def progress_file(self, name: str, version: str) -> tuple[str, bytes]:
+        """Returns version and content of a file; no content for `version`.
+
+        Version and content are empty if there is no file. Raises MasterLostError,
+        MasterRefusedError.
+        """
+        code = RequestCode.GET_PROGRESS_FILE
+        answer = await self._ask(code, ProgressFileRequest(name, version))
+        _check_success(code, answer)
+        header: ProgressFileResponse = _decoded(
+            lambda: EXCHANGES[code].response.decode(answer.ext_fields)
+        )
+        return header.version, bytes(answer.body)
 
     async def table(self, code: RequestCode) -> Mapping[str, Any]:
         """Returns the JSON object of a table. Raises MasterLostError, MasterRefusedError."""

@@ -10,7 +10,7 @@ from rocketpy_broker.services.offsets.wiring import Offsets
 from rocketpy_broker.services.slave.config_sync import ConfigSync
 from rocketpy_broker.services.slave.log_sync import LogSync, OpenStream
 from rocketpy_broker.services.slave.master import Connect, MasterFinder
-from rocketpy_broker.services.slave.progress_files import reset_progress
+from rocketpy_broker.services.slave.progress_files import begin_progress
 from rocketpy_broker.services.slave.staging_sync import StagingSync
 from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -49,6 +49,6 @@ def build(
         scope.start(config_sync.run())
         scope.start(staging_sync.run())
 
-    context.lifecycle.loads.append(lambda: reset_progress(config.config_folder))
+    context.lifecycle.loads.append(lambda: begin_progress(config.config_folder))
     context.lifecycle.starts.append(start)
     return state

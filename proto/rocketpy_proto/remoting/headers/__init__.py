@@ -118,6 +118,7 @@ EXCHANGES: Mapping[Code, Exchange] = {
     Code.GET_REPLICATION_STATE: _exchange(),
     Code.GET_STAGED_FILES: _exchange(cluster.StagedFilesRequest, cluster.StagedFilesResponse),
     Code.READ_STAGED_FILE: _exchange(cluster.StagedFileRequest),
+    Code.GET_PROGRESS_FILE: _exchange(cluster.ProgressFileRequest, cluster.ProgressFileResponse),
     Code.CLEAN_EXPIRED_CONSUMEQUEUE: _exchange(),
     Code.CLEAN_UNUSED_TOPIC: _exchange(),
     Code.DELETE_EXPIRED_COMMITLOG: _exchange(),

@@ -154,3 +154,22 @@ class StagedFileRequest(Header, frozen=True):
 
     name: str
     position: Int64
+
+
+class ProgressFileRequest(Header, frozen=True):
+    """GET_PROGRESS_FILE: a file of `config/` that only a master saves.
+
+    `version` is that of the slave's copy.
+    """
+
+    name: str
+    version: str = ""
+
+
+class ProgressFileResponse(Header, frozen=True):
+    """The version of the file in the body; the body is empty if the slave's copy has it.
+
+    `version` is empty if there is no file.
+    """
+
+    version: str = ""

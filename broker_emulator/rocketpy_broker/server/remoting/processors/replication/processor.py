@@ -11,17 +11,20 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from rocketpy_broker.errors import StagedIllegalError
+from rocketpy_broker.errors import ParameterIllegalError, StagedIllegalError
 from rocketpy_broker.server.remoting.server import Processor, Request
-from rocketpy_broker.server.remoting.tables import encode_large
+from rocketpy_broker.server.remoting.tables import AnswerSize, encode_large
 from rocketpy_broker.services.batches.staged_files import StagedFiles
+from rocketpy_broker.services.slave.progress_files import FILES, TIMER
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.files.promotion import PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model.codes import RequestCode as Code
-from rocketpy_proto.remoting import RemotingCommand
+from rocketpy_proto.remoting import FRAME_BYTES_MAX, RemotingCommand
 from rocketpy_proto.remoting.bodies import configs
 from rocketpy_proto.remoting.headers.cluster import (
+    ProgressFileRequest,
+    ProgressFileResponse,
     StagedFileRequest,
     StagedFilesRequest,
     StagedFilesResponse,
@@ -42,6 +45,7 @@ class ReplicationProcessor:
         """Returns the processors."""
         return {
             Code.GET_REPLICATION_STATE: self._state,
+            Code.GET_PROGRESS_FILE: self._progress_file,
             Code.GET_STAGED_FILES: self._staged_files,
             Code.READ_STAGED_FILE: self._staged_file,
         }
@@ -59,6 +63,15 @@ class ReplicationProcessor:
             PromotionFile(store.config.folder).epoch,
         )
         return request.answer(body=await encode_large(state))
+
+    async def _progress_file(self, request: Request) -> RemotingCommand:
+        header: ProgressFileRequest = request.header
+        if header.name not in (TIMER, *FILES):
+            raise ParameterIllegalError("name", header.name[:100], ", ".join((TIMER, *FILES)))
+        path = self._store.config.folder / "config" / header.name
+        version, content = await asyncio.to_thread(_content, path, header.version)
+        AnswerSize().add(len(content))
+        return request.answer(ProgressFileResponse(version), body=content)
 
     async def _staged_files(self, request: Request) -> RemotingCommand:
         header: StagedFilesRequest = request.header
@@ -85,6 +98,18 @@ class ReplicationProcessor:
         except FileNotFoundError as error:
             raise _missing(header.name) from error
         return request.answer(body=piece)
+
+
+def _content(path: Path, known: str) -> tuple[str, bytes]:
+    """Returns version and content of a file; no content for the known version. Blocks."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            version = f"{status.st_mtime_ns}-{status.st_size}"
+            is_large = status.st_size > FRAME_BYTES_MAX // 2
+            return (version, b"" if version == known or is_large else file.read(status.st_size))
+    except FileNotFoundError:
+        return "", b""
 
 
 def _missing(name: str) -> StagedIllegalError:
