@@ -52,7 +52,7 @@ def test_n02_mqadmin_takes_and_gives_the_write_permission(
     cluster.create_topic("guarded", 1)
 
     def is_taken() -> bool:
-        # A registration that is under way gives it back, as at RocketMQ's name server.
+        # A registration of changed topics that is under way gives it back.
         assert "wipe write perm of broker[broker-b]" in tool("wipeWritePerm", "-b", B)
         return '"perm":4' in tool("topicRoute", "-t", "guarded").replace(" ", "")
 
