@@ -144,6 +144,19 @@ async def test_n02_the_write_permission_of_a_broker_is_taken_and_given(
             assert perms == {NAME: perm, OTHER: 6}
 
 
+@pytest.mark.parametrize(("counter", "perm"), [(1, 4), (2, 6)])
+async def test_n02_only_changed_topics_give_the_write_permission_back(
+    name_server: RunningNameServer, counter: int, perm: int
+) -> None:
+    async with name_server.client() as client:
+        await register(client, topics_of("T", "U", counter=1))
+        await client.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, BrokerNameRequest(NAME))
+        await register(client, topics_of("T", "U", counter=counter))
+        found = await route(client, "T")
+        assert found is not None
+        assert [each.perm for each in found.queue_datas] == [perm]
+
+
 @pytest.mark.parametrize("is_served", [False, True])
 async def test_n02_ordered_topics_are_configured_and_kept(
     start_name_server: StartNameServer, is_served: bool
