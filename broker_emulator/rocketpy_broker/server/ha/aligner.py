@@ -62,7 +62,7 @@ async def align_open(
     *,
     is_dry: bool,
 ) -> Alignment:
-    """Does the work of `aligned` with an open store, which has to be closed then."""
+    """Aligns an open store as `aligned` does; the store has to be closed then."""
     host, _ = host_and_port(address)
     master = Master(address, connect(address))
     try:

@@ -26,7 +26,7 @@ class FailOver:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the judge knows."""
+    """The facts that the judge knows."""
 
     clients: Clients
     fail_overs: Sequence[FailOver]

@@ -59,11 +59,11 @@ class End(asyncio.Transport):
     # --- The transport of asyncio ---
 
     def is_closing(self) -> bool:
-        """True after `close` or `abort`."""
+        """Returns True after `close` or `abort`."""
         return self._is_closing
 
     def is_reading(self) -> bool:
-        """True unless paused."""
+        """Returns True unless paused."""
         return self._is_reading and not self._is_closing
 
     def pause_reading(self) -> None:
@@ -223,7 +223,7 @@ class Network:
         return self.chance.randint(1, min(size, 3_000)) if self.is_in_pieces else size
 
     def is_blocked(self, one: Process, other: Process) -> bool:
-        """True while no byte comes through."""
+        """Returns True while no byte comes through."""
         return self.is_cut or any(
             host in self.frozen or host in self.dark for host in (one.host, other.host)
         )
@@ -278,7 +278,7 @@ class Network:
 
 
 class NetworkedLoop(SimulatedLoop):
-    """An event loop whose sockets are those of a simulated network."""
+    """An event loop whose sockets belong to a simulated network."""
 
     network: Network
 
