@@ -41,8 +41,8 @@ class CommitCheck:
 
     async def are_copied(self, job: Job, tasks: Sequence[StagedTask], wait_ms_max: int) -> bool:
         """Waits for the slaves that must have copies of the tasks' files; False if some lack."""
-        keys = [(task.task, task.token) for task in tasks]
-        named = [job.attempts[key].staged for key in keys if key in job.attempts]
+        keys = ((task.task, task.token) for task in tasks)
+        named = (job.attempts[key].staged for key in keys if key in job.attempts)
         return await self._files.copied(named, wait_ms_max)
 
     async def attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:

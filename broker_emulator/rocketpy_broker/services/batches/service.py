@@ -56,7 +56,10 @@ ROLLING_MAX = 4
 # Topics that the log names for one batch.
 TOPICS_NAMED = 10
 
-UNCOPIED = "the batch is not decided: too few slaves have copies of its staged blocks"
+UNCOPIED = (
+    "the batch is not decided: too few slaves have copies of its staged blocks (slaves of RocketMQ "
+    "make none)"
+)
 
 StartTask = Callable[[Coroutine[object, object, None]], None]
 

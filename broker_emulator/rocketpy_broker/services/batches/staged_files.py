@@ -2,21 +2,23 @@
 
 With SYNC_MASTER a decision waits until enough slaves have the files that it names. A slave that is
 promoted after the decision then rolls the batch forward from its copies. A slave asks for changes
-in their order, and each request reports that it has all changes before. Slaves of RocketMQ copy no
-files, so no decision waits for them. State is in memory: after a restart, or when the list has many
-removed files, a new run begins at position 0.
+in their order. Each request reports that it has all files of the changes before, except those that
+it names. With `in_sync_replicas` a decision waits for that many in any case; otherwise it waits for
+slaves that were heard of lately only. Slaves of RocketMQ copy no files. Changes are in memory: a
+restart begins a new run, and a slave that lacks removals which are forgotten begins again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 from rocketpy_broker.config import SLAVES_MAX
 from rocketpy_broker.runtime.clock import Clock, resolve
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.store.staging.area import StagedAttempt
 
@@ -25,35 +27,52 @@ HELD_MS_MAX = 5_000
 # A slave that was not heard of for longer copies nothing.
 SILENT_MS_MAX = 30_000
 CHANGES_A_PAGE = 1_000
-# Changes of removed files before a new run begins.
-REMOVED_MAX = 20_000
+# Numbers that one page looks at: most changes of a long list have gone.
+NUMBERS_A_PAGE = 10_000
+# Removals that are known.
+REMOVED_MAX = 50_000
+NAMES_A_SLOT = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
     """A file that was completed, or removed if `is_removed`."""
 
-    path: Path
+    name: str
     task_token: int
     is_removed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FileChanges:
-    """Changes of one run, and the position after them; `is_end` if there are no more."""
+    """Changes of one run, and the position after them; `is_end` if there are no more.
+
+    With `is_start` they are the first ones, and the slave forgets all earlier ones.
+    """
 
     run_id: str
     changes: list[FileChange]
     position: int
+    is_start: bool
     is_end: bool
 
 
-@dataclass(slots=True)
-class _Copier:
-    """A slave's position, and the time of its last request."""
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """A slave's report: it has the files of all changes up to `position` except `lacking`."""
 
-    run_id: str
+    slave_id: str
+    run_id: str = ""
+    position: int = 0
+    lacking: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Copier:
+    """A slave's last report, and its time."""
+
     position: int
+    lacking: frozenset[str]
     heard_ms: float
 
 
@@ -64,120 +83,145 @@ class StagedFiles:
         self._slaves = slaves
         self._clock = clock
         self._run_id = secrets.token_hex(8)
-        self._changes: list[FileChange] = []
-        # Files by name, with the position after their completion.
+        # Changes by number, counted from 1: a file has its last one only.
+        self._changes: dict[int, FileChange] = {}
+        self._end = 0
         self._present: dict[str, int] = {}
+        # Numbers of removals, and of the last one that is forgotten.
+        self._removals: deque[int] = deque()
+        self._forgotten = 0
         self._copiers: dict[str, _Copier] = {}
-        self._waiting: set[asyncio.Future[None]] = set()
+        # Held requests by slave, and decisions that wait for reports.
+        self._held: dict[str, asyncio.Future[None]] = {}
+        self._deciding: set[asyncio.Future[None]] = set()
         self._is_stopped = False
 
     def stop(self) -> None:
         """Ends all waits."""
         self._is_stopped = True
-        self._wake()
+        for each in (*self._held.values(), *self._deciding):
+            resolve(each)
 
     # --- Files ---
 
     def completed(self, staged: StagedAttempt) -> None:
         """Adds a file."""
         if self._slaves.is_waited_for:
-            path = staged.file.path
-            self._add(FileChange(path, staged.attempt.token))
-            self._present[path.name] = len(self._changes)
+            name = staged.file.path.name
+            self._changes.pop(self._present.get(name, 0), None)
+            self._add(FileChange(name, staged.attempt.token))
+            self._present[name] = self._end
 
     def removed(self, staged: StagedAttempt) -> None:
         """Removes a file if it was added."""
-        path = staged.file.path
-        if self._present.pop(path.name, None) is None:
+        name = staged.file.path.name
+        number = self._present.pop(name, None)
+        if number is None:
             return
-        self._add(FileChange(path, staged.attempt.token, is_removed=True))
-        if len(self._changes) > 2 * len(self._present) + REMOVED_MAX:
-            kept = [self._changes[position - 1] for position in self._present.values()]
-            self._run_id, self._changes = secrets.token_hex(8), kept
-            self._present = {each.path.name: place for place, each in enumerate(kept, 1)}
+        del self._changes[number]
+        self._add(FileChange(name, staged.attempt.token, is_removed=True))
+        self._removals.append(self._end)
+        if len(self._removals) > REMOVED_MAX:
+            self._forgotten = self._removals.popleft()
+            del self._changes[self._forgotten]
 
     def _add(self, change: FileChange) -> None:
-        self._changes.append(change)
-        self._wake()
+        self._end += 1
+        self._changes[self._end] = change
+        for each in self._held.values():
+            resolve(each)
 
-    def path(self, name: str) -> Path | None:
-        """Returns the path of a file; None for one that was not added, or was removed."""
-        position = self._present.get(name)
-        return None if position is None else self._changes[position - 1].path
+    def has(self, name: str) -> bool:
+        """Returns True for a file that was added, and not removed."""
+        return name in self._present
 
     # --- Slaves ---
 
-    async def changes(self, slave_id: str, run_id: str, position: int) -> FileChanges:
-        """Returns the changes after a position, or after HELD_MS_MAX none.
+    async def changes(self, report: CopyReport) -> FileChanges:
+        """Returns the changes after a slave's position; holds the request while there are none.
 
-        The slave has the files of all changes before it.
+        A newer request of the slave ends the wait, and so does HELD_MS_MAX.
         """
-        self._heard(slave_id, run_id, position)
-        end_ms = self._clock.monotonic_ms() + HELD_MS_MAX
-        while run_id == self._run_id and position >= len(self._changes) and not self._is_stopped:
-            left_ms = end_ms - self._clock.monotonic_ms()
-            if left_ms <= 0:
-                break
-            await self._next_event(left_ms)
-        self._heard(slave_id, run_id, position)
-        begin = position if run_id == self._run_id else 0
-        page = self._changes[begin : begin + CHANGES_A_PAGE]
-        # A file that has gone since needs no copy.
-        changes = [
-            each
-            for place, each in enumerate(page, begin + 1)
-            if each.is_removed or self._present.get(each.path.name) == place
-        ]
-        end = begin + len(page)
-        return FileChanges(self._run_id, changes, end, is_end=end == len(self._changes))
+        self._heard(report)
+        if self._is_known(report) and report.position == self._end and not self._is_stopped:
+            await self._next_change(report.slave_id)
+        is_start = not self._is_known(report)
+        first = next(iter(self._changes), self._end + 1) if is_start else report.position + 1
+        end = first - 1
+        changes: list[FileChange] = []
+        while end < min(self._end, first + NUMBERS_A_PAGE) and len(changes) < CHANGES_A_PAGE:
+            end += 1
+            if (change := self._changes.get(end)) is not None:
+                changes.append(change)
+        return FileChanges(self._run_id, changes, end, is_start, is_end=end == self._end)
 
-    def _heard(self, slave_id: str, run_id: str, position: int) -> None:
+    def _is_known(self, report: CopyReport) -> bool:
+        """Returns True if the slave has seen all removals that are forgotten."""
+        is_own = report.run_id == self._run_id
+        return is_own and self._forgotten <= report.position <= self._end
+
+    def _heard(self, report: CopyReport) -> None:
         now_ms = self._clock.monotonic_ms()
         for known in [*self._copiers]:
             if self._copiers[known].heard_ms < now_ms - SILENT_MS_MAX:
                 del self._copiers[known]
-        if slave_id in self._copiers or len(self._copiers) < SLAVES_MAX:
-            self._copiers[slave_id] = _Copier(run_id, position, now_ms)
-            self._wake()
+        if report.slave_id in self._copiers or len(self._copiers) < SLAVES_MAX:
+            position = report.position if self._is_known(report) else 0
+            self._copiers[report.slave_id] = _Copier(position, report.lacking, now_ms)
+            for each in self._deciding:
+                resolve(each)
+
+    async def _next_change(self, slave_id: str) -> None:
+        earlier = self._held.get(slave_id)
+        if earlier is not None:
+            resolve(earlier)
+        held = self._held[slave_id] = asyncio.get_running_loop().create_future()
+        try:
+            await self._within(held, HELD_MS_MAX)
+        finally:
+            if self._held.get(slave_id) is held:
+                del self._held[slave_id]
+
+    # --- Decisions ---
 
     async def copied(self, attempts: Iterable[StagedAttempt], wait_ms_max: int) -> bool:
         """Waits until enough slaves have the files; returns False if they have not in time."""
-        names = [each.file.path.name for each in attempts]
+        if not self._slaves.is_waited_for:
+            return True
+        reached, names = 0, set()
+        for number, each in enumerate(attempts):
+            if number % NAMES_A_SLOT == 0:
+                await take_slot()
+            name = each.file.path.name
+            names.add(name)
+            reached = max(reached, self._present.get(name, 0))
         end_ms = self._clock.monotonic_ms() + wait_ms_max
-        while not self._are_copied(names):
+        while names and not self._are_copied(names, reached):
             left_ms = end_ms - self._clock.monotonic_ms()
             if left_ms <= 0 or self._is_stopped:
                 return False
-            await self._next_event(left_ms)
+            report: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._deciding.add(report)
+            try:
+                await self._within(report, left_ms)
+            finally:
+                self._deciding.discard(report)
         return True
 
-    def _are_copied(self, names: Iterable[str]) -> bool:
+    def _are_copied(self, names: set[str], reached: int) -> bool:
         since_ms = self._clock.monotonic_ms() - SILENT_MS_MAX
         copiers = [each for each in self._copiers.values() if each.heard_ms >= since_ms]
-        needed = min(self._slaves.needed_count, len(copiers))
-        if needed == 0:
-            return True
-        reached = max((self._present.get(name, 0) for name in names), default=0)
+        needed = self._slaves.needed_count
+        if self._slaves.may_be_missing:
+            needed = min(needed, len(copiers))
         having = [
-            each for each in copiers if each.run_id == self._run_id and each.position >= reached
+            each for each in copiers if each.position >= reached and each.lacking.isdisjoint(names)
         ]
         return len(having) >= needed
 
-    # --- Waits ---
-
-    async def _next_event(self, wait_ms_max: float) -> None:
-        """Waits for the next change or report, or for the time."""
-        if self._is_stopped:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
-        timer = self._clock.call_later(wait_ms_max, lambda: resolve(future))
+    async def _within(self, event: asyncio.Future[None], wait_ms_max: float) -> None:
+        timer = self._clock.call_later(wait_ms_max, lambda: resolve(event))
         try:
-            await future
+            await event
         finally:
             timer.cancel()
-            self._waiting.discard(future)
-
-    def _wake(self) -> None:
-        for each in self._waiting:
-            resolve(each)

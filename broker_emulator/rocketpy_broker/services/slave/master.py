@@ -169,15 +169,15 @@ class Master:
         return state
 
     async def staged_files(
-        self, slave_id: str, run_id: str, position: int
+        self, report: StagedFilesRequest
     ) -> tuple[StagedFilesResponse, StagedFileChanges] | None:
         """Returns changes of staging files; None if the master has no such request.
 
-        The request reports that the slave has all changes before `position`. The master holds it
-        while it has no more. Raises MasterLostError, MasterRefusedError.
+        The master holds the request while it has no more. Raises MasterLostError,
+        MasterRefusedError.
         """
         code = RequestCode.GET_STAGED_FILES
-        answer = await self._ask(code, StagedFilesRequest(slave_id, run_id, position))
+        answer = await self._ask(code, report)
         if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             return None
         _check_success(code, answer)

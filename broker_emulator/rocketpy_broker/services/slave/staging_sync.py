@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from pathlib import Path
 
+from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError, StagingFullError
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.log_throttle import LogThrottle
@@ -26,6 +26,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.staging.area import NAME_DIGITS
 from rocketpy_broker.store.staging.copy import StagedCopy
 from rocketpy_proto.remoting.bodies.configs import StagedFileChange
+from rocketpy_proto.remoting.headers.cluster import LACKING_MAX, StagedFilesRequest
 
 logger = logging.getLogger(__name__)
 PAUSE_MS = 500
@@ -40,7 +41,12 @@ class StagingSync:
     """The copies of one slave; `run` is its loop."""
 
     def __init__(
-        self, store: MessageStore, connect: Connect, state: SlaveState, clock: Clock
+        self,
+        config: BrokerConfig,
+        store: MessageStore,
+        connect: Connect,
+        state: SlaveState,
+        clock: Clock,
     ) -> None:
         self._store = store
         self._folder = store.staging.folder
@@ -48,13 +54,16 @@ class StagingSync:
         self._state = state
         self._clock = clock
         self._throttle = LogThrottle(clock)
-        self._id = secrets.token_hex(8)
+        self._id = str(config.replication.broker_id)
         self._run_id = ""
         self._position = 0
+        self._is_whole = False
         # The master's files, and the files to be removed with the log end that they wait for.
         self._present: set[str] = set()
         self._leaving: dict[str, int] = {}
-        self._is_whole = False
+        # Files that could not be copied, and the time of the next attempt at them.
+        self._lacking: dict[str, StagedFileChange] = {}
+        self._retry_ms = 0.0
 
     async def run(self) -> None:
         """Copies the files until cancelled."""
@@ -67,8 +76,7 @@ class StagingSync:
                 while self._has_master(address):
                     await self._sync(master)
             except (BrokerError, OSError) as error:
-                if self._throttle.may_say():
-                    logger.warning("staged blocks of master %s: %s", address, error)
+                self._say(str(error))
                 await sleep(self._clock, RETRY_MS)
             finally:
                 master.close()
@@ -79,23 +87,30 @@ class StagingSync:
     async def _sync(self, master: Master) -> None:
         """Takes in the next changes. Raises MasterLostError, MasterRefusedError, OSError."""
         begin_ms = self._clock.monotonic_ms()
-        answer = await master.staged_files(self._id, self._run_id, self._position)
+        lacking = ",".join(self._lacking)
+        report = StagedFilesRequest(self._id, self._run_id, self._position, lacking)
+        answer = await master.staged_files(report)
         if answer is None:
             await sleep(self._clock, UNKNOWN_MS)
             return
         found, changes = answer[0], answer[1].changes
-        if found.run_id != self._run_id:
-            self._run_id, self._is_whole = found.run_id, False
-            self._present.clear()
-            self._leaving.clear()
+        if found.is_start:
+            # An error below must not leave the new run with the old one's position.
+            self._run_id, self._position, self._is_whole = found.run_id, 0, False
+            for names in (self._present, self._leaving, self._lacking):
+                names.clear()
         for change in changes:
             await self._take(master, change, found.log_end)
         self._position = found.position
         if found.is_end and not self._is_whole:
             self._is_whole = True
-            names = await asyncio.to_thread(_names, self._folder)
-            self._leaving.update(dict.fromkeys(names - self._present, found.log_end))
+            there = await asyncio.to_thread(_names, self._folder)
+            self._leaving.update(dict.fromkeys(there - self._present, found.log_end))
         await self._remove_leaving()
+        if self._lacking and self._retry_ms <= self._clock.monotonic_ms():
+            self._retry_ms = self._clock.monotonic_ms() + RETRY_MS
+            for change in [*self._lacking.values()]:
+                await self._take(master, change, found.log_end)
         if not changes and self._clock.monotonic_ms() < begin_ms + PAUSE_MS:
             # Not held, as after the start of the master.
             await sleep(self._clock, PAUSE_MS)
@@ -108,13 +123,27 @@ class StagingSync:
             raise MasterRefusedError(f"it has more than {FILES_MAX} staging files")
         if change.is_removed:
             self._present.discard(name)
+            self._lacking.pop(name, None)
             self._leaving[name] = log_end
             return
-        copy = StagedCopy(self._folder / name, change.task_token)
-        if not await asyncio.to_thread(copy.is_there):
-            await self._copy(master, name, copy)
+        try:
+            copy = StagedCopy(self._folder / name, change.task_token)
+            if not await asyncio.to_thread(copy.is_there):
+                await self._copy(master, name, copy)
+        except (StagingFullError, OSError) as error:
+            # One file must not hold up the batches of all other writers.
+            if name not in self._lacking and len(self._lacking) >= LACKING_MAX:
+                raise
+            self._lacking[name] = change
+            self._say(f"{name} is not copied: {error}")
+            return
+        self._lacking.pop(name, None)
         self._leaving.pop(name, None)
         self._present.add(name)
+
+    def _say(self, text: str) -> None:
+        if self._throttle.may_say():
+            logger.warning("staged blocks of master %s: %s", self._state.master, text)
 
     async def _copy(self, master: Master, name: str, copy: StagedCopy) -> None:
         """Copies a file that the master still has, and that is complete."""
@@ -127,18 +156,18 @@ class StagingSync:
                 await run_shielded(asyncio.to_thread(copy.add, piece))
             if piece is not None and not await run_shielded(asyncio.to_thread(copy.finish)):
                 # After a restart the master lists files of tasks that may go on.
-                logger.info("staging file %s of the master is not complete", name)
+                self._say(f"{name} is not complete")
         finally:
             await run_shielded(asyncio.to_thread(copy.discard))
 
     async def _remove_leaving(self) -> None:
         flushed = self._store.flushed_end
         ready = [name for name, log_end in self._leaving.items() if log_end <= flushed]
-        for name in ready:
-            del self._leaving[name]
         if ready:
             paths = [self._folder / name for name in ready]
             await asyncio.to_thread(durable.remove_files, paths)
+        for name in ready:
+            del self._leaving[name]
 
 
 def _names(folder: Path) -> set[str]:

@@ -41,8 +41,7 @@ def build(
         *(config, store, flush.store_files, topics, groups, offsets.committed),
         *(connect, state, clock),
     )
-
-    staging_sync = StagingSync(store, connect, state, clock)
+    staging_sync = StagingSync(config, store, connect, state, clock)
 
     async def start(scope: TaskScope) -> None:
         scope.start(log_sync.run())

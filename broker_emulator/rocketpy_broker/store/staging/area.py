@@ -15,6 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from rocketpy_broker.errors import StagingFullError
 from rocketpy_broker.store.files import durable
@@ -39,6 +42,7 @@ logger = logging.getLogger(__name__)
 NAME_DIGITS = 20
 # The allocation unit of file systems.
 UNIT_BYTES = 4096
+INT64_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,17 @@ class TaskAttempt:
     job: BatchJob
     task: int
     token: int
+
+
+class _AttemptContent(msgspec.Struct, rename="camel"):
+    """The content of an attempt's frame."""
+
+    writer_id: Annotated[str, msgspec.Meta(min_length=1)]
+    batch_id: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
+    job_token: Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
+    task: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
+    task_token: Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
+    log_end: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +133,15 @@ class StagedAttempt:
         content = file.attempt()
         if content is None:
             return None
-        attributes = json.loads(content)
-        job = BatchJob(attributes["writerId"], attributes["batchId"], attributes["jobToken"])
-        attempt = TaskAttempt(job, attributes["task"], attributes["taskToken"])
+        try:
+            found = msgspec.json.decode(content, type=_AttemptContent)
+        except (msgspec.MsgspecError, RecursionError):
+            # Bytes that no broker has written.
+            return None
+        job = BatchJob(found.writer_id, found.batch_id, found.job_token)
+        attempt = TaskAttempt(job, found.task, found.task_token)
         size = disk_bytes(path.stat().st_size)
-        return cls(attempt, attributes["logEnd"], file, end=-1, file_bytes=size, is_older=True)
+        return cls(attempt, found.log_end, file, end=-1, file_bytes=size, is_older=True)
 
     def frames_of(self, records: StagedRecords, frame_bytes: int) -> BlockFrames:
         """Returns the next block for `write`: frames of at most `frame_bytes`, or one record."""

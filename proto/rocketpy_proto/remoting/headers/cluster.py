@@ -9,6 +9,9 @@ from msgspec import field
 
 from rocketpy_proto.remoting.fields import Header, Int32, Int64
 
+# The most files that a slave reports as not copied.
+LACKING_MAX = 100
+
 
 class RegisterBrokerRequest(Header, frozen=True):
     """REGISTER_BROKER. `body_crc32` has the body CRC's lower 31 bits; 0 is not checked."""
@@ -127,26 +130,30 @@ class ViewBrokerStatsDataRequest(Header, frozen=True):
 
 
 class StagedFilesRequest(Header, frozen=True):
-    """GET_STAGED_FILES: the slave `slave_id` has copies of all changes before `position`.
+    """GET_STAGED_FILES: the slave `slave_id` has copies of all changes up to `position`.
 
+    `lacking` names the up to LACKING_MAX files among them that it could not copy, with commas.
     `run_id` is that of the last answer. A master without newer changes holds the request.
     """
 
     slave_id: str
     run_id: str = ""
     position: Int64 = 0
+    lacking: str = ""
 
 
 class StagedFilesResponse(Header, frozen=True):
     """The position after the changes in the body, and the end of the master's log.
 
-    Positions count from 0 in each `run_id`. `is_end` is set if no newer changes follow.
+    Positions count from 0 in each `run_id`. `is_end` is set if no newer changes follow, and
+    `is_start` if these are the first ones.
     """
 
     run_id: str
     position: Int64
     log_end: Int64
     is_end: bool = True
+    is_start: bool = False
 
 
 class StagedFileRequest(Header, frozen=True):

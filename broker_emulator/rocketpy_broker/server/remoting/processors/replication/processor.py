@@ -14,15 +14,17 @@ from pathlib import Path
 from rocketpy_broker.errors import ParameterIllegalError, StagedIllegalError
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.server.remoting.tables import AnswerSize, encode_large
-from rocketpy_broker.services.batches.staged_files import StagedFiles
+from rocketpy_broker.services.batches.staged_files import CopyReport, StagedFiles
 from rocketpy_broker.services.slave.progress_files import FILES, TIMER
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.files.promotion import PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_broker.store.staging.file import LOST_ERRNOS
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.remoting import FRAME_BYTES_MAX, RemotingCommand
 from rocketpy_proto.remoting.bodies import configs
 from rocketpy_proto.remoting.headers.cluster import (
+    LACKING_MAX,
     ProgressFileRequest,
     ProgressFileResponse,
     StagedFileRequest,
@@ -31,6 +33,7 @@ from rocketpy_proto.remoting.headers.cluster import (
 )
 
 PIECE_BYTES = 1 << 20
+SLAVE_ID_CHARACTERS = 20
 
 
 class ReplicationProcessor:
@@ -75,27 +78,38 @@ class ReplicationProcessor:
 
     async def _staged_files(self, request: Request) -> RemotingCommand:
         header: StagedFilesRequest = request.header
-        found = await self._files.changes(header.slave_id, header.run_id, header.position)
+        lacking = frozenset(filter(None, header.lacking.split(",")))
+        if len(lacking) > LACKING_MAX:
+            raise ParameterIllegalError("lacking", len(lacking), f"{LACKING_MAX} or fewer")
+        # A restarted slave is the same one; brokers of one name have different ids.
+        slave_id = f"{request.connection.peer_host.address} {header.slave_id[:SLAVE_ID_CHARACTERS]}"
+        report = CopyReport(slave_id, header.run_id, header.position, lacking)
+        found = await self._files.changes(report)
         body = configs.StagedFileChanges(
             tuple(
-                configs.StagedFileChange(each.path.name, each.task_token, each.is_removed)
+                configs.StagedFileChange(each.name, each.task_token, each.is_removed)
                 for each in found.changes
             )
         )
         log_end = self._store.positions().log_end
         return request.answer(
-            StagedFilesResponse(found.run_id, found.position, log_end, found.is_end),
+            StagedFilesResponse(
+                found.run_id, found.position, log_end, found.is_end, found.is_start
+            ),
             body=await encode_large(body),
         )
 
     async def _staged_file(self, request: Request) -> RemotingCommand:
         header: StagedFileRequest = request.header
-        path = self._files.path(header.name)
-        if path is None or header.position < 0:
+        if not self._files.has(header.name) or header.position < 0:
             raise _missing(header.name)
+        path = self._store.staging.folder / header.name
         try:
             piece = await asyncio.to_thread(_piece, path, header.position)
-        except FileNotFoundError as error:
+        except OSError as error:
+            if error.errno not in LOST_ERRNOS:
+                raise
+            # No copy can help: the commit finds that out, too.
             raise _missing(header.name) from error
         return request.answer(body=piece)
 
