@@ -6,7 +6,6 @@ import asyncio
 import errno
 import itertools
 import json
-from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -55,6 +54,7 @@ from tests.support.broker.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker
 
 CONTENT = {"writerId": "w", "batchId": 0, "jobToken": 1, "task": 0, "taskToken": 1, "logEnd": 0}
+OTHER_VALUES: list[object] = [[], {}, None, "", 1.5, 1 << 64]
 
 
 async def test_h04_an_error_at_the_begin_of_a_new_run_loses_no_copies(
@@ -77,8 +77,9 @@ async def test_h04_an_error_at_the_begin_of_a_new_run_loses_no_copies(
             start_broker(replication=TWO, remoting_port=port, folder="master", clock=clock)
         )
         await until_later(clock, lambda: not errors)
+        await Job(master, writer_id="another").stage((0, [b"x"]))
         await copied(Pair(master, slave))
-        assert staging_files(slave) == names
+        assert {*names} < {*staging_files(slave)}
 
 
 def failing_once(monkeypatch: pytest.MonkeyPatch) -> list[MasterLostError]:
@@ -139,7 +140,7 @@ async def test_h04_a_file_that_the_slave_cannot_write_holds_up_its_batch_only(
         assert (await committed(both, hindered)).outcome == broker_pb2.COMMITTED
 
 
-async def committed(both: Pair, job: Job) -> broker_pb2.CommitBatchResponse:
+async def committed(both: Pair, job: Job) -> broker_pb2.BatchResponse:
     """Commits a job while the clock goes on."""
     committing = asyncio.ensure_future(job.commit())
     await both.until(committing.done)
@@ -192,7 +193,7 @@ async def test_h04_in_sync_replicas_are_waited_for_also_when_no_slave_has_asked(
         b" " * ATTEMPT_BYTES_MAX + json.dumps(CONTENT).encode(),
         *(
             json.dumps({**CONTENT, name: value}).encode()
-            for name, value in itertools.product(CONTENT, ([], {}, None, "", 1.5, 1 << 64))
+            for name, value in itertools.product(CONTENT, OTHER_VALUES)
         ),
         *(
             json.dumps({each: CONTENT[each] for each in CONTENT if each != name}).encode()
@@ -255,11 +256,9 @@ def list_of(config: Replication = TWO) -> StagedFiles:
 
 
 async def test_h04_a_master_that_waits_for_no_slave_looks_at_no_file() -> None:
-    def none() -> Iterator[StagedAttempt]:
-        raise AssertionError("a file was looked at")
-        yield
-
-    assert await list_of(Replication()).copied(none(), 0)
+    named = map(attempt, range(3))
+    assert await list_of(Replication()).copied(named, 0)
+    assert len([*named]) == 3
 
 
 async def test_h04_changes_come_in_pages_and_removed_files_in_none() -> None:
@@ -325,11 +324,14 @@ async def test_h04_a_held_request_ends_with_the_broker_and_in_time() -> None:
     files = StagedFiles(SlaveTable(TWO, lambda: 0), clock)
     found = await files.changes(CopyReport("s"))
     report = CopyReport("s", found.run_id, found.position)
-    for end in (lambda: clock.advance(HELD_MS_MAX), files.stop):
-        held = asyncio.ensure_future(files.changes(report))
-        await asyncio.sleep(0)
-        end()
-        assert (await held).changes == []
+    held = asyncio.ensure_future(files.changes(report))
+    await asyncio.sleep(0)
+    clock.advance(HELD_MS_MAX)
+    assert (await held).changes == []
+    held = asyncio.ensure_future(files.changes(report))
+    await asyncio.sleep(0)
+    files.stop()
+    assert (await held).changes == []
     assert (await files.changes(report)).changes == []
 
 

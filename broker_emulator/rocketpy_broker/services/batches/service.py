@@ -33,6 +33,7 @@ from rocketpy_broker.errors import (
     StoreError,
 )
 from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.batches.commit_check import CommitCheck
 from rocketpy_broker.services.batches.jobs import check_job
@@ -97,6 +98,7 @@ class BatchService:
         self._group_commit = group_commit
         self._clock = clock
         self._body_bytes_max = limits.body_bytes_max
+        self._throttle = LogThrottle(clock)
         self._log = BatchLog(store, clock)
         self._pending: dict[str, DecidedBatch] = {}
         self._spent: list[_Spent] = []
@@ -243,12 +245,11 @@ class BatchService:
                     await self._group_commit.acknowledged(pending.log_end)
             except StoreError as error:
                 pending.hindrance = str(error)
-                logger.warning(
-                    "batch %d of writer %r is decided and waits: %s",
-                    job.batch_id,
-                    job.writer_id,
-                    error,
-                )
+                if self._throttle.may_say():
+                    logger.warning(
+                        "batch %d of writer %r is decided and waits, as do %d in all: %s",
+                        *(job.batch_id, job.writer_id, len(self._pending), error),
+                    )
                 await sleep(self._clock, RETRY_MS)
             else:
                 await self._group_commit.admission.write_over()
