@@ -146,7 +146,9 @@ class BrokerServices:
             self.retry,
         )
         self.slave_state = self._slave(context)
-        self.promotion = PromotionService(context.store, self.slave_state, context.clock)
+        self.promotion = PromotionService(
+            context.store, self.topics, self.slave_state, context.clock
+        )
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)

@@ -20,6 +20,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.replication.pair import MASTER, pair
 from tests.broker.replication.test_h01_alignment import align
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import until as until_so
 from tests.support.broker.shell import run
 
 SECONDS_MAX = 120
@@ -155,6 +156,34 @@ async def test_h04_a_promoted_store_is_not_cut_to_the_old_masters(
     async with start_broker(folder="master", replication=MASTER, remoting_port=0) as old:
         code, text = await align(tmp_path / "slave", old)
         assert (code, "the master has come back" in text) == (1, True), text
+
+
+async def test_h04_a_topic_that_the_master_created_last_is_created_again(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with pair(start_broker) as both:
+        await both.master.create_topic("deleted", queues=2)
+        await both.master.append("deleted", 0, b"x")
+        await both.same()
+        await both.synced()
+        deletion = admin_pb2.DeleteTopicRequest(topic="deleted")
+        assert (await both.master.admin.DeleteTopic(deletion)).status.code == 0
+        await both.synced()
+        # The tables are not copied while the clock stands.
+        await both.master.create_topic("T", queues=3)
+        await both.master.append("T", 1, b"acknowledged")
+        end = both.master.broker.store.positions().log_end
+        store = both.slave.broker.store
+        await until_so(lambda: store.positions().dispatched_end >= end)
+        assert not both.slave.broker.services.topics.exists("T")
+        request = admin_pb2.PromoteRequest(force=True)
+        assert (await both.slave.admin.Promote(request)).status.code == 0
+        assert "1 topic is created" in caplog.text
+    config = Replication(role=BrokerRole.SLAVE, broker_id=1, master="127.0.0.1:1")
+    async with start_broker(folder="slave", replication=config) as promoted:
+        assert promoted.broker.services.topics.get("T").read_queue_nums == 2
+        assert not promoted.broker.services.topics.exists("deleted")
+        assert (await promoted.append("T", 1, b"another")).status.code == 0
 
 
 async def recovery_of(running: RunningBroker, known: str = "") -> broker_pb2.QueryOffsetsResponse:
