@@ -145,10 +145,8 @@ class BrokerServices:
             self.transactions,
             self.retry,
         )
-        self.slave_state = self._slave(context)
-        self.promotion = PromotionService(
-            context.store, self.topics, self.slave_state, context.clock
-        )
+        state = self.slave_state = self._slave(context)
+        self.promotion = PromotionService(context.store, self.topics, state, context.clock)
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)

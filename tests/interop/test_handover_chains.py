@@ -178,7 +178,7 @@ class Chain:
     def check(self, *brokers: Broker | OurBroker) -> None:
         """Waits until each broker has all messages, keys and the offset; compares the logs.
 
-        A broker that is not named has the begin of the same log.
+        A broker that is not named has the same log up to its end.
         """
         for each in brokers:
             self._check(each)
