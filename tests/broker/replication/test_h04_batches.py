@@ -50,6 +50,7 @@ async def staged(both: Pair) -> Job:
 async def copied(both: Pair) -> None:
     """Waits until the slave has reported that it has the master's staging files."""
     files, names = both.master.broker.services.batches.files, staging_files(both.master)
+    await both.until(lambda: [each.position for each in files._copiers.values()] == [files._end])
     await both.until(lambda: has_copies(files))
     await both.until(lambda: staging_files(both.slave) == names)
 

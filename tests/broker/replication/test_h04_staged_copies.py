@@ -6,6 +6,7 @@ import asyncio
 import errno
 import itertools
 import json
+import threading
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -16,16 +17,12 @@ from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.server.remoting.processors.replication import processor
 from rocketpy_broker.services.batches.service import UNCOPIED
 from rocketpy_broker.services.batches.staged_files import (
-    CHANGES_A_PAGE,
-    HELD_MS_MAX,
-    REMOVED_MAX,
-    CopyReport,
     StagedFiles,
 )
-from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.slave.errors import MasterLostError
-from rocketpy_broker.services.slave.staging_sync import RETRY_MS
-from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt, TaskAttempt
+from rocketpy_broker.services.slave.staging_sync import RETRY_MS, StagingSync
+from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.copy import StagedCopy
 from rocketpy_broker.store.staging.file import ATTEMPT_BYTES_MAX, StagingFile
 from rocketpy_broker.store.staging.frames import (
@@ -35,23 +32,20 @@ from rocketpy_broker.store.staging.frames import (
     attempt_frame,
     seal_frame,
 )
-from rocketpy_proto.model.codes import RequestCode as Code
-from rocketpy_proto.remoting.headers.cluster import LACKING_MAX, StagedFilesRequest
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.replication.pair import Pair, pair, slave_config
 from tests.broker.replication.pair import until as until_later
 from tests.broker.replication.test_h04_batches import (
     SYNC,
     TWO,
-    changes,
     copied,
     has_copies,
     offer,
     staged,
 )
-from tests.support.broker.batch_writer import Job, staging_files
-from tests.support.broker.remoting_client import RemotingBroker
-from tests.support.broker.running_broker import StartBroker
+from tests.support.broker.batch_writer import Job, Task, staging_files
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 CONTENT = {"writerId": "w", "batchId": 0, "jobToken": 1, "task": 0, "taskToken": 1, "logEnd": 0}
 OTHER_VALUES: list[object] = [[], {}, None, "", 1.5, 1 << 64]
@@ -178,6 +172,138 @@ async def test_h04_in_sync_replicas_are_waited_for_also_when_no_slave_has_asked(
         assert (answer.hindrance != UNCOPIED) is is_decided
 
 
+# --- Ends of attempts ---
+
+
+def held_seal(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, threading.Event]:
+    """Holds the end of each attempt once its bytes are written, until the second event."""
+    real, reached, goes_on = StagedAttempt.seal, threading.Event(), threading.Event()
+
+    def seal(attempt: StagedAttempt, *, durable: bool) -> None:
+        real(attempt, durable=durable)
+        reached.set()
+        assert goes_on.wait(WAIT_SECONDS_MAX)
+
+    monkeypatch.setattr(StagedAttempt, "seal", seal)
+    return reached, goes_on
+
+
+async def test_h04_an_end_that_is_cancelled_and_repeated_is_copied(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(start_broker, TWO) as both:
+        await both.master.create_topic("T", queues=1)
+        await both.synced()
+        job = Job(both.master)
+        task = Task(job, 0, 1)
+        await task.send(0, b"a")
+        files = both.master.broker.services.batches.files
+        reached, goes_on = held_seal(monkeypatch)
+        request = broker_pb2.StageBlocksRequest(
+            job=job.name, task=0, task_token=1, block_number=1, is_last=True
+        )
+        call = both.master.data.StageBlocks(iter([request]))
+        reading = asyncio.ensure_future(call.read())
+        await asyncio.to_thread(reached.wait, WAIT_SECONDS_MAX)
+        call.cancel()
+        await asyncio.wait([reading])
+        goes_on.set()
+        assert (await task.end()).status.code == 0
+        job.staged.append(task)
+        assert (await committed(both, job)).outcome == broker_pb2.COMMITTED
+        assert files._end
+
+
+async def test_h04_a_commit_during_an_end_waits_for_its_copy(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair(start_broker, TWO) as both:
+        await both.master.create_topic("T", queues=1)
+        await both.synced()
+        job = Job(both.master)
+        task = Task(job, 0, 1)
+        await task.send(0, b"a")
+        job.staged.append(task)
+        reached, goes_on = held_seal(monkeypatch)
+        ending = asyncio.ensure_future(task.end())
+        await asyncio.to_thread(reached.wait, WAIT_SECONDS_MAX)
+        monkeypatch.setattr(StagingSync, "_copy", no_copy)
+        committing = asyncio.ensure_future(job.commit(wait_ms_max=0))
+        await asyncio.sleep(0.05)
+        goes_on.set()
+        assert (await ending).status.code == 0
+        answer = await committing
+        assert (answer.outcome, answer.hindrance) == (broker_pb2.NOT_COMMITTED, UNCOPIED)
+
+
+async def no_copy(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "no space left on device")
+
+
+# --- Restarts ---
+
+
+async def test_h04_a_name_that_comes_again_is_another_file(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    clock, stack, first = ManualClock(), AsyncExitStack(), AsyncExitStack()
+    async with stack:
+        master = await first.enter_async_context(
+            start_broker(replication=TWO, remoting_port=0, folder="master", clock=clock)
+        )
+        config, port = slave_config(master), master.ready.remoting_port
+        slave = await stack.enter_async_context(
+            start_broker(replication=config, clock=clock, folder="slave")
+        )
+        await master.create_topic("T", queues=1)
+        await Pair(master, slave).synced()
+        await Job(master, writer_id="aborted").stage((0, [b"x"]), token=1)
+        await copied(Pair(master, slave))
+        await first.aclose()
+        # The end of an abort that the slave has not heard of.
+        [name] = staging_files(slave)
+        (tmp_path / "master" / "rocketpy" / "staging" / name).unlink()
+        master = await stack.enter_async_context(
+            start_broker(replication=TWO, remoting_port=port, folder="master", clock=clock)
+        )
+        await Job(master).stage((0, [b"a"]), token=1)
+        await copied(Pair(master, slave))
+        paths = [each.broker.store.staging.folder / name for each in (master, slave)]
+        assert paths[0].read_bytes() == paths[1].read_bytes()
+
+
+async def test_h04_a_copy_that_cannot_be_read_once_is_not_removed(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with start_broker(replication=TWO, remoting_port=0, folder="master") as master:
+        config, clock = slave_config(master), master.clock
+        async with start_broker(replication=config, clock=clock, folder="slave") as slave:
+            await staged(Pair(master, slave))
+            names = staging_files(slave)
+        errors, real = [OSError(errno.EMFILE, "too many open files")], StagedCopy.is_there
+
+        def look(copy: StagedCopy) -> bool:
+            if errors:
+                raise errors.pop()
+            return real(copy)
+
+        monkeypatch.setattr(StagedCopy, "is_there", look)
+        removed: list[Path] = []
+        monkeypatch.setattr(durable, "remove_files", removed.extend)
+        async with start_broker(replication=config, clock=clock, folder="slave") as slave:
+            folder = slave.broker.store.staging.folder
+            (folder / "lost+found").mkdir()
+            await copied_but(master, clock)
+            assert not {each.name for each in removed} & {*names, "lost+found"}
+
+
+async def copied_but(master: RunningBroker, clock: ManualClock) -> None:
+    """Waits until a slave has all files, after it has lacked some."""
+    files = master.broker.services.batches.files
+    await until_later(clock, lambda: any(each.lacking for each in files._copiers.values()))
+    await until_later(clock, lambda: has_copies(files))
+
+
 # --- Files of a hostile master ---
 
 
@@ -219,8 +345,9 @@ def test_h04_a_frame_that_names_more_bytes_than_its_file_has_takes_no_memory(
     with path.open("r+b") as file:
         file.seek(end)
         file.write(head.to_bytes())
-    assert StagedAttempt.read(path) is not None
-    assert not StagedCopy(path, 1).is_there()
+    found = StagedAttempt.read(path)
+    assert found is not None
+    assert not StagedCopy(path, found.fingerprint).is_there()
 
 
 def staging_file(path: Path, content: bytes) -> Path:
@@ -238,110 +365,7 @@ async def test_h04_a_hostile_file_ends_no_slave(start_broker: StartBroker) -> No
         folder.mkdir(exist_ok=True)
         for number, content in enumerate([b"[" * 8_000, b"null", json.dumps(CONTENT).encode()]):
             path = staging_file(folder / f"{900 + number:020d}", content)
-            offer(both.master, path.name, 1)
+            found = StagedAttempt.read(path)
+            offer(both.master, path.name, 1 if found is None else found.fingerprint)
         copies = both.slave.broker.store.staging.folder
         await both.until(lambda: [each.name for each in copies.glob("*")] == [f"{902:020d}"])
-
-
-# --- Bounds ---
-
-
-def attempt(number: int) -> StagedAttempt:
-    name = TaskAttempt(BatchJob("w", 0, 1), number, number)
-    return StagedAttempt(name, 0, StagingFile(Path(f"{number:020d}")))
-
-
-def list_of(config: Replication = TWO) -> StagedFiles:
-    return StagedFiles(SlaveTable(config, lambda: 0), ManualClock())
-
-
-async def test_h04_a_master_that_waits_for_no_slave_looks_at_no_file() -> None:
-    named = map(attempt, range(3))
-    assert await list_of(Replication()).copied(named, 0)
-    assert len([*named]) == 3
-
-
-async def test_h04_changes_come_in_pages_and_removed_files_in_none() -> None:
-    files = list_of()
-    attempts = [attempt(each) for each in range(2 * CHANGES_A_PAGE + 1)]
-    for each in attempts:
-        files.completed(each)
-    files.removed(attempts[0])
-    seen: list[str] = []
-    found = await files.changes(CopyReport("s"))
-    assert found.is_start
-    while not found.is_end:
-        seen += [each.name for each in found.changes]
-        found = await files.changes(CopyReport("s", found.run_id, found.position))
-        assert not found.is_start
-    seen += [each.name for each in found.changes if not each.is_removed]
-    assert seen == [each.file.path.name for each in attempts[1:]]
-
-
-async def test_h04_a_slave_that_lacks_forgotten_removals_begins_again() -> None:
-    files = list_of()
-    kept, gone = attempt(0), attempt(1)
-    files.completed(kept)
-    late = await files.changes(CopyReport("late"))
-    for _ in range(REMOVED_MAX):
-        files.completed(gone)
-        files.removed(gone)
-    follows = await files.changes(CopyReport("late", late.run_id, late.position))
-    assert not follows.is_start
-    files.completed(gone)
-    files.removed(gone)
-    assert len(files._changes) == REMOVED_MAX + 1
-    again = await files.changes(CopyReport("late", late.run_id, late.position))
-    assert (again.is_start, again.changes[0].name) == (True, kept.file.path.name)
-
-
-@pytest.mark.parametrize("position", [2, -1, 1 << 62])
-async def test_h04_a_position_that_the_master_does_not_have_is_no_copy(position: int) -> None:
-    files = list_of()
-    files.completed(attempt(0))
-    found = await files.changes(CopyReport("s"))
-    found = await files.changes(CopyReport("s", found.run_id, position))
-    assert found.is_start
-    assert not has_copies(files)
-
-
-async def test_h04_a_slave_has_one_held_request() -> None:
-    files = list_of()
-    found = await files.changes(CopyReport("s"))
-    report = CopyReport("s", found.run_id, found.position)
-    first = asyncio.ensure_future(files.changes(report))
-    await asyncio.sleep(0)
-    second = asyncio.ensure_future(files.changes(report))
-    assert (await first).changes == []
-    assert len(files._held) == 1
-    files.completed(attempt(0))
-    assert len((await second).changes) == 1
-    assert not files._held
-
-
-async def test_h04_a_held_request_ends_with_the_broker_and_in_time() -> None:
-    clock = ManualClock()
-    files = StagedFiles(SlaveTable(TWO, lambda: 0), clock)
-    found = await files.changes(CopyReport("s"))
-    report = CopyReport("s", found.run_id, found.position)
-    held = asyncio.ensure_future(files.changes(report))
-    await asyncio.sleep(0)
-    clock.advance(HELD_MS_MAX)
-    assert (await held).changes == []
-    held = asyncio.ensure_future(files.changes(report))
-    await asyncio.sleep(0)
-    files.stop()
-    assert (await held).changes == []
-    assert (await files.changes(report)).changes == []
-
-
-async def test_h04_a_slave_names_no_more_than_some_files(start_broker: StartBroker) -> None:
-    async with (
-        start_broker(replication=TWO, remoting_port=0) as running,
-        RemotingBroker.of(running) as remoting,
-    ):
-        names = ",".join(f"{each:020d}" for each in range(LACKING_MAX + 1))
-        request = StagedFilesRequest("1", lacking=names)
-        answer = await remoting.client.ask(Code.GET_STAGED_FILES, request)
-        assert "lacking is 101" in str(answer.remark)
-        assert (await changes(remoting.client))[0].is_start

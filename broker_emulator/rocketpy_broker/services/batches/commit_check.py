@@ -40,7 +40,14 @@ class CommitCheck:
         self._staging = staging
 
     async def are_copied(self, job: Job, tasks: Sequence[StagedTask], wait_ms_max: int) -> bool:
-        """Waits for the slaves that must have copies of the tasks' files; False if some lack."""
+        """Waits for the slaves that must have copies of the tasks' files; False if some lack.
+
+        Raises as `attempts`.
+        """
+        if not self._files.is_waited_for:
+            return True
+        # A file is copied whole once its attempt has ended.
+        await self.attempts(job, tasks)
         keys = ((task.task, task.token) for task in tasks)
         named = (job.attempts[key].staged for key in keys if key in job.attempts)
         return await self._files.copied(named, wait_ms_max)

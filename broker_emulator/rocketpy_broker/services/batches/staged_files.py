@@ -39,7 +39,7 @@ class FileChange:
     """A file that was completed, or removed if `is_removed`."""
 
     name: str
-    task_token: int
+    fingerprint: int
     is_removed: bool = False
 
 
@@ -67,13 +67,14 @@ class CopyReport:
     lacking: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Copier:
-    """A slave's last report, and its time."""
+    """A slave's last report, its time, and the last removal forgotten before its first pass."""
 
     position: int
     lacking: frozenset[str]
     heard_ms: float
+    forgotten: int
 
 
 class StagedFiles:
@@ -87,6 +88,8 @@ class StagedFiles:
         self._changes: dict[int, FileChange] = {}
         self._end = 0
         self._present: dict[str, int] = {}
+        # Files that were sealed when they were added: after a restart some are not.
+        self._sealed: set[str] = set()
         # Numbers of removals, and of the last one that is forgotten.
         self._removals: deque[int] = deque()
         self._forgotten = 0
@@ -102,15 +105,22 @@ class StagedFiles:
         for each in (*self._held.values(), *self._deciding):
             resolve(each)
 
+    @property
+    def is_waited_for(self) -> bool:
+        """True if decisions wait for slaves."""
+        return self._slaves.is_waited_for
+
     # --- Files ---
 
     def completed(self, staged: StagedAttempt) -> None:
         """Adds a file."""
-        if self._slaves.is_waited_for:
+        if self.is_waited_for:
             name = staged.file.path.name
             self._changes.pop(self._present.get(name, 0), None)
-            self._add(FileChange(name, staged.attempt.token))
+            self._add(FileChange(name, staged.fingerprint))
             self._present[name] = self._end
+            if staged.is_sealed:
+                self._sealed.add(name)
 
     def removed(self, staged: StagedAttempt) -> None:
         """Removes a file if it was added."""
@@ -119,7 +129,8 @@ class StagedFiles:
         if number is None:
             return
         del self._changes[number]
-        self._add(FileChange(name, staged.attempt.token, is_removed=True))
+        self._sealed.discard(name)
+        self._add(FileChange(name, staged.fingerprint, is_removed=True))
         self._removals.append(self._end)
         if len(self._removals) > REMOVED_MAX:
             self._forgotten = self._removals.popleft()
@@ -142,10 +153,11 @@ class StagedFiles:
 
         A newer request of the slave ends the wait, and so does HELD_MS_MAX.
         """
-        self._heard(report)
-        if self._is_known(report) and report.position == self._end and not self._is_stopped:
-            await self._next_change(report.slave_id)
         is_start = not self._is_known(report)
+        self._heard(report)
+        if not is_start and report.position == self._end and not self._is_stopped:
+            await self._next_change(report.slave_id)
+            is_start = not self._is_known(report)
         first = next(iter(self._changes), self._end + 1) if is_start else report.position + 1
         end = first - 1
         changes: list[FileChange] = []
@@ -156,20 +168,33 @@ class StagedFiles:
         return FileChanges(self._run_id, changes, end, is_start, is_end=end == self._end)
 
     def _is_known(self, report: CopyReport) -> bool:
-        """Returns True if the slave has seen all removals that are forgotten."""
-        is_own = report.run_id == self._run_id
-        return is_own and self._forgotten <= report.position <= self._end
+        """Returns True if the slave has seen all removals that were forgotten since it began."""
+        copier = self._copiers.get(report.slave_id)
+        if copier is None or report.run_id != self._run_id:
+            return False
+        seen = max(report.position, copier.forgotten)
+        return self._forgotten <= seen and 0 <= report.position <= self._end
 
     def _heard(self, report: CopyReport) -> None:
         now_ms = self._clock.monotonic_ms()
         for known in [*self._copiers]:
             if self._copiers[known].heard_ms < now_ms - SILENT_MS_MAX:
                 del self._copiers[known]
-        if report.slave_id in self._copiers or len(self._copiers) < SLAVES_MAX:
-            position = report.position if self._is_known(report) else 0
-            self._copiers[report.slave_id] = _Copier(position, report.lacking, now_ms)
-            for each in self._deciding:
-                resolve(each)
+        if self._is_known(report):
+            copier = self._copiers[report.slave_id]
+            copier.position, copier.lacking = report.position, report.lacking
+            copier.heard_ms = now_ms
+        elif report.slave_id in self._copiers or len(self._copiers) < SLAVES_MAX:
+            copier = _Copier(0, report.lacking, now_ms, self._forgotten)
+            self._copiers[report.slave_id] = copier
+        for each in self._deciding:
+            resolve(each)
+
+    def heard(self, slave_id: str) -> None:
+        """Notes that a slave is at work: the copy of a large file takes a while."""
+        copier = self._copiers.get(slave_id)
+        if copier is not None:
+            copier.heard_ms = self._clock.monotonic_ms()
 
     async def _next_change(self, slave_id: str) -> None:
         earlier = self._held.get(slave_id)
@@ -185,14 +210,20 @@ class StagedFiles:
     # --- Decisions ---
 
     async def copied(self, attempts: Iterable[StagedAttempt], wait_ms_max: int) -> bool:
-        """Waits until enough slaves have the files; returns False if they have not in time."""
-        if not self._slaves.is_waited_for:
+        """Waits until enough slaves have the files; returns False if they have not in time.
+
+        All attempts have ended.
+        """
+        if not self.is_waited_for:
             return True
         reached, names = 0, set()
         for number, each in enumerate(attempts):
             if number % NAMES_A_SLOT == 0:
                 await take_slot()
             name = each.file.path.name
+            if name not in self._sealed:
+                # Its end may have been cancelled, or was before the start.
+                self.completed(each)
             names.add(name)
             reached = max(reached, self._present.get(name, 0))
         end_ms = self._clock.monotonic_ms() + wait_ms_max

@@ -363,7 +363,9 @@ class StagingService:
             removed = await self.in_thread(
                 lambda: [one for one in attempts if area.remove(one.staged)]
             )
-            for attempt in removed:
+            for number, attempt in enumerate(removed, 1):
+                if number % LOOKS == 0:
+                    await take_slot()
                 if attempt in self._leaving:
                     del self._leaving[attempt]
                     area.give_back(attempt.staged.file_bytes)

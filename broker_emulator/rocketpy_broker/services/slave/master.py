@@ -40,7 +40,7 @@ MASTER_ID = 0
 # Digits of a number of 63 bits.
 DIGITS_MAX = 18
 STORE_ID = re.compile(r"[0-9a-f]{32}")
-RECOVERY_ID = re.compile(r"[0-9a-f]{16}")
+RECOVERY_ID = RUN_ID = re.compile(r"[0-9a-f]{16}")
 EPOCH_MAX = (1 << 63) - 1
 # Begin and end of RocketMQ's log before its first message.
 EMPTY_OF_ROCKETMQ = ("-1", "0")
@@ -188,15 +188,17 @@ class Master:
         header: StagedFilesResponse = _decoded(
             lambda: EXCHANGES[code].response.decode(answer.ext_fields)
         )
+        if not RUN_ID.fullmatch(header.run_id) or not 0 <= header.position <= EPOCH_MAX:
+            raise MasterRefusedError("its list of staging files has an illegal run or position")
         return header, changes
 
-    async def staged_piece(self, name: str, position: int) -> bytes | None:
+    async def staged_piece(self, slave_id: str, name: str, position: int) -> bytes | None:
         """Returns the bytes of a staging file from `position` on, empty at its end.
 
         Returns None for a file that has gone. Raises MasterLostError, MasterRefusedError.
         """
         code = RequestCode.READ_STAGED_FILE
-        answer = await self._ask(code, StagedFileRequest(name, position))
+        answer = await self._ask(code, StagedFileRequest(name, position, slave_id))
         if answer.code == ResponseCode.MESSAGE_ILLEGAL:
             return None
         _check_success(code, answer)

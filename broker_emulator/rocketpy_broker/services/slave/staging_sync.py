@@ -10,7 +10,9 @@ Source: docs/design/cluster.md section 4.6.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
+import os
 from pathlib import Path
 
 from rocketpy_broker.config import BrokerConfig
@@ -35,6 +37,7 @@ RETRY_MS = 5_000
 UNKNOWN_MS = 60_000
 # More than any master's jobs have.
 FILES_MAX = 1_000_000
+REMOVED_AT_ONCE = 1_000
 
 
 class StagingSync:
@@ -99,19 +102,20 @@ class StagingSync:
             self._run_id, self._position, self._is_whole = found.run_id, 0, False
             for names in (self._present, self._leaving, self._lacking):
                 names.clear()
+        if self._lacking and self._retry_ms <= self._clock.monotonic_ms():
+            self._retry_ms = self._clock.monotonic_ms() + RETRY_MS
+            # Before others: no more than LACKING_MAX can be reported.
+            changes = (*self._lacking.values(), *changes)
         for change in changes:
             await self._take(master, change, found.log_end)
         self._position = found.position
         if found.is_end and not self._is_whole:
-            self._is_whole = True
             there = await asyncio.to_thread(_names, self._folder)
-            self._leaving.update(dict.fromkeys(there - self._present, found.log_end))
+            gone = there - self._present - {*self._lacking}
+            self._leaving.update(dict.fromkeys(gone, found.log_end))
+            self._is_whole = True
         await self._remove_leaving()
-        if self._lacking and self._retry_ms <= self._clock.monotonic_ms():
-            self._retry_ms = self._clock.monotonic_ms() + RETRY_MS
-            for change in [*self._lacking.values()]:
-                await self._take(master, change, found.log_end)
-        if not changes and self._clock.monotonic_ms() < begin_ms + PAUSE_MS:
+        if found.is_end and not changes and self._clock.monotonic_ms() < begin_ms + PAUSE_MS:
             # Not held, as after the start of the master.
             await sleep(self._clock, PAUSE_MS)
 
@@ -127,7 +131,7 @@ class StagingSync:
             self._leaving[name] = log_end
             return
         try:
-            copy = StagedCopy(self._folder / name, change.task_token)
+            copy = StagedCopy(self._folder / name, change.fingerprint)
             if not await asyncio.to_thread(copy.is_there):
                 await self._copy(master, name, copy)
         except (StagingFullError, OSError) as error:
@@ -150,7 +154,7 @@ class StagingSync:
         area = self._store.staging
         await asyncio.to_thread(copy.begin)
         try:
-            while piece := await master.staged_piece(name, copy.bytes):
+            while piece := await master.staged_piece(self._id, name, copy.bytes):
                 if copy.bytes + len(piece) > area.bytes_max:
                     raise StagingFullError(copy.bytes, len(piece), area.bytes_max)
                 await run_shielded(asyncio.to_thread(copy.add, piece))
@@ -162,14 +166,21 @@ class StagingSync:
 
     async def _remove_leaving(self) -> None:
         flushed = self._store.flushed_end
-        ready = [name for name, log_end in self._leaving.items() if log_end <= flushed]
-        if ready:
+        while True:
+            # Their order is that of the log's ends.
+            first = itertools.islice(self._leaving.items(), REMOVED_AT_ONCE)
+            ready = [name for name, log_end in first if log_end <= flushed]
+            if not ready:
+                return
             paths = [self._folder / name for name in ready]
             await asyncio.to_thread(durable.remove_files, paths)
-        for name in ready:
-            del self._leaving[name]
+            for name in ready:
+                del self._leaving[name]
 
 
 def _names(folder: Path) -> set[str]:
     """Returns the names of all files. Blocks. Raises OSError."""
-    return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if not folder.is_dir():
+        return set()
+    with os.scandir(folder) as entries:
+        return {each.name for each in entries if each.is_file(follow_symlinks=False)}

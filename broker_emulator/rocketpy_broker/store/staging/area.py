@@ -8,6 +8,7 @@ them, and removes files without a whole attempt.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import threading
@@ -43,6 +44,7 @@ NAME_DIGITS = 20
 # The allocation unit of file systems.
 UNIT_BYTES = 4096
 INT64_MAX = (1 << 63) - 1
+FINGERPRINT_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,12 @@ class StagedAttempt:
             "logEnd": self.log_end,
         }
         return json.dumps(content).encode()
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that attempts differ in; file names come again after a restart."""
+        digest = hashlib.blake2b(self._content(), digest_size=FINGERPRINT_BYTES).digest()
+        return int.from_bytes(digest, "big", signed=True)
 
     @classmethod
     def read(cls, path: Path) -> StagedAttempt | None:

@@ -17,9 +17,9 @@ from rocketpy_broker.store.staging.file import StagingFile
 class StagedCopy:
     """The copy for `path`. All methods block, and raise OSError."""
 
-    def __init__(self, path: Path, task_token: int) -> None:
+    def __init__(self, path: Path, fingerprint: int) -> None:
         self._path = path
-        self._task_token = task_token
+        self._fingerprint = fingerprint
         self._unfinished = durable.temporary_path(path)
         self.bytes = 0
 
@@ -58,7 +58,7 @@ class StagedCopy:
     def _is_complete(self, path: Path) -> bool:
         try:
             staged = StagedAttempt.read(path)
-            if staged is None or staged.attempt.token != self._task_token:
+            if staged is None or staged.fingerprint != self._fingerprint:
                 return False
             staged.survey()
         except FileNotFoundError:

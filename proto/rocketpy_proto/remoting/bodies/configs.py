@@ -102,10 +102,10 @@ class ReplicationState(Body, frozen=True):
 
 
 class StagedFileChange(Body, frozen=True):
-    """A file of staged blocks that was completed or removed; the task's token identifies it."""
+    """A file of staged blocks that was completed or removed; `fingerprint` is its attempt's."""
 
     name: str
-    task_token: Int64
+    fingerprint: Int64
     is_removed: bool = False
 
 

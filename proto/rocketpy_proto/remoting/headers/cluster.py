@@ -132,6 +132,7 @@ class ViewBrokerStatsDataRequest(Header, frozen=True):
 class StagedFilesRequest(Header, frozen=True):
     """GET_STAGED_FILES: the slave `slave_id` has copies of all changes up to `position`.
 
+    `slave_id` is its broker id, so that a restarted slave is the same one.
     `lacking` names the up to LACKING_MAX files among them that it could not copy, with commas.
     `run_id` is that of the last answer. A master without newer changes holds the request.
     """
@@ -161,6 +162,7 @@ class StagedFileRequest(Header, frozen=True):
 
     name: str
     position: Int64
+    slave_id: str = ""
 
 
 class ProgressFileRequest(Header, frozen=True):

@@ -81,13 +81,12 @@ class ReplicationProcessor:
         lacking = frozenset(filter(None, header.lacking.split(",")))
         if len(lacking) > LACKING_MAX:
             raise ParameterIllegalError("lacking", len(lacking), f"{LACKING_MAX} or fewer")
-        # A restarted slave is the same one; brokers of one name have different ids.
-        slave_id = f"{request.connection.peer_host.address} {header.slave_id[:SLAVE_ID_CHARACTERS]}"
+        slave_id = header.slave_id[:SLAVE_ID_CHARACTERS]
         report = CopyReport(slave_id, header.run_id, header.position, lacking)
         found = await self._files.changes(report)
         body = configs.StagedFileChanges(
             tuple(
-                configs.StagedFileChange(each.name, each.task_token, each.is_removed)
+                configs.StagedFileChange(each.name, each.fingerprint, each.is_removed)
                 for each in found.changes
             )
         )
@@ -101,6 +100,7 @@ class ReplicationProcessor:
 
     async def _staged_file(self, request: Request) -> RemotingCommand:
         header: StagedFileRequest = request.header
+        self._files.heard(header.slave_id)
         if not self._files.has(header.name) or header.position < 0:
             raise _missing(header.name)
         path = self._store.staging.folder / header.name
