@@ -238,6 +238,7 @@ class Broker:
                     ha_port,
                     console_url,
                 )
+                await server.serving()
                 promoted = services.promotion.done = asyncio.get_running_loop().create_future()
                 ready.set_result(self._ready)
                 with contextlib.suppress(TimeoutError):
