@@ -165,7 +165,7 @@ def role() -> str:
 
 print(f"Before: {role()}")
 print(rocketpy("broker", "promote", "--force", "--endpoint", slave.endpoint).rstrip())
-until(lambda: slave.send("orders", str(ORDERS)) != [])
+slave.send("orders", str(ORDERS))
 acknowledged.append(ORDERS)
 print(f"After: {role()}")
 
