@@ -110,7 +110,7 @@ def mqadmin(version: str, folder: Path, *arguments: str) -> str:
 def answered(run: Callable[[], str]) -> str:
     """Returns the output of the tool's first run in which a server has answered.
 
-    The tool waits for a server for five seconds, which a busy machine may take for the tool's start.
+    The tool waits for a server for five seconds; a busy machine may take them for the tool's start.
     """
     outputs: list[str] = []
 
