@@ -74,7 +74,7 @@ class Project:
         return podman("exec", self.container(service), *words).stdout
 
     def wait_until_healthy(self) -> None:
-        check = ("rocketpy", "health", "--timeout", "5")
+        check = ("rocketpy", "health", "--timeout", "30")
         wait_until_healthy(self.container("broker"), check)
         assert "SERVING" in self.run("broker", *check)
 
