@@ -16,7 +16,7 @@ from tests.interop.containers.podman import (
 )
 from tests.support.docker.compose_files import FOLDER
 
-HEALTH: Sequence[str] = ("rocketpy", "health", "--timeout", "5")
+HEALTH: Sequence[str] = ("rocketpy", "health", "--timeout", "30")
 
 
 class Project:
