@@ -20,6 +20,9 @@ class NoServer:
         """Starts no listener."""
         return 1
 
+    async def serving(self) -> None:
+        """Reports nothing."""
+
     async def stop(self) -> None:
         """Closes no connection."""
 

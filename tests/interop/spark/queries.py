@@ -93,7 +93,7 @@ class OfCluster:
         return self.spark.read.format("rocketpy").options(**self.options(**options)).load()
 
     def read_written(self, **options: object) -> DataFrame:
-        """Reads as a batch, also what others than `send` have just written."""
+        """Reads as a batch, also the messages of another sender that it has just written."""
         self.cluster.until_dispatched()
         return self.read(**options)
 

@@ -104,7 +104,7 @@ class StagingSync:
                 names.clear()
         if self._lacking and self._retry_ms <= self._clock.monotonic_ms():
             self._retry_ms = self._clock.monotonic_ms() + RETRY_MS
-            # Before others: no more than LACKING_MAX can be reported.
+            # First of all: no more than LACKING_MAX can be reported.
             changes = (*self._lacking.values(), *changes)
         for change in changes:
             await self._take(master, change, found.log_end)
