@@ -21,7 +21,7 @@ from benchmarks.report import terminal_table, to_json
 MODULES = [
     *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "calls"),
     *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "start", "topics"),
-    *("cluster", "java_broker", "transports", "apache_v2"),
+    *("cluster", "java_broker", "transports", "apache_v2", "replication"),
 ]
 PROFILE_LINES = 25
 console = Console()

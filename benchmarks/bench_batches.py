@@ -24,7 +24,7 @@ from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.batches.log import Batch, StagedTask
-from rocketpy_broker.services.batches.service import Outcome
+from rocketpy_broker.services.batches.outcome import Outcome
 from rocketpy_broker.services.batches.staging_service import StageCommand, Staged
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.topics.config import TopicConfig

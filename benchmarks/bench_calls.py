@@ -114,7 +114,9 @@ async def delays_ms(waiter: Waiter, sends: Coroutine[Any, Any, list[float]]) -> 
     return [(await waiter.arrived.get() - begin) * 1000 for begin in began]
 
 
-async def paced(stub: broker_pb2_grpc.BrokerStub, topic: str) -> list[float]:
+async def paced(
+    stub: broker_pb2_grpc.BrokerStub, topic: str, pace_seconds: float = PACE_SECONDS
+) -> list[float]:
     """Sends at an even pace; returns the time of each send."""
     began: list[float] = []
     request = broker_pb2.AppendRequest.FromString(raw_request(topic, 0))
@@ -122,7 +124,7 @@ async def paced(stub: broker_pb2_grpc.BrokerStub, topic: str) -> list[float]:
     async def requests() -> AsyncIterator[broker_pb2.AppendRequest]:
         start = time.perf_counter()
         for number in range(PACED_SENDS):
-            await asyncio.sleep(max(start + number * PACE_SECONDS - time.perf_counter(), 0))
+            await asyncio.sleep(max(start + number * pace_seconds - time.perf_counter(), 0))
             began.append(time.perf_counter())
             yield request
 

@@ -226,7 +226,6 @@ class Broker:
                 self.services.admin.status.serves(recovery, server.connection_count)
                 self.services.admin.settings.listens(ports.remoting, ha_port)
                 http_port = await self._start_http(scope, rocketpy_v1)
-                console_url = self._console_url(http_port)
                 self._ready = Ready(
                     self._config.host,
                     port,
@@ -236,8 +235,9 @@ class Broker:
                     ports.name_server,
                     server.tls_port,
                     ha_port,
-                    console_url,
+                    self._console_url(http_port),
                 )
+                await server.serving()
                 promoted = services.promotion.done = asyncio.get_running_loop().create_future()
                 ready.set_result(self._ready)
                 with contextlib.suppress(TimeoutError):

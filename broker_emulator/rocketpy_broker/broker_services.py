@@ -36,6 +36,7 @@ from rocketpy_broker.server.remoting.processors.pop.assignment_processor import 
 )
 from rocketpy_broker.server.remoting.processors.pop.message_processor import PopProcessor
 from rocketpy_broker.server.remoting.processors.pull_processor import PullProcessor
+from rocketpy_broker.server.remoting.processors.replication.processor import ReplicationProcessor
 from rocketpy_broker.server.remoting.processors.reply_processor import ReplyProcessor
 from rocketpy_broker.server.remoting.processors.retry_processor import RetryProcessor
 from rocketpy_broker.server.remoting.processors.send_processor import SendProcessor
@@ -124,7 +125,7 @@ class BrokerServices:
         self.transactions = transactions.build(
             context, self.topics, self.groups, self.flush, self.delay, self.offsets
         )
-        self.batches = batches.build(context, self.topics, self.flush, self.sends)
+        self.batches = batches.build(context, self.topics, self.replication, self.flush, self.sends)
         self.retry = SendBackService(
             context.store,
             targets,
@@ -144,8 +145,8 @@ class BrokerServices:
             self.transactions,
             self.retry,
         )
-        self.slave_state = self._slave(context)
-        self.promotion = PromotionService(context.store, self.slave_state, context.clock)
+        state = self.slave_state = self._slave(context)
+        self.promotion = PromotionService(context.store, self.topics, state, context.clock)
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)
@@ -381,5 +382,6 @@ class BrokerServices:
                 self.replication.slaves,
                 self.slave_state,
             ),
+            ReplicationProcessor(store, self.topics, self.batches.files),
             AuthProcessor(self.access.users),
         ]

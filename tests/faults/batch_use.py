@@ -16,19 +16,22 @@ from unittest import mock
 
 import numpy as np
 
-from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.config import BrokerConfig, Replication
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.batches.commit_check import CommitCheck
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.batches.log import Batch, StagedTask
+from rocketpy_broker.services.batches.outcome import BatchState
 from rocketpy_broker.services.batches.roll_forward import RollForward
-from rocketpy_broker.services.batches.service import RETRY_MS, BatchService, BatchState
+from rocketpy_broker.services.batches.service import RETRY_MS, BatchService
+from rocketpy_broker.services.batches.staged_files import StagedFiles
 from rocketpy_broker.services.batches.staging_service import StageCommand, Staged, StagingService
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits
 from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
@@ -100,12 +103,13 @@ class Desk:
             store.config.delay_levels, clock, timer, store.config.commit_log_segment_bytes
         )
         appends = SendService(store, self._topics, flushes, scheduling, clock, config)
-        self.staging = StagingService(store, appends, self.ledger, clock, config)
+        files = StagedFiles(SlaveTable(Replication(), lambda: 0), clock)
+        self.staging = StagingService(store, appends, self.ledger, clock, config, files)
         rolling = RollForward(store, appends, self.staging, clock)
         self.batches = BatchService(
             store,
             self.staging,
-            CommitCheck(store, self._topics, self.staging),
+            CommitCheck(store, self._topics, self.staging, files),
             rolling,
             self.ledger,
             flushes,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import random
-import socket
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from rocketpy_broker.cli.commands import app
 from rocketpy_broker.client import brokers
 from rocketpy_broker.errors import BrokerError
 from tests.broker.replication.test_h04_promotion import until
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 QUICK, TORTURE = 2, 200
 TOPIC = "T"
@@ -59,25 +59,13 @@ class Sender:
 def follower(folder: Path, master: LocalBroker) -> LocalBroker:
     """Returns a slave of `master`, which may become one itself."""
     address = master.remoting_endpoint
-    slave = LocalBroker(folder, ha_port=0, flush="SYNC_FLUSH", broker_role="SLAVE", master=address)
-    return slave.start()
+    return LocalBroker(folder, ha_port=0, flush="SYNC_FLUSH", broker_role="SLAVE", master=address)
 
 
-def until_it_is_master(broker: LocalBroker) -> None:
-    """Waits for a promoted broker, which starts again, until RocketMQ's clients reach it, too."""
-
-    def role() -> str:
-        with broker._connection() as connection:
-            return brokers.broker_status(connection).broker_role
-
-    def listens() -> bool:
-        host, _, port = broker.remoting_endpoint.rpartition(":")
-        with contextlib.suppress(OSError), socket.create_connection((host, int(port))):
-            return True
-        return False
-
-    until(lambda: role() == "SYNC_MASTER")
-    until(listens)
+def promote(slave: LocalBroker) -> None:
+    with slave._connection() as connection:
+        brokers.promote(connection, role="SYNC_MASTER", force=True)
+        assert brokers.await_master(connection, WAIT_SECONDS_MAX)
 
 
 def align(folder: Path, master: LocalBroker) -> None:
@@ -94,26 +82,29 @@ def numbers(broker: LocalBroker) -> list[int]:
 def test_h04_no_acknowledged_message_is_lost_when_masters_die(tmp_path: Path, count: int) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     chance = random.Random(count)
-    master = LocalBroker(
-        folders[0], ha_port=0, flush="SYNC_FLUSH", broker_role="SYNC_MASTER", in_sync_replicas=2
-    ).start()
-    slave = follower(folders[1], master)
-    master.create_topic(TOPIC, queues=1)
-    sender = Sender(master)
-    try:
+    with contextlib.ExitStack() as stack:
+        master = stack.enter_context(
+            LocalBroker(
+                folders[0],
+                ha_port=0,
+                flush="SYNC_FLUSH",
+                broker_role="SYNC_MASTER",
+                in_sync_replicas=2,
+            )
+        )
+        slave = stack.enter_context(follower(folders[1], master))
+        master.create_topic(TOPIC, queues=1)
+        # A slave copies the topics every ten seconds.
+        until(lambda: TOPIC in slave.topics())
+        sender = Sender(master)
+        stack.callback(sender.stop)
         for _ in range(count):
             sender.until(chance.randrange(1, 30))
             master.kill()
-            with slave._connection() as connection:
-                brokers.promote(connection, role="SYNC_MASTER", force=True)
+            promote(slave)
             sender.broker = slave
-            until_it_is_master(slave)
             align(master.data, slave)
-            master, slave = slave, follower(master.data, slave)
+            master, slave = slave, stack.enter_context(follower(master.data, slave))
         sender.until(1)
         sender.stop()
         assert sender.acknowledged <= set(numbers(master))
-    finally:
-        sender.stop()
-        slave.stop()
-        master.stop()

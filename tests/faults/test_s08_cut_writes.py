@@ -17,7 +17,7 @@ from unittest import mock
 import pytest
 
 from rocketpy_broker.services.batches.log import StagedTask
-from rocketpy_broker.services.batches.service import Outcome
+from rocketpy_broker.services.batches.outcome import Outcome
 from rocketpy_broker.store.append.appender import AppendUnderWay
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey

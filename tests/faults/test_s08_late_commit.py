@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from rocketpy_broker.services.admin.files.store_export import ExportRequest, FileFormat, StoreExport
 from rocketpy_broker.services.batches.ledger import CONFIRM_MS, NO_BATCH
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE
+from rocketpy_broker.services.batches.outcome import Outcome
 from rocketpy_broker.services.batches.roll_forward import DecidedBatch, RollForward
-from rocketpy_broker.services.batches.service import Outcome
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.store.check.read_only import StoreReadLock, StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck

@@ -19,7 +19,7 @@ import pytest
 
 from rocketpy_broker.errors import StagedIllegalError, StoreClosedError
 from rocketpy_broker.services.batches.log import StagedTask
-from rocketpy_broker.services.batches.service import BatchState, Outcome
+from rocketpy_broker.services.batches.outcome import BatchState, Outcome
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE, StagedTask
-from rocketpy_broker.services.batches.service import Outcome
+from rocketpy_broker.services.batches.outcome import Outcome
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.values import QueueKey

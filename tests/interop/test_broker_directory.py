@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,12 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.values import QueueKey
+from tests.interop.cluster.servers import BROKER_PORTS, free_port
 from tests.interop.rocketmq import RocketMQStore
 from tests.interop.stores import MakeStores, Stores, messages
 
 A0 = QueueKey("TopicA", 0)
 B3 = QueueKey("TopicB", 3)
-
-
-def two_free_ports() -> int:
-    """Returns a free port; the broker's second port, two below it, is free as well."""
-    while True:
-        with socket.socket() as upper, socket.socket() as lower:
-            upper.bind(("", 0))
-            port = int(upper.getsockname()[1])
-            try:
-                lower.bind(("", port - 2))
-            except OSError:
-                continue
-            return port
 
 
 def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
@@ -76,7 +63,7 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
 def served_by_rocketmq(stores: Stores) -> dict[str, Any]:
     """Serves the directory with RocketMQ's broker; returns the resulting configuration."""
     with RocketMQStore(stores.scratch / "rocketmq.log", stores.scratch) as theirs:
-        theirs.ask("startBroker", folder=str(stores.folder), port=two_free_ports())
+        theirs.ask("startBroker", folder=str(stores.folder), port=free_port(BROKER_PORTS))
         stores.check_rocketmq(theirs)
         stores.put_rocketmq(theirs, A0, messages(9, "broker"))
         stores.check_rocketmq(theirs)

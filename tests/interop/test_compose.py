@@ -155,8 +155,12 @@ def test_the_services_one_after_the_other(composed: Composed, tmp_path: Path) ->
     assert composed.run(topic).returncode == 1
     composed.start_broker()
     assert composed.run(health).returncode == 0
-    made = composed.run(topic)
-    assert made.returncode == 0, made.stdout + made.stderr
+    # The tool waits for the broker for five seconds, of which its own start takes some.
+    until(
+        lambda: composed.run(topic).returncode == 0,
+        "topic created",
+        [composed.name_server, composed.broker],
+    )
     told = SERVICES["notebooks"]["environment"]
     given = {name: composed.at_home(value) for name, value in told.items() if value is not None}
     route = {"broker-a": {0: composed.broker.address}}

@@ -11,8 +11,8 @@ from pathlib import Path
 from rocketpy_broker.runtime.clock import ManualClock, SystemClock
 from rocketpy_broker.store.config import FlushDiskType
 from tests.broker.delay.test_levels import advance, bodies, send, visible
+from tests.interop.cluster.servers import BROKER_PORTS, free_port
 from tests.interop.rocketmq import Message, RocketMQStore
-from tests.interop.test_broker_directory import two_free_ports
 from tests.interop.test_timer import SIZES, T1, rocketmq, until_stored
 from tests.support.broker.running_broker import StartBroker, start_broker, until
 
@@ -39,7 +39,7 @@ async def test_d04_rocketmq_delivers_what_waits_in_our_directory_and_repeats_not
         await until(lambda: visible(running) == 2)
     assert progress(tmp_path) == {"1": 2}
     with rocketmq as theirs:
-        theirs.ask("startBroker", folder=str(tmp_path), port=two_free_ports())
+        theirs.ask("startBroker", folder=str(tmp_path), port=free_port(BROKER_PORTS))
         expected = [b"delivered by us", b"this one, too", b"in five seconds"]
         assert until_stored(theirs, len(expected)) == expected
         theirs.ask("stopBroker")
@@ -57,9 +57,9 @@ async def test_d04_what_waits_in_rocketmqs_directory_is_delivered_and_nothing_re
     start_broker: StartBroker, rocketmq: RocketMQStore, tmp_path: Path
 ) -> None:
     with rocketmq as theirs:
-        theirs.ask("startBroker", folder=str(tmp_path), port=two_free_ports())
-        # RocketMQ may take more than ten seconds to stop, so ours waits for two minutes.
-        for body, level in ((b"for RocketMQ", "1"), (b"for ours", "6"), (b"last", "99")):
+        theirs.ask("startBroker", folder=str(tmp_path), port=free_port(BROKER_PORTS))
+        # RocketMQ may take more than ten seconds to stop, so ours waits for ten minutes.
+        for body, level in ((b"for RocketMQ", "1"), (b"for ours", "14"), (b"last", "99")):
             (result,) = theirs.put(T1, [Message(body, {"DELAY": level})])
             assert result["status"] == "PUT_OK"
         assert until_stored(theirs, 1) == [b"for RocketMQ"]
@@ -70,7 +70,7 @@ async def test_d04_what_waits_in_rocketmqs_directory_is_delivered_and_nothing_re
         await running.create_topic("T")
         await advance(running, 100)
         assert await bodies(running) == [b"for RocketMQ"]
-        clock.advance(120_000)
+        clock.advance(600_000)
         await until(lambda: visible(running) == 2)
         clock.advance(7_200_000)
         await until(lambda: visible(running) == 3)

@@ -15,6 +15,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.units import UNIT
 from rocketpy_broker.store.values import QueueKey
 from tests.interop.drivers import RocketMQError
+from tests.interop.remoting.clients import until
 from tests.interop.rocketmq import VERSIONS
 from tests.interop.stores import READ_WHOLE_LOG, MakeStores, Stores, messages, queue_files
 from tests.support.store.messages import delete_topic, flush_log
@@ -224,6 +225,6 @@ def test_s08_rocketmq_needs_no_index_and_makes_it_anew_after_a_crash(filled: Sto
         theirs.kill()
     (filled.folder / "checkpoint").unlink()
     with filled.rocketmq() as theirs:
+        until(lambda: len(theirs.query("TopicA", "shared")) == 27)
         assert [record["body"] for record in theirs.query("TopicA", "a4-3")] == [b"a4 3"]
-        assert len(theirs.query("TopicA", "shared")) == 27
         theirs.stop()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from rocketpy_broker.store.index.layout import ENTRY, HEADER, IndexFormat
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record
+from tests.interop.remoting.clients import until
 from tests.interop.rocketmq import V5, VERSIONS, Message, RocketMQStore
 from tests.interop.stores import Stores
 from tests.support.store.stores import crash
@@ -23,7 +23,6 @@ TOPIC = "TopicA"
 A0, A1 = QueueKey(TOPIC, 0), QueueKey(TOPIC, 1)
 FOREVER_MS = 1 << 50
 COUNT_MAX = 64
-READ_SECONDS_MAX = 120
 
 
 def keyed(start: int) -> list[Message]:
@@ -39,14 +38,17 @@ def keys_of(message: Message) -> set[str]:
     return keys - {""}
 
 
-def check(stores: Stores, found_by: dict[str, list[bytes]]) -> None:
-    """Asserts that each key finds exactly the messages that have it, up to the limit."""
+def faulty(stores: Stores, found_by: dict[str, list[bytes]]) -> dict[str, list[bytes]]:
+    """Returns the keys that do not find exactly the messages that have them, up to the limit."""
     written = [message for queue in stores.written.values() for message in queue]
-    for key, bodies in found_by.items():
-        expected = sorted(one.body for one in written if key in keys_of(one))
-        assert len(bodies) == min(len(expected), COUNT_MAX), key
-        if len(expected) <= COUNT_MAX:
-            assert sorted(bodies) == expected
+    expected = {key: sorted(one.body for one in written if key in keys_of(one)) for key in found_by}
+
+    def is_right(key: str) -> bool:
+        if len(expected[key]) > COUNT_MAX:
+            return len(found_by[key]) == COUNT_MAX
+        return sorted(found_by[key]) == expected[key]
+
+    return {key: found_by[key] for key in found_by if not is_right(key)}
 
 
 def all_keys(stores: Stores) -> list[str]:
@@ -60,22 +62,18 @@ def check_ours(stores: Stores, store: MessageStore) -> None:
     found = {
         key: store.messages.by_key(TOPIC, key, 0, FOREVER_MS, COUNT_MAX) for key in all_keys(stores)
     }
-    check(stores, {key: [decode_record(v).record.body for v in found[key]] for key in found})
+    bodies = {key: [decode_record(v).record.body for v in found[key]] for key in found}
+    assert faulty(stores, bodies) == {}
 
 
 def check_rocketmq(stores: Stores, theirs: RocketMQStore) -> None:
     """Asserts that RocketMQ does, too, once it has read what a crash has left unread."""
-    end = time.monotonic() + READ_SECONDS_MAX
-    while True:
-        found = {
-            key: [each["body"] for each in theirs.query(TOPIC, key)] for key in all_keys(stores)
-        }
-        try:
-            return check(stores, found)
-        except AssertionError:
-            if time.monotonic() > end:
-                raise
-            time.sleep(0.1)
+
+    def wrong() -> dict[str, list[bytes]]:
+        found = {key: theirs.query(TOPIC, key) for key in all_keys(stores)}
+        return faulty(stores, {key: [each["body"] for each in found[key]] for key in found})
+
+    until(lambda: wrong() == {}, wrong)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -129,6 +127,11 @@ def theirs_with_tag(theirs: RocketMQStore, tag: str) -> list[bytes]:
     return sorted(one["body"] for one in found if one["properties"].get("TAGS") == tag)
 
 
+def until_with_tag(theirs: RocketMQStore, tag: str, bodies: list[bytes]) -> None:
+    """Waits until RocketMQ finds exactly these messages by a tag."""
+    until(lambda: theirs_with_tag(theirs, tag) == bodies, lambda: theirs_with_tag(theirs, tag))
+
+
 def faults(stores: Stores) -> list[str]:
     findings = StoreCheck(stores.folder, StoreSizes.of(stores.folder)).run()
     return [one.text for one in findings if isinstance(one, Fault)]
@@ -144,7 +147,7 @@ def test_s08_tags_are_found_after_each_turn_of_a_broker_that_enters_them(
         stores.put_rocketmq(theirs, A0, tagged(0))
         for tag in TAGS:
             wanted = with_tag(stores.written[A0], tag) if enters_tags else []
-            assert theirs_with_tag(theirs, tag) == wanted
+            until_with_tag(theirs, tag, wanted)
         (theirs.kill if crashed else theirs.stop)()
     assert faults(stores) == []
     ours = stores.open_ours()
@@ -157,10 +160,10 @@ def test_s08_tags_are_found_after_each_turn_of_a_broker_that_enters_them(
     with stores.rocketmq() as theirs:
         # A broker that writes no entries for tags still finds the existing ones.
         for tag in TAGS:
-            assert theirs_with_tag(theirs, tag) == with_tag(before, tag)
+            until_with_tag(theirs, tag, with_tag(before, tag))
         stores.put_rocketmq(theirs, A0, tagged(200))
         found = with_tag(stores.written[A0] if enters_tags else before, "TagA")
-        assert theirs_with_tag(theirs, "TagA") == found
+        until_with_tag(theirs, "TagA", found)
         assert len(theirs.query(TOPIC, "a")) == 3
         (theirs.kill if crashed else theirs.stop)()
     assert faults(stores) == []

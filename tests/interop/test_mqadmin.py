@@ -9,7 +9,7 @@ import pytest
 
 from tests.broker.remoting.requests import commit, subscribe, update_topic
 from tests.broker.remoting.test_sends_and_pulls import pull, send
-from tests.interop.cluster.java_clients import row
+from tests.interop.cluster.java_clients import answered, row
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.rocketmq import ENDS, RocketMQStore
 from tests.support.broker.remoting_client import RemotingBroker
@@ -47,8 +47,10 @@ def tool(java: RocketMQStore) -> Tool:
     """Returns a function that runs a command of mqadmin."""
 
     async def run(command: str, *words: str) -> str:
-        answer = await asyncio.to_thread(java.ask, "admin", words=[command, *words])
-        return str(answer["printed"])
+        def once() -> str:
+            return str(java.ask("admin", words=[command, *words])["printed"])
+
+        return await asyncio.to_thread(answered, once)
 
     return run
 

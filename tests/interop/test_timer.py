@@ -15,9 +15,9 @@ from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpointFile
 from rocketpy_broker.store.values import QueueKey
 from tests.broker.delay.test_levels import advance, bodies, visible
 from tests.broker.delay.test_times import send_at
+from tests.interop.cluster.servers import BROKER_PORTS, free_port
 from tests.interop.remoting.clients import until as wait_until
 from tests.interop.rocketmq import Message, RocketMQStore
-from tests.interop.test_broker_directory import two_free_ports
 from tests.support.broker.running_broker import RunningBroker, StartBroker, start_broker, until
 
 __all__ = ["start_broker"]
@@ -61,7 +61,7 @@ async def test_f14_rocketmq_delivers_what_waits_in_our_directory_and_repeats_not
         await advance(running, 500)
         await until(lambda: visible(running) == 1)
     with rocketmq as theirs:
-        theirs.ask("startBroker", folder=str(tmp_path), port=two_free_ports())
+        theirs.ask("startBroker", folder=str(tmp_path), port=free_port(BROKER_PORTS))
         stored = until_stored(theirs, 4)
         # RocketMQ promises no order of messages that were all due before it started.
         assert stored[0] == b"delivered by us"
@@ -78,7 +78,7 @@ async def test_f14_what_waits_in_rocketmqs_directory_is_delivered_and_nothing_re
     start_broker: StartBroker, rocketmq: RocketMQStore, tmp_path: Path
 ) -> None:
     with rocketmq as theirs:
-        theirs.ask("startBroker", folder=str(tmp_path), port=two_free_ports())
+        theirs.ask("startBroker", folder=str(tmp_path), port=free_port(BROKER_PORTS))
         now_ms = SystemClock().now_ms()
 
         def put(body: bytes, delay_ms: int, key: str, **properties: str) -> None:
@@ -86,11 +86,12 @@ async def test_f14_what_waits_in_rocketmqs_directory_is_delivered_and_nothing_re
             (result,) = theirs.put(T1, [Message(body, given)])
             assert result["status"] == "PUT_OK"
 
-        put(b"for ours", 100_000, "K1")
+        # RocketMQ may take more than ten seconds to stop, so ours waits for ten minutes.
+        put(b"for ours", 600_000, "K1")
         put(b"for RocketMQ", 2_000, "K2")
-        put(b"cancelled", 110_000, "K3")
-        put(b"0", 110_000, "K3", TIMER_DEL_UNIQKEY="T+K3")
-        put(b"last", 120_000, "K4")
+        put(b"cancelled", 610_000, "K3")
+        put(b"0", 610_000, "K3", TIMER_DEL_UNIQKEY="T+K3")
+        put(b"last", 620_000, "K4")
         assert until_stored(theirs, 1) == [b"for RocketMQ"]
         theirs.ask("stopBroker")
         theirs.end()
@@ -102,7 +103,7 @@ async def test_f14_what_waits_in_rocketmqs_directory_is_delivered_and_nothing_re
         await running.create_topic("T")
         await advance(running, 100)
         assert await bodies(running) == [b"for RocketMQ"]
-        clock.advance(130_000)
+        clock.advance(630_000)
         await until(lambda: visible(running) == 3)
         await advance(running, 1_000)
         assert await bodies(running) == [b"for RocketMQ", b"for ours", b"last"]

@@ -15,6 +15,7 @@ from rocketpy_broker.client import brokers
 from tests.broker.replication.test_h04_promotion import until
 from tests.spark.test_s09_topic_made_again import read_to, rows
 from tests.spark.test_stream_reader import reader, send
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 TOPIC = "T"
 
@@ -34,6 +35,7 @@ class Pair(NamedTuple):
     def promote(self) -> None:
         with self.slave._connection() as connection:
             brokers.promote(connection, force=True)
+            assert brokers.await_master(connection, WAIT_SECONDS_MAX)
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def test_h04_a_query_reads_on_from_the_slave_and_after_its_promotion(pair: Pair)
     end = read_to(source, middle)
     assert [*rows(source, source.partitions(middle, end))] == [b"three"]
     pair.promote()
-    until(lambda: pair.slave.send(TOPIC, b"four") is not None)
+    pair.slave.send(TOPIC, b"four")
     after = read_to(source, end)
     assert [*rows(source, source.partitions(end, after))] == [b"four"]
 
@@ -77,7 +79,7 @@ def test_h04_a_slave_that_lacks_messages_loses_none_until_it_is_promoted(pair: P
     # The slave may get them when the master is back.
     assert read_to(source, end) == end
     pair.promote()
-    until(lambda: pair.slave.send(TOPIC, b"four") is not None)
+    pair.slave.send(TOPIC, b"four")
     with pytest.raises(DataLossError, match=r"offsets \[1, 3\) of queue 0 of topic 'T'"):
         read_to(source, end)
     lenient = pair.reader(failOnDataLoss="false")

@@ -25,7 +25,10 @@ FOLDER = Path(__file__).parents[2] / "notebooks"
 HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"
 # tests/interop/apache_v2/test_notebook.py runs it with RocketMQ's SDK.
 OF_SDK = "sdk_alerts"
-RUN_HERE = ("quick_start", "orders", "exactly_once", "clusters", "spark_connect", "flights")
+RUN_HERE = (
+    *("quick_start", "orders", "exactly_once", "clusters", "failover", "flights"),
+    "spark_connect",
+)
 NOTEBOOKS = (*RUN_HERE, OF_SDK)
 PNG = b"\x89PNG\r\n"
 TEMPORARY = "temporary"
@@ -36,6 +39,10 @@ FEWER = {
     "exactly_once": ({"ROCKETPY_PAYMENTS": "2000"}, "2000 payments, each booked once."),
     "orders": ({"ROCKETPY_ORDERS": "160"}, "162 orders, each billed once."),
     "clusters": ({"ROCKETPY_ORDERS": "500"}, "1000 orders written and read."),
+    "failover": (
+        {"ROCKETPY_ORDERS": "300"},
+        "No acknowledged order was lost, and none arrived twice.",
+    ),
     "spark_connect": ({"ROCKETPY_READINGS": "2000"}, "2000 readings, 42 alarms."),
     "flights": ({"ROCKETPY_FLIGHTS": "30000"}, "Nothing lost, nothing twice."),
 }
@@ -51,7 +58,7 @@ def text_of(notebook: str) -> str:
 
 
 # A process with a session of Spark itself starts no session of Spark Connect.
-PROCESSES = (("quick_start", "orders", "exactly_once", "clusters", "flights"), ("spark_connect",))
+PROCESSES = (RUN_HERE[:-1], RUN_HERE[-1:])
 
 
 @pytest.fixture(scope="module")

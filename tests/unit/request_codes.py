@@ -15,6 +15,7 @@ SERVERS = {
     "broker": sorted((BROKER / "server/remoting/processors").rglob("*.py")),
     "name server": [BROKER / "nameserver/processors.py"],
 }
+FOLDERS = ("remoting", "nameserver", "replication")
 # The connector's calls; the contract of transports makes all of them.
 CONNECTOR = TOP / "connector/pyspark_rocketpy/transport/remoting"
 CLIENTS = json.loads((TOP / "tests/interop/request_codes.json").read_text(encoding="utf-8"))
@@ -25,7 +26,7 @@ def code_table() -> str:
     names = [client["client"] for client in CLIENTS]
     columns = ["code", "request", "server", "tests", "connector", *names]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    modules = {path: _codes(path) for name in ("remoting", "nameserver") for path in _tests(name)}
+    modules = {path: _codes(path) for name in FOLDERS for path in _tests(name)}
     by_connector = set[str]().union(*(_codes(path) for path in sorted(CONNECTOR.rglob("*.py"))))
     for server, paths in SERVERS.items():
         for code in sorted(set[str]().union(*map(_registered, paths)), key=_number):

@@ -20,6 +20,7 @@ from tests.faults import (
     test_h04_failovers,
     test_m01_model,
     test_m02_simulation,
+    test_m03_pair_simulation,
     test_t01_transactions,
 )
 from tests.faults import test_f15_reader_beside_cleaner as test_f15_reader_while_cleaning
@@ -41,7 +42,7 @@ SAID = {
     ),
     "every bit": f"; {test_f05_bit_flips.RANDOM_FLIPS_QUICK:,} (100,000) |",
     "queues, index": f"| {COMBINATIONS} + {test_f06_derived_files.CHANCES_QUICK} |",
-    "masters of a": f"| {test_h04_failovers.QUICK} |",
+    "masters of a": f"| {test_h04_failovers.QUICK} ({test_h04_failovers.TORTURE}) |",
     "recovery killed": (
         f" + {test_f10_killed_recovery.KILLS_QUICK} ({test_f10_killed_recovery.KILLS_TORTURE:,}) |"
     ),
@@ -65,6 +66,7 @@ SAID = {
         f"check-back | {test_t01_transactions.KILLS_QUICK} kills each |"
     ),
     "delays, transactions": f"| {test_m02_simulation.SEEDS_QUICK} runs of an hour or more |",
+    "master, slave": f"| {test_m03_pair_simulation.SEEDS_QUICK} runs |",
     "two brokers": (
         f"| {test_f12_two_brokers.RACES_QUICK} races ({test_f12_two_brokers.RACES_TORTURE}) |"
     ),

@@ -73,10 +73,14 @@ _PARAMETERS = inspect.signature(connection_options, eval_str=True).parameters
 CONNECTION_NAMES = frozenset(_PARAMETERS)
 
 
+ADDRESS_NAMES = frozenset({"endpoint", "master_endpoint"})
+
+
 def with_connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a command with the options of a connection, if it has the option --endpoint."""
+    """Returns a command with the options of a connection, if it has one of ADDRESS_NAMES."""
     signature = inspect.signature(command, eval_str=True)
-    if "endpoint" not in signature.parameters or {*signature.parameters} >= CONNECTION_NAMES:
+    names = {*signature.parameters}
+    if not ADDRESS_NAMES & names or names >= CONNECTION_NAMES:
         return command
 
     @wraps(command)
@@ -90,9 +94,9 @@ def with_connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def has_tls() -> bool:
-    """True if the command connects to the broker with TLS."""
-    return _tls.get() is not None
+def tls_config() -> TlsConfig | None:
+    """Returns the TLS of connections to the broker."""
+    return _tls.get()
 
 
 @contextmanager

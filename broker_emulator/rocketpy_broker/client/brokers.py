@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
+from grpc_health.v1 import health_pb2
+
 from rocketpy_broker.client.connection import BrokerConnection, check
+from rocketpy_broker.client.errors import ClientError
+from rocketpy_broker.runtime.clock import SystemClock, pause
 from rocketpy_proto.rocketpy.v1 import admin_pb2
+
+# The longest wait for a promoted broker, which may read much of its log first.
+MASTER_SECONDS_MAX = 60.0
+LOOK_SECONDS = 0.1
+SLAVE = "SLAVE"
 
 
 def broker_info(connection: BrokerConnection) -> admin_pb2.GetBrokerInfoResponse:
@@ -49,6 +59,22 @@ def promote(
     request = admin_pb2.PromoteRequest(force=force, broker_role=role)
     answer: admin_pb2.PromoteResponse = connection.ask(connection.admin.Promote, request)
     return answer
+
+
+def await_master(connection: BrokerConnection, seconds_max: float = MASTER_SECONDS_MAX) -> bool:
+    """Waits until a promoted broker serves at all its ports; False if it does not in time."""
+    clock = SystemClock()
+    end_ms = clock.monotonic_ms() + seconds_max * 1_000
+    while True:
+        # The broker starts again, and refuses connections meanwhile.
+        with contextlib.suppress(ClientError):
+            if broker_status(connection).broker_role != SLAVE:
+                status = connection.health(connection.seconds_max)
+                if status == health_pb2.HealthCheckResponse.SERVING:
+                    return True
+        if clock.monotonic_ms() >= end_ms:
+            return False
+        pause(LOOK_SECONDS)
 
 
 def list_users(connection: BrokerConnection) -> list[admin_pb2.User]:

@@ -68,8 +68,8 @@ async def within(clock: Clock, limit_ms: float, work: Coroutine[object, object, 
         timer.cancel()
 
 
-def release_gil_briefly(seconds: float) -> None:
-    """Blocks the event loop for `seconds`, so that another thread gets the interpreter lock."""
+def pause(seconds: float) -> None:
+    """Blocks the calling thread for `seconds`; another thread gets the interpreter lock."""
     time.sleep(seconds)
 
 

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
-from rocketpy_broker.runtime.clock import release_gil_briefly
+from rocketpy_broker.runtime.clock import pause
 
 # The connection of the running task; the broker's own tasks have none.
 connection: ContextVar[str] = ContextVar("connection", default="")
@@ -90,7 +90,7 @@ class Scheduler:
 
     def _wake_one(self) -> None:
         if self._waiting and self._threads_at_work:
-            release_gil_briefly(HANDOVER_SECONDS)
+            pause(HANDOVER_SECONDS)
         while self._waiting:
             key, waiting = self._waiting.popitem(last=False)
             future = waiting.popleft()

@@ -114,7 +114,7 @@ async def test_s10_a_full_area_refuses_and_takes_again_when_there_is_room(
 ) -> None:
     await running.create_topic("T")
     staging = running.broker.store.staging
-    monkeypatch.setattr(staging, "_bytes_max", 40_000)
+    monkeypatch.setattr(staging, "bytes_max", 40_000)
     first, second = Job(running, writer_id="first"), Job(running, writer_id="second")
     await first.stage((0, [BODY]))
     await second.stage((0, [BODY[:2_000]]))

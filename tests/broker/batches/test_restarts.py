@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.services.batches.ledger_file import LedgerFile
-from rocketpy_broker.services.batches.service import RETRY_MS, Outcome
+from rocketpy_broker.services.batches.outcome import Outcome
+from rocketpy_broker.services.batches.service import RETRY_MS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker.services.batches.service import Outcome
+from rocketpy_broker.services.batches.outcome import Outcome
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import StagingFile
@@ -120,9 +120,9 @@ async def test_s10_keys_count_before_they_are_written(running: RunningBroker) ->
     block = wire_block("T", [b""] * 30, keys=[" ".join("abcdefghij" * 1500)] * 30)
     request = task.block(0, b"")
     request.records, request.record_sizes = block.records, block.record_sizes
-    store._bytes_max = int(len(block.records) * 1.3)
+    store.bytes_max = int(len(block.records) * 1.3)
     answer = await task.ask(request)
-    assert store.used_bytes <= store._bytes_max, (answer, store.used_bytes, store._bytes_max)
+    assert store.used_bytes <= store.bytes_max, (answer, store.used_bytes, store.bytes_max)
 
 
 def test_s10_a_file_that_another_start_may_read_stops_this_one(

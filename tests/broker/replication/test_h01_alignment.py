@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from rocketpy_broker.config import TlsMode
 from rocketpy_broker.store.values import QueueKey
 from tests.broker.replication.pair import MASTER, pair, slave_config, state_of, until
 from tests.broker.replication.slave import log_of
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.tls_files import TlsFiles
+from tests.support.broker.users import SECRETS, USERS, users_path, write_users
 
 SEGMENT = 64 << 10
 SIZES = {"commit_log_segment_bytes": SEGMENT}
 QUEUE = QueueKey("T", 0)
 
 
-async def align(folder: Path, master: RunningBroker, *options: str) -> tuple[int, str]:
+async def align(
+    folder: Path, master: RunningBroker, *options: str, **environment: str
+) -> tuple[int, str]:
     """Runs the command; returns its exit code and output."""
     address = f"127.0.0.1:{master.ready.remoting_port}"
     words = ["-m", "rocketpy_broker", "store", "align", str(folder), "--master", address, *options]
     pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, stderr=pipe)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *words, stdout=pipe, stderr=pipe, env={**os.environ, **environment}
+    )
     output, failure = await process.communicate()
     assert process.returncode is not None
     return process.returncode, (output + failure).decode()
@@ -63,8 +71,7 @@ async def test_h01_a_slave_that_was_a_master_follows_again_after_its_alignment(
         async with start_broker(
             folder="slave", replication=replication, clock=master.clock, remoting_port=0, **SIZES
         ) as slave:
-            await until(slave.clock, lambda: state_of(slave).failure != "")
-            assert "rocketpy store align" in state_of(slave).failure
+            await until(slave.clock, lambda: "rocketpy store align" in state_of(slave).failure)
             assert slave.broker.store.range_of(QUEUE).max_offset == 250
         folder = tmp_path / "slave"
         code, text = await align(folder, master, "--dry-run")
@@ -91,6 +98,24 @@ async def test_h01_an_equal_log_is_left_as_it_is(start_broker: StartBroker, tmp_
         code, text = await align(tmp_path / "slave", master, "--json")
         assert (code, json.loads(text)["removed"]) == (0, {})
         assert json.loads(text)["logEnd"] == master.broker.store.positions().log_end
+
+
+async def test_h01_a_master_with_users_and_tls_is_reached(
+    start_broker: StartBroker, tmp_path: Path, tls_files: TlsFiles
+) -> None:
+    await parted(start_broker, 3, 1)
+    write_users(users_path(tmp_path / "master"), *USERS)
+    tls = tls_files.tls(TlsMode.ENFORCING)
+    async with start_broker(
+        folder="master", replication=MASTER, remoting_port=0, tls=tls, **SIZES
+    ) as master:
+        encrypted = ("--tls", "--tls-ca", str(tls_files.authority.path))
+        for options, reason in (((), "connection"), (encrypted, "the broker has users")):
+            code, text = await align(tmp_path / "slave", master, *options)
+            assert (code, reason in text) == (1, True), text
+        keys = {"ROCKETPY_ACCESS_KEY": "admin", "ROCKETPY_SECRET_KEY": SECRETS["admin"]}
+        code, text = await align(tmp_path / "slave", master, *encrypted, "--json", **keys)
+        assert (code, json.loads(text)["removed"]) == (0, {"T": 1})
 
 
 async def test_h01_another_store_is_refused(start_broker: StartBroker, tmp_path: Path) -> None:

@@ -53,6 +53,8 @@ async def test_h02_a_slave_that_does_not_confirm_is_named_after_the_timeout(
             await until(lambda: slave_count(running) == 1)
             sending = asyncio.ensure_future(running.append("T", 0, b"x"))
             frame = await slave.frame()
+            waiting = running.broker.services.replication.confirmations
+            await until(lambda: len(waiting._waiting) == 1)
             running.clock.advance(SYNC.slave_timeout_ms)
             answer = await sending
             assert answer.status.code == ResponseCode.FLUSH_SLAVE_TIMEOUT

@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
+from rocketpy_broker.cli.broker import command_group
 from rocketpy_broker.cli.commands import app
+from rocketpy_broker.client import brokers
 from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.slave.progress_files import reset_progress
@@ -20,14 +23,14 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.replication.pair import MASTER, pair
 from tests.broker.replication.test_h01_alignment import align
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.running_broker import until as until_so
 from tests.support.broker.shell import run
-
-SECONDS_MAX = 120
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
 def until(is_so: Callable[[], bool]) -> None:
     """Waits until `is_so`; a broker that starts again answers with an error meanwhile."""
-    end = time.monotonic() + SECONDS_MAX
+    end = time.monotonic() + WAIT_SECONDS_MAX
     while time.monotonic() < end:
         try:
             if is_so():
@@ -42,9 +45,15 @@ def bodies(broker: LocalBroker, topic: str) -> list[bytes]:
     return [bytes(each.body) for each in broker.messages(topic)]
 
 
-def status(broker: LocalBroker) -> dict[str, object]:
-    found: dict[str, object] = json.loads(run(broker, "broker", "status", "--json").stdout)
+def status(broker: LocalBroker) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(broker, "broker", "status", "--json").stdout)
     return found
+
+
+def until_copied(slave: LocalBroker, master: LocalBroker) -> None:
+    """Waits until a slave has all that its master has in its log now."""
+    end = status(master)["logEndOffset"]
+    until(lambda: status(slave)["logEndOffset"] >= end)
 
 
 @pytest.fixture
@@ -75,11 +84,13 @@ def test_h04_a_promoted_slave_takes_messages_and_delivers_what_waits(
         assert refused.exit_code != 0
         assert "serves this slave" in refused.output
         until(lambda: run(slave, "group", "describe", "readers").exit_code == 0)
+        # The delayed message was the last one.
+        until_copied(slave, master)
         master.kill()
         done = run(slave, "broker", "promote", "--force", "--json")
         assert done.exit_code == 0, done.output
         assert json.loads(done.stdout)["epoch"] == 1
-        until(lambda: slave.send("T", b"new") is not None)
+        slave.send("T", b"new")
         until(lambda: sorted(bodies(slave, "T")) == sorted([*sent, b"delayed", b"new"]))
         assert status(slave)["brokerRole"] == "ASYNC_MASTER"
         # A restart with the slave's options stays a master.
@@ -98,7 +109,7 @@ def test_h04_the_old_master_comes_back_as_a_slave(master: LocalBroker, tmp_path:
         master.stop()
         slave.start()
         assert run(slave, "broker", "promote", "--force").exit_code == 0
-        until(lambda: slave.send("T", b"new") is not None)
+        slave.send("T", b"new")
         slave.stop()
     # The promoted one gets a port for slaves, and the old one becomes its slave.
     with LocalBroker(tmp_path / "b", ha_port=0) as new:
@@ -123,9 +134,21 @@ def test_h04_messages_that_a_master_has_delivered_are_not_delivered_again(
         until(lambda: sorted(bodies(slave, "T")) == sorted(sent))
         master.kill()
         assert run(slave, "broker", "promote", "--force").exit_code == 0
-        until(lambda: slave.send("T", b"late", delay_level=1) is not None)
+        slave.send("T", b"late", delay_level=1)
         until(lambda: b"late" in bodies(slave, "T"))
         assert sorted(bodies(slave, "T")) == sorted([*sent, b"late"])
+
+
+def test_h04_a_promoted_slave_that_does_not_serve_in_time_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with LocalBroker(broker_role="SLAVE", master="127.0.0.1:1") as slave:
+        with slave._connection() as connection:
+            assert not brokers.await_master(connection, 0)
+        monkeypatch.setattr(command_group, "await_master", lambda _: False)
+        done = run(slave, "broker", "promote", "--json")
+        assert (done.exit_code, json.loads(done.stdout)["epoch"]) == (1, 1)
+        assert "is promoted, and does not serve as the master yet" in done.stderr
 
 
 def test_h04_progress_of_an_earlier_master_is_forgotten(tmp_path: Path) -> None:
@@ -155,6 +178,34 @@ async def test_h04_a_promoted_store_is_not_cut_to_the_old_masters(
     async with start_broker(folder="master", replication=MASTER, remoting_port=0) as old:
         code, text = await align(tmp_path / "slave", old)
         assert (code, "the master has come back" in text) == (1, True), text
+
+
+async def test_h04_a_topic_that_the_master_created_last_is_created_again(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with pair(start_broker) as both:
+        await both.master.create_topic("deleted", queues=2)
+        await both.master.append("deleted", 0, b"x")
+        await both.same()
+        await both.synced()
+        deletion = admin_pb2.DeleteTopicRequest(topic="deleted")
+        assert (await both.master.admin.DeleteTopic(deletion)).status.code == 0
+        await both.synced()
+        # The tables are not copied while the clock stands.
+        await both.master.create_topic("T", queues=3)
+        await both.master.append("T", 1, b"acknowledged")
+        end = both.master.broker.store.positions().log_end
+        store = both.slave.broker.store
+        await until_so(lambda: store.positions().dispatched_end >= end)
+        assert not both.slave.broker.services.topics.exists("T")
+        request = admin_pb2.PromoteRequest(force=True)
+        assert (await both.slave.admin.Promote(request)).status.code == 0
+        assert "1 topic is created" in caplog.text
+    config = Replication(role=BrokerRole.SLAVE, broker_id=1, master="127.0.0.1:1")
+    async with start_broker(folder="slave", replication=config) as promoted:
+        assert promoted.broker.services.topics.get("T").read_queue_nums == 2
+        assert not promoted.broker.services.topics.exists("deleted")
+        assert (await promoted.append("T", 1, b"another")).status.code == 0
 
 
 async def recovery_of(running: RunningBroker, known: str = "") -> broker_pb2.QueryOffsetsResponse:

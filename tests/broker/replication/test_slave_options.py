@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
-import time
 from typing import Any
 
 import pytest
@@ -17,6 +15,7 @@ from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.embedded.local_broker import LocalBrokerError
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.replication.options import replication_of
+from tests.broker.replication.test_h04_promotion import until
 from tests.support.broker.shell import ROCKETPY, environment
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
@@ -102,12 +101,7 @@ def test_h01_h03_local_brokers_are_master_and_slave() -> None:
         with LocalBroker(
             broker_role="SLAVE", broker_id=2, master=master.remoting_endpoint, http_port=0
         ) as slave:
-            found: list[str] = []
-            deadline = time.monotonic() + WAIT_SECONDS_MAX
-            while not found and time.monotonic() < deadline:
-                with contextlib.suppress(LocalBrokerError):
-                    found = [each.text for each in slave.messages("T")]
-            assert found == ["copied"]
+            until(lambda: [each.text for each in slave.messages("T")] == ["copied"])
             with pytest.raises(LocalBrokerError, match="slave: send to its master 127"):
                 slave.send("T", "refused")
             status = json.loads(status_of(slave, "--json"))

@@ -100,7 +100,7 @@ async def test_b09_while_threads_work_each_step_lets_them_go_on_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     order: list[str] = []
-    monkeypatch.setattr(scheduler, "release_gil_briefly", lambda _: order.append("threads"))
+    monkeypatch.setattr(scheduler, "pause", lambda _: order.append("threads"))
     await works(order, "a", "pull", 2)
     with scheduler.running_scheduler().thread_at_work():
         with scheduler.running_scheduler().thread_at_work():
@@ -115,7 +115,7 @@ async def test_b09_a_loop_without_bulk_stops_for_no_thread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     stops: list[None] = []
-    monkeypatch.setattr(scheduler, "release_gil_briefly", lambda _: stops.append(None))
+    monkeypatch.setattr(scheduler, "pause", lambda _: stops.append(None))
     call = asyncio.ensure_future(scheduler.take_slot("pull"))
     await asyncio.sleep(0)
     call.cancel()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.batches.log import Batch, StagedTask
-from rocketpy_broker.services.batches.service import Outcome as BatchOutcome
+from rocketpy_broker.services.batches.outcome import Outcome as BatchOutcome
 from rocketpy_broker.services.batches.staging_service import StageCommand
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt

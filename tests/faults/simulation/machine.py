@@ -24,9 +24,8 @@ from rocketpy_broker.config import BrokerConfig, TransactionTimes
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.config_files.saver import Saver, save_now
 from rocketpy_broker.store.cleaner import CleanPolicy
-from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DelayLevels
-from rocketpy_broker.store.log import checksums
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import RecordBlock
@@ -34,8 +33,8 @@ from tests.faults.events import Calm
 from tests.faults.history import History
 from tests.faults.simulation.disk import CrashingDisk
 from tests.faults.simulation.loop import SimulatedLoop, VirtualClock
+from tests.faults.simulation.patches import STEADY
 
-STATISTICS = "rocketpy_broker.services.observability.statistics"
 T = TypeVar("T")
 SEGMENT_BYTES = 16 << 10
 LEVELS = "1s 5s 20s 1m 10m"
@@ -71,45 +70,6 @@ class Crash:
     moment: Moment
     left: int
     is_power_cut: bool
-
-
-class NoServer:
-    """A stand-in for the server: the simulation's clients call services."""
-
-    tls_port: int | None = None
-
-    def __init__(self, *_given: object) -> None:
-        pass
-
-    async def start(self, _scope: object) -> int:
-        """Starts no listener."""
-        return 1
-
-    async def stop(self) -> None:
-        """Closes no connection."""
-
-    async def connection_count(self) -> int:
-        """Returns 0: there are no connections."""
-        return 0
-
-
-def _small_store(config: BrokerConfig) -> StoreConfig:
-    return StoreConfig(
-        config.data,
-        config.commit_log_segment_bytes,
-        config.consume_queue_file_bytes,
-        config.flush_disk_type,
-        index_slot_count=8,
-        index_entry_count_max=200,
-        memory_bytes=1 << 30,
-        staging_bytes_max=config.staging_bytes_max,
-        delay_levels=config.delay_levels,
-        clean_policy=config.clean_policy,
-    )
-
-
-async def _no_statistics(_service: object) -> None:
-    """Skips statistics, which no client reads here."""
 
 
 class Machine:
@@ -186,22 +146,11 @@ class Machine:
                 ("os.fsync", self._flush),
                 ("os.fdatasync", self._flush),
                 ("rocketpy_broker.store.files.durable.sync_file_system", self._flush_all),
-                ("rocketpy_broker.broker.GrpcServer", NoServer),
-                ("rocketpy_broker.broker._store_config", _small_store),
                 ("rocketpy_broker.store.message_store.used_ratio", lambda _: self.disk_used),
-                ("rocketpy_broker.broker_services.installed_hooks", list),
-                # Periodic checks that only cost time here.
-                (f"{STATISTICS}.service.StatisticsService.run", _no_statistics),
-                ("rocketpy_broker.server.security.users.LOOK_MS", 3_600_000),
-                ("rocketpy_broker.services.deliveries.renewals.SCAN_MS", 3_600_000),
-                ("rocketpy_broker.services.batches.service.SWEEP_MS", 60_000),
-                ("rocketpy_broker.services.delay.delivery_loop.IDLE_MS_MAX", 3_600_000),
-                ("rocketpy_broker.services.delay.delivery_loop.SLEEP_MS_MAX", 4_000),
-                ("rocketpy_broker.services.delay.delivery_loop.PAUSE_MS_MAX", 4_000),
+                *STEADY,
             ):
                 patches.enter_context(mock.patch(name, replacement))
             patches.enter_context(mock.patch.object(MessageStore, "append", counted))
-            patches.enter_context(mock.patch.object(checksums, "ALLOCATION_BYTES", 4096))
             yield
 
     def _flush(self, descriptor: int) -> None:

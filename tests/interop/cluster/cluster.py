@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rocketpy_proto.remoting import RequestCode
 from rocketpy_proto.remoting.headers.topics import CreateTopicRequest
-from tests.interop.cluster.connection import Connection
+from tests.interop.cluster.connection import Connection, ask
 from tests.interop.cluster.processes import ServerProcess, until
 from tests.interop.cluster.servers import MASTER_ID, SLAVE_ID, Broker, BrokerSpec, NameServer
 from tests.interop.rocketmq import V4, V5_3
@@ -112,6 +112,18 @@ class Cluster:
             f"registered: {sorted(expected)}",
             [server for server in self._servers if server.is_running],
         )
+
+    def until_dispatched(self) -> None:
+        """Waits until each master's queues have all messages of its log.
+
+        A broker of RocketMQ answers a send before its queue has the message.
+        """
+
+        def is_behind(master: Broker) -> bool:
+            table = ask(master.address, RequestCode.GET_BROKER_RUNTIME_INFO).ok().content.table
+            return int(table["dispatchBehindBytes"]) > 0
+
+        until(lambda: not any(is_behind(each) for each in self.masters), "dispatched", self.masters)
 
     def create_topic(
         self, topic: str, queues: int = 2, brokers: Sequence[Broker] | None = None

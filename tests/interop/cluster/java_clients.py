@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.interop.cluster.processes import Program, configure_logs
+from tests.interop.cluster.processes import Program, configure_logs, until
 from tests.interop.rocketmq import RocketMQStore
 
 MQADMIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
+# Exceptions of a tool that waits no longer.
+_NOT_ANSWERED = ("RemotingConnectException", "RemotingTimeoutException")
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,14 @@ class JavaClient:
         answer = self._process.ask("clientPull", expression=expression, **_queue(queue))
         return [{**one, "body": base64.b64decode(one["body"])} for one in answer["records"]]
 
+    def until_pulled(self, queue: JavaQueue, bodies: Sequence[bytes]) -> None:
+        """Waits until a queue has exactly these messages: a broker answers a send before that."""
+        until(
+            lambda: [one["body"] for one in self.pull(queue)] == [*bodies],
+            f"pulled from {queue}: {bodies}",
+            [],
+        )
+
     def commit(self, queue: JavaQueue, offset: int) -> None:
         """Commits for the client's group."""
         self._process.ask("clientCommit", offset=offset, **_queue(queue))
@@ -89,8 +99,27 @@ ConnectJava = Callable[[str, str], JavaClient]
 def mqadmin(version: str, folder: Path, *arguments: str) -> str:
     """Returns the output of a version's administration tool."""
     configure_logs(folder)
-    done = Program(version, MQADMIN, arguments).run(folder)
-    return done.stdout + done.stderr
+
+    def run() -> str:
+        done = Program(version, MQADMIN, arguments).run(folder)
+        return done.stdout + done.stderr
+
+    return answered(run)
+
+
+def answered(run: Callable[[], str]) -> str:
+    """Returns the output of the tool's first run in which a server has answered.
+
+    The tool waits for a server for five seconds; a busy machine may take them for the tool's start.
+    """
+    outputs: list[str] = []
+
+    def is_answered() -> bool:
+        outputs.append(run())
+        return not any(each in outputs[-1] for each in _NOT_ANSWERED)
+
+    until(is_answered, "answered to mqadmin", [])
+    return outputs[-1]
 
 
 def row(text: str, *begin: str) -> list[str]:

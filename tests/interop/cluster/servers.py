@@ -52,7 +52,7 @@ COMMON = {
     "registerNameServerPeriod": 10_000,
     "transactionTimeOut": 1_000,
     "transactionCheckInterval": 1_000,
-    "waitTimeMillsInSendQueue": 20_000,
+    "brokerFastFailureEnable": "false",
     "osPageCacheBusyTimeOutMills": 20_000,
     **ENDS_STORED_AT_ONCE,
 }

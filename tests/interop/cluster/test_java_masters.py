@@ -109,7 +109,7 @@ def test_h01_h03_our_slave_has_the_log_of_a_master_of_rocketmq_and_serves_it(
 def test_h01_our_sync_slave_is_waited_for_by_a_master_of_rocketmq(
     tmp_path: Path, ending: list[ServerProcess]
 ) -> None:
-    conf = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 60_000}
+    conf = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 200_000}
     master = Broker(BrokerSpec(NAME, version=V5, conf=conf), tmp_path / "master", [])
     master.start()
     ending.append(master)

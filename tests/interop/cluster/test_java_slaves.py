@@ -116,7 +116,7 @@ def test_h01_a_slave_of_rocketmq_has_our_log_and_serves_it(
 def test_h02_our_sync_master_waits_for_a_slave_of_rocketmq(
     tmp_path: Path, slave_version: str, ending: list[ServerProcess]
 ) -> None:
-    master = started(tmp_path, "--broker-role", "SYNC_MASTER")
+    master = started(tmp_path, "--broker-role", "SYNC_MASTER", "--slave-timeout-ms", "200000")
     ending.append(master)
     with Connection(master.address) as connection:
         alone = send(connection, QUEUE, Outgoing(b"alone"))

@@ -17,6 +17,7 @@ from pyspark_rocketpy.transport.remoting.source import RemotingSource
 from pyspark_rocketpy.transport.values import PullOptions, QueueTime, RetryPolicy, Subscription
 from rocketpy_proto.remoting import MessageQueue
 from tests.interop.cluster.cluster import Cluster
+from tests.interop.cluster.processes import until
 from tests.interop.cluster.servers import Broker, BrokerSpec
 from tests.interop.rocketmq import V4, V5
 from tests.support.blocks import bodies_of
@@ -59,11 +60,13 @@ def test_the_first_query_after_a_broker_has_moved_finds_it(
 
     assert (sent(b"0"), sent(b"1")) == (0, 1)
     source.offset_queries().commit(GROUP, {topic: {of_broker: 1}}, {})
-    assert end() == 2
+    until(lambda: end() == 2, "stored", [moving])
 
     old = moving.address
-    assert cluster.move(moving).address != old
-    assert end() == 2
+    moved = cluster.move(moving)
+    assert moved.address != old
+    # An error of the first query would end the wait.
+    until(lambda: end() == 2, "stored", [moved])
     part = QueueRange(topic, 0, 0, 2, broker_name=name)
     pieces = list(source.pull(part, OPTIONS))
     assert b"".join(b"".join(bodies_of(bytes(p.records), p.sizes)) for p in pieces) == b"01"

@@ -30,7 +30,7 @@ def test_n01_java_clients_use_our_broker_and_javas_in_one_topic(
     for name in (A, OWN):
         queue = JavaQueue(name, 0)
         client.send(queue, [JavaMessage(name.encode())])
-        assert [one["body"] for one in client.pull(queue)] == [name.encode()]
+        client.until_pulled(queue, [name.encode()])
 
 
 @pytest.mark.parametrize("version", ENDS)

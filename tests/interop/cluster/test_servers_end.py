@@ -10,7 +10,7 @@ import pytest
 from rocketpy_proto.remoting import RequestCode
 from tests.interop.cluster.cluster import OLD, A, B, Cluster
 from tests.interop.cluster.connection import Connection
-from tests.interop.cluster.messages import Outgoing, Queue, bodies, max_offset, put
+from tests.interop.cluster.messages import Outgoing, Queue, bodies, max_offset, put, until_pullable
 from tests.interop.cluster.processes import until
 from tests.interop.cluster.servers import MASTER_ID, SLAVE_ID, Broker, BrokerSpec
 
@@ -79,6 +79,7 @@ def test_what_was_killed_comes_back_as_it_was_while_a_broker_joins(
         assert set(server.routes(TOPIC)) == {A, B, OLD}
         assert set(server.routes(TOPIC)[A]) == {MASTER_ID, SLAVE_ID}
     with Connection(master.address) as connection:
+        until_pullable(connection, QUEUE, 0)
         assert bodies(connection, QUEUE) == [b"kept"]
     cluster.create_topic(TOPIC, 1)
     assert set(first.routes(TOPIC)) == {A, B, OLD, ADDED}

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 
 from selenium import webdriver
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
@@ -68,8 +69,11 @@ class Chromium:
         return self._driver.find_elements(By.CSS_SELECTOR, selector)
 
     def text(self, selector: str) -> str:
-        """Returns the text of the first element of a CSS selector, as it is seen."""
-        return self.find(selector).text
+        """Returns the text of the first element of a CSS selector, as it is seen.
+
+        One script does both: a refresh of the page between them would replace the element.
+        """
+        return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
 
     def write(self, selector: str, value: str) -> None:
         """Replaces the value of a field."""
@@ -101,10 +105,11 @@ class Chromium:
         return self._driver.execute_script(script, *arguments)
 
     def wait(self, script: str, *arguments: object) -> None:
-        """Waits until an expression is true in the page."""
-        WebDriverWait(self._driver, WAIT_SECONDS_MAX).until(
-            lambda _: self.run(f"return {script}", *arguments), f"never true: {script}"
+        """Waits until an expression is true in the page; a page that is left answers nothing."""
+        waiting = WebDriverWait(
+            self._driver, WAIT_SECONDS_MAX, ignored_exceptions=[WebDriverException]
         )
+        waiting.until(lambda _: self.run(f"return {script}", *arguments), f"never true: {script}")
 
     def submit(self, selector: str) -> None:
         """Presses a button that leads to another page, and waits for the page."""

@@ -17,7 +17,7 @@ from tests.support.time_limits import WAIT_SECONDS_MAX
 FOLDER = Path(__file__).parent
 # No systemd runs the health checks, so tests run them; the machine's limits stay unchanged.
 RUN_OPTIONS = ("--no-healthcheck", "--ulimit=host")
-STOP_SECONDS = 30
+STOP_SECONDS = 120
 
 
 def podman(*words: str, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 IMAGE = "rocketpy-notebooks"
 NOTEBOOKS = {
-    *("clusters", "exactly_once", "flights", "orders", "quick_start", "sdk_alerts"),
+    *("clusters", "exactly_once", "failover", "flights", "orders", "quick_start", "sdk_alerts"),
     "spark_connect",
 }
 # Prints the status and the text of an answer of JupyterLab.

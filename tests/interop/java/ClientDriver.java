@@ -76,6 +76,8 @@ final class ClientDriver implements TransactionListener, MessageListenerConcurre
         consumer.setPollNameServerInterval(500);
         System.setProperty("rocketmq.client.rebalance.waitInterval", "500");
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        // Its end waits for the offsets of messages that its listener has.
+        consumer.setAwaitTerminationMillisWhenShutdown(30_000);
         consumer.subscribe(request.getString("topic"), "*");
         consumer.registerMessageListener(this);
         consumer.start();

@@ -133,6 +133,8 @@ final class Messaging {
         consumer.setPollNameServerInterval(500);
         consumer.setMqClientApiTimeout(TIMEOUT_MS);
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        // Its end waits for the offsets of messages that its listener has.
+        consumer.setAwaitTerminationMillisWhenShutdown(TIMEOUT_MS);
         consumer.setMaxReconsumeTimes((int) request.getOrDefault("maxReconsumeTimes", -1));
         consumer.subscribe(request.getString("topic"), request.getString("expression"));
         switch (request.getString("kind")) {

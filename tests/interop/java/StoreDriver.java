@@ -142,6 +142,7 @@ public final class StoreDriver {
         config.setMappedFileSizeConsumeQueue(request.getIntValue("queueFileBytes"));
         config.setFlushDiskType(FlushDiskType.valueOf(request.getString("flushDiskType")));
         config.setHaListenPort(0); // Any free one: several stores are open at a time.
+        config.setSyncFlushTimeout(60_000); // A disk that is slow is no failure.
         Properties more = new Properties();
         JSONObject settings = request.getJSONObject("settings");
         settings.forEach((name, value) -> more.setProperty(name, value.toString()));

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
+from tests.interop.cluster.java_clients import answered
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.drivers import Driver
 from tests.interop.remoting.clients import GO, Messaging
@@ -78,6 +79,7 @@ def tool(broker: LocalBroker, client: str, java_of: JavaOf) -> Tool:
 
     def run(command: str, *words: str) -> str:
         arguments = [command, "-n", broker.name_server, *words]
-        return str(java_of(client).ask("admin", words=arguments)["printed"])
+        process = java_of(client)
+        return answered(lambda: str(process.ask("admin", words=arguments)["printed"]))
 
     return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,14 @@ from rocketpy_proto.remoting.headers.clients import ProducerGroupRequest
 from tests.interop.cluster.connection import ask
 from tests.interop.cluster.java_clients import mqadmin
 from tests.interop.drivers import RocketMQError
-from tests.interop.remoting.clients import Consumer, Messaging, in_java, until, until_consumed
+from tests.interop.remoting.clients import (
+    Consumer,
+    Messaging,
+    Producer,
+    in_java,
+    until,
+    until_consumed,
+)
 from tests.interop.rocketmq import V5, V5_3
 
 # RocketMQ 4 has no pop consumption.
@@ -45,6 +53,20 @@ def second_consumer(messaging: Messaging, max_reconsume_times: int = 16) -> Cons
     """
     messaging.consumer("T").stop()
     return messaging.consumer("T", maxReconsumeTimes=max_reconsume_times)
+
+
+def send_again(producer: Producer, bodies: list[str]) -> None:
+    """Sends each message until it is acknowledged, after the end of the broker."""
+
+    def is_sent(body: str) -> bool:
+        try:
+            producer.send("T", [body])
+        except RocketMQError:
+            return False
+        return True
+
+    for body in bodies:
+        until(partial(is_sent, body))
 
 
 def redeliveries(consumer: Consumer) -> set[int]:
@@ -192,9 +214,14 @@ def test_a_message_that_is_never_consumed_is_a_dead_letter(
     broker.create_topic("T", queues=1)
     consumer = second_consumer(messaging, max_reconsume_times=1)
     messaging.producer().send("T", ["poison"])
-    until(lambda: DEAD_LETTERS in broker.topics(), consumer.bodies)
-    # A client sends a message back again where the answer takes too long.
-    assert {message.text for message in broker.messages(DEAD_LETTERS)} == {"poison"}
+
+    def letters() -> set[str]:
+        # A client sends a message back again where the answer takes too long.
+        is_there = DEAD_LETTERS in broker.topics()
+        return {each.text for each in broker.messages(DEAD_LETTERS)} if is_there else set()
+
+    until(lambda: letters() != set(), consumer.bodies)
+    assert letters() == {"poison"}
     assert redeliveries(consumer) == {0, 1}
 
 
@@ -286,7 +313,7 @@ def test_a_killed_broker_loses_nothing_that_was_acknowledged(
     until(lambda: len(consumer.bodies()) > 5, consumer.bodies)
     broker.kill()
     broker.start()
-    producer.send("T", after)
+    send_again(producer, after)
     until_consumed([consumer], before + after)
     if kind == "orderly":
         first_places = [consumer.bodies().index(body) for body in before + after]
@@ -334,5 +361,5 @@ def test_a_killed_broker_loses_no_message_of_a_pop_consumer(
     until(lambda: len(consumer.bodies()) > 5, consumer.bodies)
     broker.kill()
     broker.start()
-    producer.send("T", after)
+    send_again(producer, after)
     until_consumed([consumer], before + after)

@@ -64,7 +64,8 @@ def test_a_live_consumer_gets_messages_again_after_a_reset(
     assert row(shown, "broker-a", "1")[-1] == "3"
     messaging.producer("others").send("T", ["four"], "ordered", orderKey=1)
     until_consumed([consumer], ["four"])
-    assert sorted(consumer.bodies()) == sorted([*2 * BODIES, "four"])
+    # The client may consume the new one before it hears of the reset, and then again.
+    assert sorted(each for each in consumer.bodies() if each != "four") == sorted(2 * BODIES)
 
 
 def test_offsets_of_a_group_without_clients_move(

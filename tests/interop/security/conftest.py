@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import BrokerUser, LocalBroker
 from rocketpy_broker.cli.commands import app
+from tests.interop.cluster.java_clients import answered
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.remoting.clients import Messaging
 from tests.interop.rocketmq import VERSIONS, RocketMQStore
@@ -78,8 +79,8 @@ class Signing:
         """Returns the output of a command, with keys in mqadmin's own file."""
         text = f"accessKey: {access_key}\nsecretKey: {secret_key}\n"
         (self.folder / "conf" / "tools.yml").write_text(text)
-        where = (command, "-n", self.broker.name_server)
-        return str(self.process.ask("admin", words=[*where, *words])["printed"])
+        told = [command, "-n", self.broker.name_server, *words]
+        return answered(lambda: str(self.process.ask("admin", words=told)["printed"]))
 
 
 @pytest.fixture(scope="module")

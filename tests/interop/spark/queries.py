@@ -92,6 +92,11 @@ class OfCluster:
         """Reads as a batch."""
         return self.spark.read.format("rocketpy").options(**self.options(**options)).load()
 
+    def read_written(self, **options: object) -> DataFrame:
+        """Reads as a batch, also the messages of another sender that it has just written."""
+        self.cluster.until_dispatched()
+        return self.read(**options)
+
     def start(self, *, runs_on: bool = True, **options: object) -> StreamingQuery:
         """Starts a stream into files, each written once by Spark; continues from its checkpoint."""
         asked = {"startingOffsets": "earliest", **options}

@@ -24,7 +24,7 @@ def at_both(of_cluster: OfCluster, own_broker: OwnBroker) -> OfCluster:
 
 
 def create(topic: OfCluster, own_broker: OwnBroker) -> None:
-    """Creates the topic at our broker; returns when every name server routes to it."""
+    """Creates the topic at our broker; every name server then routes to both brokers."""
     own_broker.create_topic(topic.topic, QUEUES)
     for server in topic.cluster.name_servers:
         assert server.routes(topic.topic).keys() == {A, OWN}
@@ -63,7 +63,7 @@ def test_n01_a_stream_writes_to_our_broker_and_javas(
     writer = rows.writeStream.format("rocketpy").options(**options)
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(WAIT_SECONDS_MAX)
-    written = places(target.read())
+    written = places(target.read_written())
     expected = [f"{one.broker_name}{one.queue_id}{one.queue_offset}" for one in at_both.sent]
     assert sorted(one.body.decode() for one in written) == sorted(expected)
     assert {one.broker_name for one in written} == {A, OWN}

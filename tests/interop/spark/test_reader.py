@@ -14,6 +14,7 @@ from tests.interop.cluster.cluster import OLD, A, B, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.java_clients import mqadmin
 from tests.interop.cluster.messages import Queue, committed
+from tests.interop.cluster.processes import until
 from tests.interop.rocketmq import V5
 from tests.interop.spark.queries import OfCluster, places
 
@@ -92,7 +93,10 @@ def test_operators_see_how_far_a_query_came(of_cluster: OfCluster, tmp_path: Pat
     group = f"g-{of_new.topic}"[:100]
     of_new.run(consumerGroup=group)
     of_new.send(B, "d", "e")
-    where = ("-n", of_new.cluster.addresses.split(";")[0], "-g", group)
+    server = of_new.cluster.name_servers[0]
+    # The tool finds the group by the route of its retry topic.
+    until(lambda: server.routes(f"%RETRY%{group}").keys() == {A, B}, "a retry topic", [server])
+    where = ("-n", server.address, "-g", group)
     shown = mqadmin(V5, tmp_path, "consumerProgress", *where)
     assert "Consume Diff Total: 2" in shown, shown
 

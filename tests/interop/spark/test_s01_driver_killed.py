@@ -30,7 +30,7 @@ def test_s01_a_driver_that_is_killed_loses_nothing_and_its_copies_have_their_key
         driver.kill()
         driver.wait()
     subprocess.run(command, cwd=TOP, check=True, timeout=WAIT_SECONDS_MAX)
-    rows = target.read().select("body", "msgId").collect()
+    rows = target.read_written().select("body", "msgId").collect()
     bodies = {bytes(row.body) for row in rows}
     assert bodies == {place.body for place in of_cluster.sent}
     texts = len(of_cluster.sent) // len({place.body for place in of_cluster.sent})

@@ -41,7 +41,7 @@ def test_s02_first_attempts_that_fail_lose_nothing_and_double_what_they_may(
         timeout=WAIT_SECONDS_MAX,
     )
     assert done.returncode == 0, done.stderr[-3_000:]
-    rows = of_cluster.read().select("body", "msgId").collect()
+    rows = of_cluster.read_written().select("body", "msgId").collect()
     counts = Counter(bytes(row.body) for row in rows)
     assert counts.keys() == {str(number).encode() for number in range(ROWS)}
     assert max(counts.values()) <= copies_max

@@ -60,14 +60,14 @@ def test_s12_a_frozen_name_server_is_passed_over(
     of_cluster: OfCluster, fragile_cluster: Cluster
 ) -> None:
     of_cluster.send_to_all("before", 5)
-    query = of_cluster.start(connectTimeout="2000ms")
+    query = of_cluster.start(connectTimeout="5000ms")
     of_cluster.until_streamed(query)
     fragile_cluster.name_servers[0].freeze()
     of_cluster.send(A, "meanwhile")
     of_cluster.until_streamed(query)
     query.stop()
     of_cluster.send(B, "after")
-    again = of_cluster.start(connectTimeout="2000ms")
+    again = of_cluster.start(connectTimeout="5000ms")
     of_cluster.until_streamed(again)
     again.stop()
 
@@ -80,8 +80,8 @@ def test_s12_nothing_begins_without_a_broker_that_does_not_answer(
     address = fragile_cluster.broker(B).address
     fragile_cluster.broker(B).freeze()
     with pytest.raises(PySparkException, match=f"broker {address}.*connectTimeout"):
-        of_cluster.read(connectTimeout="2000ms").collect()
-    query = of_cluster.start(connectTimeout="2000ms")
+        of_cluster.read(connectTimeout="5000ms").collect()
+    query = of_cluster.start(connectTimeout="5000ms")
     with pytest.raises(StreamingQueryException, match=f"broker {address}.*connectTimeout"):
         query.awaitTermination(WAIT_SECONDS_MAX)
     fragile_cluster.heal()
@@ -119,7 +119,8 @@ def test_s12_queues_that_are_hidden_for_a_while_are_read_once(
 
 
 def listed(query: StreamingQuery, broker_name: str) -> set[str]:
-    """Returns the queues of one broker in the query's last report."""
+    """Returns the queues of one broker in the query's last report; it has one after a batch."""
+    until(lambda: query.lastProgress is not None, "reported", [])
     progress = query.lastProgress
     assert progress is not None
     report = progress["sources"][0]["latestOffset"]

@@ -14,6 +14,7 @@ def test_a_topic_is_written_and_read_in_tls_with_signed_requests(of_cluster: OfC
     frame = of_cluster.spark.range(100).selectExpr("concat('row ', id) as body")
     options = of_cluster.options(**TLS)
     frame.write.format("rocketpy").options(**options).mode("append").save()
+    of_cluster.cluster.until_dispatched()
     of_cluster.run(**TLS)
     assert {place.body for place in of_cluster.streamed()} == {b"row %d" % n for n in range(100)}
     assert of_cluster.streamed() == places(of_cluster.read())

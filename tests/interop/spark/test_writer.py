@@ -35,7 +35,7 @@ def test_what_is_written_is_read(of_cluster: OfCluster) -> None:
         "concat('group ', id % 7) as messageGroup",
     )
     write(of_cluster, frame)
-    rows = of_cluster.read(columns="*").collect()
+    rows = of_cluster.read_written(columns="*").collect()
     assert sorted(bytes(row.body) for row in rows) == sorted(b"body %d" % n for n in range(ROWS))
     assert len({row.msgId for row in rows}) == ROWS
     groups: dict[str, set[tuple[str, int]]] = {}
@@ -54,7 +54,7 @@ def test_a_frame_goes_back_to_the_queues_that_it_came_from(of_cluster: OfCluster
             of_cluster.send(name, *(f"{name} {queue_id} {n}" for n in range(3)), queue_id=queue_id)
     before = places(of_cluster.read())
     write(of_cluster, of_cluster.read(columns="body,properties,queueId,brokerName"))
-    after = places(of_cluster.read())
+    after = places(of_cluster.read_written())
     assert [place for place in after if place.queue_offset < 3] == before
     moved = [place._replace(queue_offset=place.queue_offset - 3) for place in after]
     assert [place for place in moved if place.queue_offset >= 0] == before
@@ -95,7 +95,7 @@ def test_s01_a_batch_that_runs_again_loses_nothing_and_its_copies_have_their_key
     run()
     # Once more with nothing new.
     run()
-    copied = of_cluster.read(topic=target).select("body", "msgId").collect()
+    copied = of_cluster.read_written(topic=target).select("body", "msgId").collect()
     sent = {place.body for place in of_cluster.sent}
     assert {bytes(row.body) for row in copied} == sent
     keys = {(bytes(row.body), row.msgId) for row in copied}

@@ -106,7 +106,7 @@ def check_volumes(compose: Compose) -> None:
     """Asserts that each volume is declared, used and the image's; host folders are read-only."""
     used = set()
     for service in ours(compose):
-        for volume in service["volumes"]:
+        for volume in service.get("volumes", ()):
             name, folder = volume.split(":")
             assert folder in stage_of(service).last("VOLUME").words
             used.add(name)

@@ -10,8 +10,8 @@ from typer.core import TyperGroup
 from rocketpy_broker.cli import output
 from rocketpy_broker.cli.broker.start_command import broker
 from rocketpy_broker.cli.broker.status_fields import status_fields
-from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking
-from rocketpy_broker.client.brokers import broker_info, broker_status
+from rocketpy_broker.cli.broker_client import DEFAULT_ENDPOINT, Endpoint, asking, refuse
+from rocketpy_broker.client.brokers import await_master, broker_info, broker_status
 from rocketpy_broker.client.brokers import promote as promote_slave
 from rocketpy_broker.client.statistics import list_statistics, store_counters
 from rocketpy_broker.config import BrokerRole
@@ -70,20 +70,24 @@ def promote(
 ) -> None:
     """Make a slave the master, once its master is stopped and will not come back as one.
 
-    Clients connect again. Start the old master as a slave of this broker; `rocketpy store align`
-    then removes what only the old master has, and keeps a copy.
+    The command ends when the broker serves as the master. Clients connect again. Start the old
+    master as a slave of this broker; `rocketpy store align` then removes what only the old master
+    has, and keeps a copy.
     """
     with asking(endpoint) as connection:
         found = promote_slave(connection, role=broker_role, force=force)
-    fields = {
-        "epoch": found.epoch,
-        "logEndOffset": found.log_end_offset,
-        "missingBytes": found.missing_bytes,
-    }
-    if as_json:
-        output.print_json(fields)
-        return
-    output.print_fields(fields)
+        fields = {
+            "epoch": found.epoch,
+            "logEndOffset": found.log_end_offset,
+            "missingBytes": found.missing_bytes,
+        }
+        show = output.print_json if as_json else output.print_fields
+        show(fields)
+        if not await_master(connection):
+            refuse(
+                f"the broker at {endpoint} is promoted, and does not serve as the master yet: its "
+                "log says why. `rocketpy health` succeeds once it serves"
+            )
 
 
 def _shown(value: object) -> output.Cell:

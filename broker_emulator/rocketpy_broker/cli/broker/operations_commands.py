@@ -13,8 +13,8 @@ from rocketpy_broker.cli.broker_client import (
     DEFAULT_ENDPOINT,
     Endpoint,
     asking,
-    has_tls,
     refuse,
+    tls_config,
 )
 from rocketpy_broker.client.brokers import broker_info
 from rocketpy_broker.client.connection import BrokerConnection
@@ -69,7 +69,7 @@ def console(
         port = broker_info(connection).console_port
         if not port:
             refuse("the broker has no console; start it with --http-port and --console on")
-    url = console_url(endpoint.rpartition(":")[0], port, is_tls=has_tls())
+    url = console_url(endpoint.rpartition(":")[0], port, is_tls=tls_config() is not None)
     if as_json:
         output.print_json({"consoleUrl": url})
     else:

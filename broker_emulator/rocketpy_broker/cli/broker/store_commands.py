@@ -21,8 +21,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from rocketpy_broker.cli import output
+from rocketpy_broker.cli import output, user_credentials
+from rocketpy_broker.cli.broker_client import tls_config
 from rocketpy_broker.cli.times import time_option
+from rocketpy_broker.config import SigningUser
 from rocketpy_broker.errors import BrokerError, StoreDirectoryError, StoreLockedError
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.clock import SystemClock
@@ -144,8 +146,9 @@ def export_messages(
 @store_app.command()
 def align(
     folder: Folder,
-    master: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="The remoting address of the master.")
+    master_endpoint: Annotated[
+        str,
+        typer.Option("--master", metavar="HOST:PORT", help="The remoting address of the master."),
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be removed, and change nothing.")
@@ -163,7 +166,7 @@ def align(
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)
         # The size of one segment at the most, but for the search.
         with progress("Comparing the logs", sizes.segment_bytes) as advance:
-            found = aligned(folder, sizes, master, _connection, advance, is_dry=dry_run)
+            found = aligned(folder, sizes, master_endpoint, _connection, advance, is_dry=dry_run)
     counts = dict(sorted(found.message_counts.items()))
     if as_json:
         kept = [str(path) for path in found.kept]
@@ -179,7 +182,11 @@ def align(
 
 def _connection(address: str) -> RemotingClient:
     host, port = host_and_port(address)
-    return RemotingClient(host, port, SystemClock())
+    given = user_credentials.present()
+    user = None
+    if given.access_key is not None:
+        user = SigningUser(given.access_key, given.secret_key or "")
+    return RemotingClient(host, port, SystemClock(), tls_config(), user)
 
 
 def _time_ms(text: str | None, option: str) -> int | None:

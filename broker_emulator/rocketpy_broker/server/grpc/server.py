@@ -180,13 +180,17 @@ class GrpcServer:
         self._port = bound = self._bind(self._config.port, "--port", is_plain=is_plain)
         if self._certificates is not None and is_plain:
             self.tls_port = self._bind(tls.port, "--tls-port", is_plain=False)
+        await self._set_health(NOT_SERVING)
         await self._server.start()
         self.unfinished.start(scope)
         scope.start(self.unserved.run())
         if self.tls_port is not None:
             scope.start(self.unserved_tls.run())
-        await self._set_health(SERVING)
         return bound
+
+    async def serving(self) -> None:
+        """Makes the health service report that clients can connect to all ports of the broker."""
+        await self._set_health(SERVING)
 
     def _bind(self, port: int, option: str, *, is_plain: bool) -> int:
         """Binds a port and returns it. Raises PortInUseError."""

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_broker.runtime.clock import Clock, SystemClock
 from rocketpy_broker.server.ha.client import HaClient
 from rocketpy_broker.services.registration.addresses import host_and_port
-from rocketpy_broker.services.slave.alignment import Alignment, LogAlignment
+from rocketpy_broker.services.slave.alignment import Alignment, LogAlignment, check_promotion
 from rocketpy_broker.services.slave.errors import MasterRefusedError
 from rocketpy_broker.services.slave.master import Connect, Master
 from rocketpy_broker.services.slave.progress_files import reset_progress
@@ -46,21 +46,23 @@ def aligned(
     store = MessageStore(config, SystemClock(), Host(ipaddress.IPv4Address(0), 0))
     store.open()
     try:
-        found = asyncio.run(_compared(store, master, connect, advance, is_dry=is_dry))
+        work = align_open(store, master, connect, advance, SystemClock(), is_dry=is_dry)
+        found = asyncio.run(work)
     finally:
         store.close()
     return found
 
 
-async def _compared(
+async def align_open(
     store: MessageStore,
     address: str,
     connect: Connect,
     advance: Callable[[int], None],
+    clock: Clock,
     *,
     is_dry: bool,
 ) -> Alignment:
-    clock = SystemClock()
+    """Aligns an open store as `aligned` does; the store has to be closed then."""
     host, _ = host_and_port(address)
     master = Master(address, connect(address))
     try:
@@ -83,6 +85,9 @@ async def _compared(
 
     alignment = LogAlignment(store, facts, host, open_stream, advance)
     found = await alignment.compare()
+    known = promotion.load()
+    if facts.state is None and known is not None:
+        check_promotion(found, known)
     if is_dry:
         return found
     aligned = found if found.common_end == found.own_end else alignment.cut(found)

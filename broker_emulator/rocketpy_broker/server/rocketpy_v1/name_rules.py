@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ParameterIllegalError, TopicIllegalError
-from rocketpy_broker.services.batches.staging_service import WRITER_ID_CHARACTERS_MAX
+from rocketpy_broker.services.batches.jobs import WRITER_ID_CHARACTERS_MAX
 from rocketpy_broker.services.groups.manager import GROUP_BYTES_MAX, GROUP_PATTERN
 from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTERN
 from rocketpy_broker.services.work_time import check_count

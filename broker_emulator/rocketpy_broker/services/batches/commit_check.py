@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from rocketpy_broker.errors import StagedIllegalError
 from rocketpy_broker.services.batches.jobs import Attempt, Job
 from rocketpy_broker.services.batches.log import StagedTask
+from rocketpy_broker.services.batches.staged_files import StagedFiles
 from rocketpy_broker.services.batches.staging_service import LOOKS, StagingService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
@@ -27,11 +28,29 @@ class CommitCheck:
     """A finder of the attempts that a commit names."""
 
     def __init__(
-        self, store: MessageStore, topics: TopicConfigManager, staging: StagingService
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        staging: StagingService,
+        files: StagedFiles,
     ) -> None:
         self._store = store
+        self._files = files
         self._topics = topics
         self._staging = staging
+
+    async def are_copied(self, job: Job, tasks: Sequence[StagedTask], wait_ms_max: int) -> bool:
+        """Waits for the slaves that must have copies of the tasks' files; False if some lack.
+
+        Raises as `attempts`.
+        """
+        if not self._files.is_waited_for:
+            return True
+        # A file is copied whole once its attempt has ended.
+        await self.attempts(job, tasks)
+        keys = ((task.task, task.token) for task in tasks)
+        named = (job.attempts[key].staged for key in keys if key in job.attempts)
+        return await self._files.copied(named, wait_ms_max)
 
     async def attempts(self, job: Job, tasks: Sequence[StagedTask]) -> list[StagedAttempt]:
         """Returns the attempts that a commit names, in its order: ended, whole, with its counts.

@@ -20,12 +20,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from rocketpy_broker.errors import StagedIllegalError, TooManyJobsError
+from rocketpy_broker.errors import ParameterIllegalError, StagedIllegalError, TooManyJobsError
 from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
 
+WRITER_ID_CHARACTERS_MAX = 255
 PUT_AWAY_MAX = 10_000
 # Names of jobs that ended without files: a newer job of the writer still supersedes them.
 ENDED_MAX = 10_000
@@ -216,3 +217,14 @@ def retire(attempts: Iterable[Attempt]) -> Iterator[Attempt]:
     for attempt in attempts:
         attempt.is_gone = True
         yield attempt
+
+
+def check_job(name: BatchJob) -> None:
+    """Raises ParameterIllegalError for an illegal name."""
+    if not 1 <= len(name.writer_id) <= WRITER_ID_CHARACTERS_MAX:
+        accepted = f"1 to {WRITER_ID_CHARACTERS_MAX} characters"
+        raise ParameterIllegalError("writer_id", name.writer_id, accepted)
+    if name.batch_id < 0:
+        raise ParameterIllegalError("batch_id", name.batch_id, "0 or more")
+    if name.token == 0:
+        raise ParameterIllegalError("job_token", name.token, "any number but 0")

@@ -95,6 +95,17 @@ class LedgerFile:
         self._line_count = 0
         self.must_replace = True
 
+    @classmethod
+    def check(cls, data: bytes) -> None:
+        """Raises ValueError for a content that `load` would refuse."""
+        file = cls(Path())
+        try:
+            file._take(data.splitlines(keepends=True))
+        except (LookupError, TypeError) as error:
+            raise ValueError(f"a line of the ledger has another form: {error}") from error
+        if not (file._line_count and isinstance(file.next_offset, int)):
+            raise ValueError("no line of the ledger can be read")
+
     def load(self) -> None:
         """Reads the file, if it exists. Blocks.
 

@@ -23,8 +23,7 @@ import contextlib
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from weakref import WeakValueDictionary
 
 from rocketpy_broker.config import Limits
@@ -34,13 +33,17 @@ from rocketpy_broker.errors import (
     StoreError,
 )
 from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.batches.commit_check import CommitCheck
+from rocketpy_broker.services.batches.jobs import check_job
 from rocketpy_broker.services.batches.ledger import NO_BATCH, BatchLedger, LedgerEntry
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE, Batch, BatchLog, Decision
+from rocketpy_broker.services.batches.outcome import BatchState, Outcome
 from rocketpy_broker.services.batches.roll_forward import DecidedBatch, RollForward
-from rocketpy_broker.services.batches.staging_service import StagingService, check_job
+from rocketpy_broker.services.batches.staging_service import StagingService
 from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.services.replication.errors import SlaveNotAvailableError
 from rocketpy_broker.store.append.batch_marks import numbers_of
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.staging.area import BatchJob, StagedAttempt
@@ -54,32 +57,12 @@ ROLLING_MAX = 4
 # Topics that the log names for one batch.
 TOPICS_NAMED = 10
 
+UNCOPIED = (
+    "the batch is not decided: too few slaves have copies of its staged blocks (slaves of RocketMQ "
+    "make none)"
+)
+
 StartTask = Callable[[Coroutine[object, object, None]], None]
-
-
-class Outcome(Enum):
-    """The outcome of a batch for one job."""
-
-    COMMITTED = 1
-    ALREADY_COMMITTED = 2
-    IN_PROGRESS = 3
-    INCOMPLETE = 4
-    NOT_COMMITTED = 5
-
-
-@dataclass(frozen=True, slots=True)
-class BatchState:
-    """The outcome, and the writer's last decided batch; -1 if the writer has none.
-
-    `hindrance` is the reason for a delay. For an incomplete batch it names the writer and counts
-    the missing messages.
-    """
-
-    outcome: Outcome
-    batch_id: int = NO_BATCH
-    record_count: int = 0
-    record_count_decided: int = 0
-    hindrance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +98,7 @@ class BatchService:
         self._group_commit = group_commit
         self._clock = clock
         self._body_bytes_max = limits.body_bytes_max
+        self._throttle = LogThrottle(clock)
         self._log = BatchLog(store, clock)
         self._pending: dict[str, DecidedBatch] = {}
         self._spent: list[_Spent] = []
@@ -144,6 +128,8 @@ class BatchService:
                         return self._state(earlier.decision.batch.job)
                 body = await self._body(batch)
                 with self._staging.committing(job) as staged:
+                    if not await self._check.are_copied(staged, batch.tasks, wait_ms_max):
+                        return replace(self._state(job), hindrance=UNCOPIED)
                     attempts = await self._check.attempts(staged, batch.tasks)
                     self._start(self._carry_out(self._decide(batch, body, attempts)))
             await self._staging.take(job, self._needed(job.writer_id))
@@ -254,14 +240,16 @@ class BatchService:
                 async with self._turns:
                     await self._roll_forward.run(pending)
                     await self._make_visible(pending)
+                # RocketMQ's rule: a master without slaves near its log's end does not wait.
+                with contextlib.suppress(SlaveNotAvailableError):
+                    await self._group_commit.acknowledged(pending.log_end)
             except StoreError as error:
                 pending.hindrance = str(error)
-                logger.warning(
-                    "batch %d of writer %r is decided and waits: %s",
-                    job.batch_id,
-                    job.writer_id,
-                    error,
-                )
+                if self._throttle.may_say():
+                    logger.warning(
+                        "batch %d of writer %r is decided and waits, as do %d in all: %s",
+                        *(job.batch_id, job.writer_id, len(self._pending), error),
+                    )
                 await sleep(self._clock, RETRY_MS)
             else:
                 await self._group_commit.admission.write_over()

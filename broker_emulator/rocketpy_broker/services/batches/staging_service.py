@@ -24,15 +24,15 @@ from typing import TypeVar
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import (
-    ParameterIllegalError,
     StagedIllegalError,
     StoreClosedError,
 )
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import run_shielded
-from rocketpy_broker.services.batches.jobs import Attempt, Job, JobHold, JobTable
+from rocketpy_broker.services.batches.jobs import Attempt, Job, JobHold, JobTable, check_job
 from rocketpy_broker.services.batches.ledger import BatchLedger
+from rocketpy_broker.services.batches.staged_files import StagedFiles
 from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.store.append.blocks import check_fits
 from rocketpy_broker.store.config import FlushDiskType
@@ -45,7 +45,6 @@ from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
-WRITER_ID_CHARACTERS_MAX = 255
 THREADS = 4
 # Jobs or tasks handled in one scheduler slot.
 LOOKS = 500
@@ -85,8 +84,10 @@ class StagingService:
         ledger: BatchLedger,
         clock: Clock,
         config: BrokerConfig,
+        files: StagedFiles,
     ) -> None:
         self._store = store
+        self._files = files
         self._sends = sends
         self._ledger = ledger
         self._is_sync = config.flush_disk_type is FlushDiskType.SYNC_FLUSH
@@ -154,7 +155,8 @@ class StagingService:
             with self._put_away_if_empty(job, attempt):
                 await self._check_place(attempt, command)
                 if command.is_last:
-                    await self._seal(job, attempt)
+                    if not attempt.staged.is_sealed:
+                        await self._seal(job, attempt)
                 elif command.block_number == attempt.staged.counts.block_count:
                     await self._write(job, attempt, command)
                 return Staged(attempt.staged.counts)
@@ -255,6 +257,8 @@ class StagingService:
             attempt.is_gone = True
             await self.remove_files([staged])
             raise
+        if staged.is_sealed:
+            self._files.completed(staged)
 
     async def file_call(
         self, staged: StagedAttempt, work: Callable[[], None], *, long: bool = False
@@ -359,10 +363,13 @@ class StagingService:
             removed = await self.in_thread(
                 lambda: [one for one in attempts if area.remove(one.staged)]
             )
-            for attempt in removed:
+            for number, attempt in enumerate(removed, 1):
+                if number % LOOKS == 0:
+                    await take_slot()
                 if attempt in self._leaving:
                     del self._leaving[attempt]
                     area.give_back(attempt.staged.file_bytes)
+                    self._files.removed(attempt.staged)
 
     # --- Start ---
 
@@ -381,15 +388,5 @@ class StagingService:
             job = self._jobs.use(staged.attempt.job)
             job.attempts[staged.attempt.task, staged.attempt.token] = Attempt(staged)
             job.bytes += staged.file_bytes
+            self._files.completed(staged)
         return list(kept.values())
-
-
-def check_job(name: BatchJob) -> None:
-    """Raises ParameterIllegalError for an illegal name."""
-    if not 1 <= len(name.writer_id) <= WRITER_ID_CHARACTERS_MAX:
-        accepted = f"1 to {WRITER_ID_CHARACTERS_MAX} characters"
-        raise ParameterIllegalError("writer_id", name.writer_id, accepted)
-    if name.batch_id < 0:
-        raise ParameterIllegalError("batch_id", name.batch_id, "0 or more")
-    if name.token == 0:
-        raise ParameterIllegalError("job_token", name.token, "any number but 0")

@@ -9,10 +9,12 @@ from rocketpy_broker.services.batches.commit_check import CommitCheck
 from rocketpy_broker.services.batches.ledger import BatchLedger
 from rocketpy_broker.services.batches.roll_forward import RollForward
 from rocketpy_broker.services.batches.service import BatchService
+from rocketpy_broker.services.batches.staged_files import StagedFiles
 from rocketpy_broker.services.batches.staging_service import StagingService
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.flush.wiring import FlushServices
+from rocketpy_broker.services.replication.wiring import ReplicationServices
 from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
@@ -24,10 +26,15 @@ class Batches:
     staging: StagingService
     commits: BatchService
     saver: Saver
+    files: StagedFiles
 
 
 def build(
-    context: BrokerContext, topics: TopicConfigManager, flush: FlushServices, sends: SendService
+    context: BrokerContext,
+    topics: TopicConfigManager,
+    replication: ReplicationServices,
+    flush: FlushServices,
+    sends: SendService,
 ) -> Batches:
     """Builds the batch services of one broker.
 
@@ -41,9 +48,10 @@ def build(
         config.writer_idle_ms_max,
         config.single_writer_idle_ms_max,
     )
-    staging = StagingService(store, sends, ledger, clock, config)
+    files = StagedFiles(replication.slaves, context.call_clock)
+    staging = StagingService(store, sends, ledger, clock, config, files)
     roll_forward = RollForward(store, sends, staging, clock)
-    check = CommitCheck(store, topics, staging)
+    check = CommitCheck(store, topics, staging, files)
     commits = BatchService(
         store, staging, check, roll_forward, ledger, flush.group_commit, clock, config.limits
     )
@@ -60,4 +68,5 @@ def build(
     context.master_lifecycle.starts.append(start)
     context.master_lifecycle.tables.append(saver)
     context.lifecycle.closes.append(staging.close)
-    return Batches(staging, commits, saver)
+    context.lifecycle.stops.append(files.stop)
+    return Batches(staging, commits, saver, files)

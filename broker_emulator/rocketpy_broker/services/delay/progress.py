@@ -180,6 +180,11 @@ class DeliveryProgress:
         self._file.save({LOG_OFFSET: log_offset, TIMER: timer.to_json()})
 
 
+def decode_log_offset(content: Mapping[str, Any]) -> int:
+    """Returns the log offset of a file's content. Raises ValueError."""
+    return _decode(content)[0]
+
+
 def _decode(content: Mapping[str, Any]) -> tuple[int, SavedTimer | None]:
     timer = content.get(TIMER)
     saved = None if timer is None else SavedTimer.from_json(as_object(timer))

@@ -101,6 +101,16 @@ class SlaveTable:
         return self._needed > 0
 
     @property
+    def needed_count(self) -> int:
+        """The number of slaves for which an acknowledgement waits."""
+        return self._needed
+
+    @property
+    def may_be_missing(self) -> bool:
+        """True if nothing waits while no slave is worth a wait, as in RocketMQ 4."""
+        return self._config.in_sync_replicas is None
+
+    @property
     def timeout_ms(self) -> int:
         """The longest wait for slaves."""
         return self._config.slave_timeout_ms
@@ -111,7 +121,7 @@ class SlaveTable:
 
     def refusal(self) -> SlaveNotAvailableError | None:
         """Returns the error of a block for which no slave is worth a wait; None for a wait."""
-        if self._config.in_sync_replicas is not None:
+        if not self.may_be_missing:
             return None
         lag_bytes, lag_bytes_max = self.lag_bytes, self._config.fall_behind_bytes_max
         if lag_bytes is not None and lag_bytes < lag_bytes_max:

@@ -16,6 +16,7 @@ from pathlib import Path
 from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefusedError
 from rocketpy_broker.services.slave.log_sync import OpenStream
 from rocketpy_broker.services.slave.master import MasterFacts
+from rocketpy_broker.store.files.promotion import Promotion
 from rocketpy_broker.store.log.scanner import LogSpan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import topics_of
@@ -32,6 +33,19 @@ class Alignment:
     own_end: int
     message_counts: Counter[str] = field(default_factory=Counter)
     kept: list[Path] = field(default_factory=list)
+
+
+def check_promotion(found: Alignment, known: Promotion) -> None:
+    """Raises MasterRefusedError for a master that has nothing of a promoted store's own messages.
+
+    A master of RocketMQ has no epoch, but its log has some of them if it was a slave since.
+    """
+    if found.common_end <= known.log_end < found.own_end:
+        raise MasterRefusedError(
+            "its log has none of the messages that this store got since its promotion of epoch "
+            f"{known.epoch}, so it may be the old master, which has come back. Make it a slave of "
+            "this store's broker, or start this one with an empty directory"
+        )
 
 
 class LogAlignment:

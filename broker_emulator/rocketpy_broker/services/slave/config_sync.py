@@ -21,6 +21,7 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.delay.offsets import decode_offsets
 from rocketpy_broker.services.flush.store_files import StoreFiles
@@ -33,6 +34,7 @@ from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.table import OffsetTable
 from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefusedError
 from rocketpy_broker.services.slave.master import Connect, Master
+from rocketpy_broker.services.slave.progress_files import ProgressFiles, reset_progress
 from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TABLE as TOPICS
@@ -70,7 +72,8 @@ class ConfigSync:
         state: SlaveState,
         clock: Clock,
     ) -> None:
-        self._delay_path: Path = config.config_folder / "delayOffset.json"
+        self._folder: Path = config.config_folder
+        self._progress = ProgressFiles(config.config_folder)
         self._store = store
         self._store_files = store_files
         self._topics = topics
@@ -81,6 +84,8 @@ class ConfigSync:
         self._clock = clock
         self._throttle = LogThrottle(clock)
         self._delay_text = b""
+        # The master is one of RocketMQ's, and the progress was reset.
+        self._is_reset = False
 
     async def run(self) -> None:
         """Takes in the master's tables every INTERVAL_MS until cancelled."""
@@ -116,6 +121,8 @@ class ConfigSync:
             await self._take_groups(groups)
             if state is not None:
                 await self._take_marks(state, end)
+            # Before the delay offsets: all deliveries of later ones are after its log offset.
+            progress = None if state is None else await self._progress.changed(master)
             offsets = await master.table(RequestCode.GET_ALL_CONSUMER_OFFSET)
             delays = await master.text(RequestCode.GET_ALL_DELAY_OFFSET)
             await asyncio.to_thread(_check_delays, delays)
@@ -123,16 +130,24 @@ class ConfigSync:
             await self._has_log(end)
             table = await asyncio.to_thread(OffsetTable.from_json, offsets.get(OFFSETS))
             await self._committed.replicate(table)
+            if delays != self._delay_text:
+                path = self._folder / "delayOffset.json"
+                work = asyncio.to_thread(durable.replace_encoded, path, delays)
+                # A promotion must not read the files while a thread still replaces them.
+                await run_shielded(work)
+                self._delay_text = delays
+            if progress is not None:
+                await self._progress.save(progress, end)
+            elif not self._is_reset:
+                await run_shielded(asyncio.to_thread(reset_progress, self._folder))
+            self._is_reset = progress is None
         except ValueError as error:
             raise MasterRefusedError(f"a table of it cannot be read: {error!s:.300}") from error
-        if delays != self._delay_text:
-            await asyncio.to_thread(durable.replace_encoded, self._delay_path, delays)
-            self._delay_text = delays
         self._state.synced_ms = self._clock.now_ms()
 
     async def _has_log(self, end: int) -> None:
-        """Waits until the slave has the log up to `end`. Raises MasterLostError."""
-        while self._store.positions().log_end < end:
+        """Waits until the slave has the log on disk up to `end`. Raises MasterLostError."""
+        while self._store.flushed_end < end:
             if not self._state.is_connected:
                 raise MasterLostError("the slave has lost its master before it had all messages")
             await sleep(self._clock, PAUSE_MS)

@@ -1,7 +1,8 @@
 """A slave's master: its address, its facts, and its tables.
 
 The address is the option's, or that of broker id 0 at a name server. All requests are RocketMQ's
-but one: GET_REPLICATION_STATE, which RocketMQ's masters refuse.
+but four, which RocketMQ's masters refuse: GET_REPLICATION_STATE, GET_PROGRESS_FILE,
+GET_STAGED_FILES and READ_STAGED_FILE.
 Source: SlaveSynchronize, docs/design/cluster.md sections 4.2 and 4.5.
 """
 
@@ -21,19 +22,28 @@ from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefused
 from rocketpy_broker.store.files.recoveries import RECOVERIES_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.record.hosts import PORT_MAX
-from rocketpy_proto.remoting import Header, RemotingCommand, RemotingError
-from rocketpy_proto.remoting.bodies.configs import ReplicationState
+from rocketpy_proto.remoting import EXCHANGES, Header, RemotingCommand, RemotingError
+from rocketpy_proto.remoting.bodies.configs import ReplicationState, StagedFileChanges
 from rocketpy_proto.remoting.bodies.routes import ClusterInfo, TextTable
 from rocketpy_proto.remoting.fields import decode_body
 from rocketpy_proto.remoting.headers import NoFields
+from rocketpy_proto.remoting.headers.cluster import (
+    ProgressFileRequest,
+    ProgressFileResponse,
+    StagedFileRequest,
+    StagedFilesRequest,
+    StagedFilesResponse,
+)
 from rocketpy_proto.remoting.json_text import parse_json
 
 MASTER_ID = 0
 # Digits of a number of 63 bits.
 DIGITS_MAX = 18
 STORE_ID = re.compile(r"[0-9a-f]{32}")
-RECOVERY_ID = re.compile(r"[0-9a-f]{16}")
+RECOVERY_ID = RUN_ID = re.compile(r"[0-9a-f]{16}")
 EPOCH_MAX = (1 << 63) - 1
+# Begin and end of RocketMQ's log before its first message.
+EMPTY_OF_ROCKETMQ = ("-1", "0")
 # JSON of this size takes some 10 ms.
 LARGE_BODY_BYTES = 64 << 10
 
@@ -103,12 +113,15 @@ class MasterFacts:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the master's last promotion; 0 without one."""
+        """The epoch of the master's last promotion; 0 without one, and of RocketMQ's masters."""
         return 0 if self.state is None else self.state.epoch
 
     def check_epoch(self, own: int) -> None:
-        """Raises MasterRefusedError for a master from before a promotion that this store knows."""
-        if self.epoch < own:
+        """Raises MasterRefusedError for a master from before a promotion that this store knows.
+
+        RocketMQ's masters have no epoch: the logs decide.
+        """
+        if self.state is not None and self.epoch < own:
             raise MasterRefusedError(
                 f"it is a master of epoch {self.epoch}, and this store knows a promotion of epoch "
                 f"{own}: the master has come back. Make it a slave of the promoted broker"
@@ -155,6 +168,56 @@ class Master:
         check_state(state)
         return state
 
+    async def staged_files(
+        self, report: StagedFilesRequest
+    ) -> tuple[StagedFilesResponse, StagedFileChanges] | None:
+        """Returns changes of staging files; None if the master has no such request.
+
+        The master holds the request while it has no more. Raises MasterLostError,
+        MasterRefusedError.
+        """
+        code = RequestCode.GET_STAGED_FILES
+        answer = await self._ask(code, report)
+        if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return None
+        _check_success(code, answer)
+        body = answer.body
+        changes: StagedFileChanges = await _in_thread(
+            len(body), lambda: decode_body(StagedFileChanges, body)
+        )
+        header: StagedFilesResponse = _decoded(
+            lambda: EXCHANGES[code].response.decode(answer.ext_fields)
+        )
+        if not RUN_ID.fullmatch(header.run_id) or not 0 <= header.position <= EPOCH_MAX:
+            raise MasterRefusedError("its list of staging files has an illegal run or position")
+        return header, changes
+
+    async def staged_piece(self, slave_id: str, name: str, position: int) -> bytes | None:
+        """Returns the bytes of a staging file from `position` on, empty at its end.
+
+        Returns None for a file that has gone. Raises MasterLostError, MasterRefusedError.
+        """
+        code = RequestCode.READ_STAGED_FILE
+        answer = await self._ask(code, StagedFileRequest(name, position, slave_id))
+        if answer.code == ResponseCode.MESSAGE_ILLEGAL:
+            return None
+        _check_success(code, answer)
+        return bytes(answer.body)
+
+    async def progress_file(self, name: str, version: str) -> tuple[str, bytes]:
+        """Returns version and content of a file; no content for `version`.
+
+        Version and content are empty if there is no file. Raises MasterLostError,
+        MasterRefusedError.
+        """
+        code = RequestCode.GET_PROGRESS_FILE
+        answer = await self._ask(code, ProgressFileRequest(name, version))
+        _check_success(code, answer)
+        header: ProgressFileResponse = _decoded(
+            lambda: EXCHANGES[code].response.decode(answer.ext_fields)
+        )
+        return header.version, bytes(answer.body)
+
     async def table(self, code: RequestCode) -> Mapping[str, Any]:
         """Returns the JSON object of a table. Raises MasterLostError, MasterRefusedError."""
         body = bytes((await self._asked(code)).body)
@@ -175,17 +238,15 @@ class Master:
 
     async def _asked(self, code: RequestCode) -> RemotingCommand:
         answer = await self._ask(code)
-        if answer.code != ResponseCode.SUCCESS:
-            remark = answer.remark or "it gives no reason"
-            raise MasterRefusedError(f"it refuses {code.name}: {remark!r:.300}")
+        _check_success(code, answer)
         return answer
 
-    async def _ask(self, code: RequestCode) -> RemotingCommand:
+    async def _ask(self, code: RequestCode, header: Header | None = None) -> RemotingCommand:
         try:
             if not self._is_open:
                 await self._connection.connect()
                 self._is_open = True
-            return await self._connection.ask(code, NoFields())
+            return await self._connection.ask(code, header or NoFields())
         except (BrokerError, RemotingError) as error:
             self.close()
             raise MasterLostError(f"{self.address}: {error!s:.300}") from error
@@ -235,6 +296,13 @@ class MasterFinder:
         return found.broker_addrs[MASTER_ID]
 
 
+def _check_success(code: RequestCode, answer: RemotingCommand) -> None:
+    """Raises MasterRefusedError for an answer with another code."""
+    if answer.code != ResponseCode.SUCCESS:
+        remark = answer.remark or "it gives no reason"
+        raise MasterRefusedError(f"it refuses {code.name}: {remark!r:.300}")
+
+
 def _number(text: str) -> int | None:
     """Returns a number of up to DIGITS_MAX digits, or None."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
@@ -243,8 +311,10 @@ def _number(text: str) -> int | None:
 
 def log_range_of(table: Mapping[str, str]) -> tuple[int, int]:
     """Returns begin and end of the log by a broker's figures. Raises MasterRefusedError."""
-    begin = _number(table.get("commitLogMinOffset", ""))
-    end = _number(table.get("commitLogMaxOffset", ""))
+    texts = table.get("commitLogMinOffset", ""), table.get("commitLogMaxOffset", "")
+    if texts == EMPTY_OF_ROCKETMQ:
+        return 0, 0
+    begin, end = map(_number, texts)
     if begin is None or end is None or begin > end:
         raise MasterRefusedError("it does not say where its log begins and ends")
     return begin, end

@@ -15,12 +15,16 @@ from rocketpy_broker.config import BrokerRole
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock, resolve
 from rocketpy_broker.services.slave.state import SlaveState
+from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.files.promotion import Promotion, PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.counts import counted
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 logger = logging.getLogger(__name__)
+TOPICS_NAMED = 10
 
 
 class PromotionRefusedError(BrokerError):
@@ -32,8 +36,15 @@ class PromotionRefusedError(BrokerError):
 class PromotionService:
     """The promotion of one broker; `done` ends when the broker is to start as a master."""
 
-    def __init__(self, store: MessageStore, state: SlaveState | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        topics: TopicConfigManager,
+        state: SlaveState | None,
+        clock: Clock,
+    ) -> None:
         self._store = store
+        self._topics = topics
         self._state = state
         self._clock = clock
         self.file = PromotionFile(store.config.folder)
@@ -41,15 +52,10 @@ class PromotionService:
 
     async def promote(self, request: admin_pb2.PromoteRequest) -> admin_pb2.PromoteResponse:
         """Makes a slave a master. Raises PromotionRefusedError, StoreDirectoryError, OSError."""
-        state = self._state
-        if state is None or self.done is None or self.done.done():
-            raise PromotionRefusedError("the broker is a master already")
-        if state.is_connected and not request.force:
-            raise PromotionRefusedError(
-                f"master {state.master} serves this slave. Two masters would take different "
-                "messages: stop the master first, or promote with --force"
-            )
         role = _master_role(request.broker_role)
+        self._checked(is_forced=request.force)
+        await self._create_topics()
+        state, done = self._checked(is_forced=request.force)
         log_end = self._store.positions().log_end
         lag_bytes = state.lag_bytes(log_end)
         epoch = self.file.epoch + 1
@@ -61,10 +67,45 @@ class PromotionService:
             "bytes longer when it was last heard of",
             *(role.value, epoch, log_end, lag_bytes),
         )
-        resolve(self.done)
+        resolve(done)
         return admin_pb2.PromoteResponse(
             epoch=epoch, log_end_offset=log_end, missing_bytes=lag_bytes
         )
+
+    def _checked(self, *, is_forced: bool) -> tuple[SlaveState, asyncio.Future[None]]:
+        """Raises PromotionRefusedError for a broker that cannot become a master now."""
+        state, done = self._state, self.done
+        if state is None or done is None or done.done():
+            raise PromotionRefusedError("the broker is a master already")
+        if state.is_connected and not is_forced:
+            raise PromotionRefusedError(
+                f"master {state.master} serves this slave. Two masters would take different "
+                "messages: stop the master first, or promote with --force"
+            )
+        return state, done
+
+    async def _create_topics(self) -> None:
+        """Creates the topics that the master created after the last copy of its tables.
+
+        Their messages are in the log, and were acknowledged. A topic gets the queues that have
+        messages. Raises OSError.
+        """
+        queue_nums: dict[str, int] = {}
+        for queue in self._store.queues():
+            topic = queue.topic
+            if self._topics.exists(topic):
+                continue
+            bounds = self._store.range_of(queue)
+            if bounds.min_offset < bounds.max_offset:
+                queue_nums[topic] = max(queue_nums.get(topic, 0), queue.queue_id + 1)
+        found = {topic: TopicConfig(topic, nums, nums) for topic, nums in queue_nums.items()}
+        if found:
+            logger.warning(
+                "%s created, for messages of topics that the master created last: %s",
+                counted(len(found), "topic is", "topics are"),
+                ", ".join(map(repr, [*found][:TOPICS_NAMED])),
+            )
+        await self._topics.replicate(found)
 
 
 def _master_role(name: str) -> BrokerRole:

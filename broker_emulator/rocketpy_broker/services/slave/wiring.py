@@ -10,7 +10,8 @@ from rocketpy_broker.services.offsets.wiring import Offsets
 from rocketpy_broker.services.slave.config_sync import ConfigSync
 from rocketpy_broker.services.slave.log_sync import LogSync, OpenStream
 from rocketpy_broker.services.slave.master import Connect, MasterFinder
-from rocketpy_broker.services.slave.progress_files import reset_progress
+from rocketpy_broker.services.slave.progress_files import begin_progress
+from rocketpy_broker.services.slave.staging_sync import StagingSync
 from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 
@@ -40,11 +41,13 @@ def build(
         *(config, store, flush.store_files, topics, groups, offsets.committed),
         *(connect, state, clock),
     )
+    staging_sync = StagingSync(config, store, connect, state, clock)
 
     async def start(scope: TaskScope) -> None:
         scope.start(log_sync.run())
         scope.start(config_sync.run())
+        scope.start(staging_sync.run())
 
-    context.lifecycle.loads.append(lambda: reset_progress(config.config_folder))
+    context.lifecycle.loads.append(lambda: begin_progress(config.config_folder))
     context.lifecycle.starts.append(start)
     return state

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -186,7 +187,7 @@ class TransactionProgress:
                 self._found_foreign(half, copies)
             else:
                 self._found_half(half)
-        saved = self._file.load(lambda content: as_long(content.get(LOG_OFFSET)))
+        saved = self._file.load(decode_mark)
         # In RocketMQ's store, a committed transaction may lack its op message.
         begin = self._oldest_open() if saved is None else min(saved, positions.log_end)
         if begin != saved:
@@ -281,3 +282,8 @@ class TransactionProgress:
                 ends = np.cumsum(found.sizes, dtype=np.int64).tolist()
                 for begin, end in itertools.pairwise([0, *ends]):
                     yield data[begin:end]
+
+
+def decode_mark(content: Mapping[str, Any]) -> int:
+    """Returns the log offset of a file's content. Raises ValueError."""
+    return as_long(content.get(LOG_OFFSET))

@@ -9,12 +9,15 @@ Source: docs/design/broker_behaviour.md section 7.2.
 
 from __future__ import annotations
 
+import contextlib
+
 from rocketpy_broker.config import TransactionTimes
 from rocketpy_broker.errors import ParameterIllegalError, TopicNotExistError, TransactionEndError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.services import caller
 from rocketpy_broker.services.flush.group_commit import GroupCommit
+from rocketpy_broker.services.replication.errors import SlaveNotAvailableError
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.messages import (
     IMMUNITY_SECONDS,
@@ -61,10 +64,11 @@ class TransactionService:
         self.ended = Listeners[[HalfMessage, Operation]]()
 
     async def end(self, request: Request) -> None:
-        """Commits or rolls back; durable on return, as far as the flush type promises.
+        """Commits or rolls back; durable on return, as far as flush type and role promise.
 
         Raises ParameterIllegalError, TransactionEndError, TopicNotExistError, StoreClosedError,
-        StoreBusyError, RecordIllegalError, FlushTimeoutError.
+        StoreBusyError, RecordIllegalError; UnconfirmedError if the end is stored, but the disk or
+        slaves have not confirmed it.
         """
         decision = DECISIONS.get(request.resolution)
         if decision is None:
@@ -81,7 +85,9 @@ class TransactionService:
         if not self._is_repeated(half, decision):
             self._decide(half, decision)
         self._progress.write_ops()
-        await self._group_commit.wait(self._store.positions().log_end)
+        # RocketMQ's rule: a master without slaves near its log's end does not wait.
+        with contextlib.suppress(SlaveNotAvailableError):
+            await self._group_commit.acknowledged(self._store.positions().log_end)
 
     def _check_time(self, half: HalfMessage) -> None:
         """Raises TransactionEndError if the producer must wait for the check."""

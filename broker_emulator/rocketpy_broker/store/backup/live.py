@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from rocketpy_broker.runtime.clock import release_gil_briefly
+from rocketpy_broker.runtime.clock import pause
 from rocketpy_broker.store.backup.pieces import (
     NOT_COPIED,
     PIECE_BYTES,
@@ -90,7 +90,7 @@ class StateFiles:
                 if not isinstance(error, FileNotFoundError):
                     raise
             state.close()
-            release_gil_briefly(LOOK_SECONDS)
+            pause(LOOK_SECONDS)
         raise FileNotFoundError(errno.ENOENT, "files are replaced all the time", str(folder))
 
     def _open(self) -> bool:

@@ -96,6 +96,11 @@ def unfinished_path(folder: Path) -> Path:
     return folder.with_name(folder.name + ".new")
 
 
+def temporary_path(path: Path) -> Path:
+    """Returns the path at which a new content of `path` is written before it takes its place."""
+    return path.with_name(path.name + ".tmp")
+
+
 def create_allocated(path: Path, size_bytes: int, allocated_bytes: int | None = None) -> int:
     """Creates `path` of `size_bytes` zeros; returns its descriptor.
 
@@ -205,7 +210,7 @@ def replace_text(path: Path, text: str) -> None:
 
 def replace_encoded(path: Path, text: bytes | bytearray) -> None:
     """Replaces the text as `replace_text` does, in one write: small ones take twice as long."""
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = temporary_path(path)
     with open(temporary, "wb", opener=open_private) as file:
         file.write(text)
         file.flush()
@@ -219,7 +224,7 @@ def replace_encoded(path: Path, text: bytes | bytearray) -> None:
 
 def replace_bytes(path: Path, data: bytes | memoryview) -> None:
     """Replaces the content of `path` without a backup. Raises OSError; then the old one remains."""
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = temporary_path(path)
     with open(temporary, "wb", opener=open_private) as file:
         file.write(data)
         file.flush()
@@ -234,7 +239,7 @@ def replacing(path: Path, file_mode: int = FILE_MODE) -> Iterator[BinaryIO]:
 
     Raises OSError; the old content of `path` then remains.
     """
-    temporary = path.with_name(path.name + ".tmp")
+    temporary = temporary_path(path)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         with open(os.open(temporary, flags, file_mode), "wb") as file:

@@ -60,8 +60,12 @@ class PromotionFile:
         durable.replace_bytes(self._path, json.dumps(asdict(promotion)).encode())
 
     def follow(self, epoch: int, log_end: int, timestamp_ms: int) -> None:
-        """Makes the store a slave's, of a master of this epoch. Raises OSError."""
+        """Makes the store a slave's, of a master of this epoch, or of RocketMQ (0).
+
+        The highest known epoch stays. Raises OSError.
+        """
         known = self.load()
+        epoch = max(epoch, 0 if known is None else known.epoch)
         is_known = known is not None and (known.role, known.epoch) == (SLAVE, epoch)
-        if not is_known and (epoch or known is not None):
+        if epoch and not is_known:
             self.save(Promotion(SLAVE, epoch, log_end, timestamp_ms))

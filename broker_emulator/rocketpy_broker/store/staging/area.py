@@ -8,6 +8,7 @@ them, and removes files without a whole attempt.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import threading
@@ -15,6 +16,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from rocketpy_broker.errors import StagingFullError
 from rocketpy_broker.store.files import durable
@@ -39,6 +43,8 @@ logger = logging.getLogger(__name__)
 NAME_DIGITS = 20
 # The allocation unit of file systems.
 UNIT_BYTES = 4096
+INT64_MAX = (1 << 63) - 1
+FINGERPRINT_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,17 @@ class TaskAttempt:
     job: BatchJob
     task: int
     token: int
+
+
+class _AttemptContent(msgspec.Struct, rename="camel"):
+    """The content of an attempt's frame."""
+
+    writer_id: Annotated[str, msgspec.Meta(min_length=1)]
+    batch_id: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
+    job_token: Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
+    task: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
+    task_token: Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
+    log_end: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +128,12 @@ class StagedAttempt:
         }
         return json.dumps(content).encode()
 
+    @property
+    def fingerprint(self) -> int:
+        """A number that attempts differ in; file names come again after a restart."""
+        digest = hashlib.blake2b(self._content(), digest_size=FINGERPRINT_BYTES).digest()
+        return int.from_bytes(digest, "big", signed=True)
+
     @classmethod
     def read(cls, path: Path) -> StagedAttempt | None:
         """Returns the attempt in the file `path`; None if it is not whole. Raises OSError."""
@@ -118,11 +141,15 @@ class StagedAttempt:
         content = file.attempt()
         if content is None:
             return None
-        attributes = json.loads(content)
-        job = BatchJob(attributes["writerId"], attributes["batchId"], attributes["jobToken"])
-        attempt = TaskAttempt(job, attributes["task"], attributes["taskToken"])
+        try:
+            found = msgspec.json.decode(content, type=_AttemptContent)
+        except (msgspec.MsgspecError, RecursionError):
+            # Bytes that no broker has written.
+            return None
+        job = BatchJob(found.writer_id, found.batch_id, found.job_token)
+        attempt = TaskAttempt(job, found.task, found.task_token)
         size = disk_bytes(path.stat().st_size)
-        return cls(attempt, attributes["logEnd"], file, end=-1, file_bytes=size, is_older=True)
+        return cls(attempt, found.log_end, file, end=-1, file_bytes=size, is_older=True)
 
     def frames_of(self, records: StagedRecords, frame_bytes: int) -> BlockFrames:
         """Returns the next block for `write`: frames of at most `frame_bytes`, or one record."""
@@ -197,7 +224,7 @@ class StagingArea:
     def __init__(self, folder: Path, bytes_max: int, frame_bytes: int) -> None:
         self.folder = folder
         self.frame_bytes = frame_bytes
-        self._bytes_max = bytes_max
+        self.bytes_max = bytes_max
         self.used_bytes = 0
         self._counting = threading.Lock()
         self._next_number = 0
@@ -207,6 +234,9 @@ class StagingArea:
         durable.make_folder(self.folder)
         attempts, torn = [], []
         for path in sorted(self.folder.iterdir()):
+            if path.suffix == ".tmp":
+                torn.append(path)
+                continue
             if not (path.name.isdecimal() and len(path.name) == NAME_DIGITS):
                 logger.warning("%s is no staging file, it is ignored", path)
                 continue
@@ -234,8 +264,8 @@ class StagingArea:
 
     def check_space(self, job_bytes: int, added_bytes: int) -> None:
         """Raises StagingFullError if `added_bytes` exceed the limit."""
-        if self.used_bytes + added_bytes > self._bytes_max:
-            raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self._bytes_max)
+        if self.used_bytes + added_bytes > self.bytes_max:
+            raise StagingFullError(self.used_bytes, job_bytes + added_bytes, self.bytes_max)
 
     def reserve_space(self, job_bytes: int, added_bytes: int) -> None:
         """Reserves bytes before they are written. Raises StagingFullError, and reserves nothing."""

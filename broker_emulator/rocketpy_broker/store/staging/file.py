@@ -32,6 +32,9 @@ from rocketpy_proto.record.crc import body_crc
 # With these errors the file will not be readable later either.
 LOST_ERRNOS = (errno.ENOENT, errno.EIO, errno.ENOTDIR, errno.EISDIR)
 
+# An attempt's frame names a writer and has some numbers.
+ATTEMPT_BYTES_MAX = 16 << 10
+
 
 @dataclass(frozen=True, slots=True)
 class StagedCounts:
@@ -173,10 +176,12 @@ class FrameReader:
 
     def attempt(self) -> bytes | None:
         """Returns the content of the attempt's frame."""
-        payload = self._next_payload() if self._next_head() else None
-        if payload is None or self.head is None or self.head.kind is not FrameKind.ATTEMPT:
+        if not self._next_head() or self.head is None:
             return None
-        return payload.tobytes()
+        if self.head.kind is not FrameKind.ATTEMPT or self.head.frame_bytes > ATTEMPT_BYTES_MAX:
+            return None
+        payload = self._next_payload()
+        return None if payload is None else payload.tobytes()
 
     @property
     def first_record(self) -> int:
@@ -221,6 +226,10 @@ class FrameReader:
     def _next_payload(self) -> np.ndarray | None:
         """Returns the payload after `head`; None if it differs from what was written."""
         assert self.head is not None
+        if self.position + self.head.frame_bytes > os.fstat(self._descriptor).st_size:
+            # The head may name more bytes than there are, and than there is memory.
+            self.position += self.head.frame_bytes
+            return None
         payload = np.empty(self.head.frame_bytes - HEAD_BYTES, np.uint8)
         length = os.preadv(self._descriptor, [payload.data], self.position + HEAD_BYTES)
         self.position += self.head.frame_bytes

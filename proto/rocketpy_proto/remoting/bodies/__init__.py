@@ -63,6 +63,7 @@ RESPONSE_BODIES: Mapping[Code, type[Body]] = {
     Code.GET_ALL_DELAY_OFFSET: stats.DelayOffsets,
     Code.GET_BROKER_HA_STATUS: stats.HARuntimeInfo,
     Code.GET_REPLICATION_STATE: configs.ReplicationState,
+    Code.GET_STAGED_FILES: configs.StagedFileChanges,
     Code.GET_TOPIC_CONFIG: configs.TopicConfig,
     Code.GET_ALL_TOPIC_CONFIG: configs.TopicConfigTable,
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: configs.SubscriptionGroupConfig,

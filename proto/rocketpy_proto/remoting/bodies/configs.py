@@ -99,3 +99,17 @@ class ReplicationState(Body, frozen=True):
     recoveries: tuple[tuple[str, Int64], ...] = ()
     # The epoch of the last promotion; 0 without one.
     epoch: Int64 = 0
+
+
+class StagedFileChange(Body, frozen=True):
+    """A file of staged blocks that was completed or removed; `fingerprint` is its attempt's."""
+
+    name: str
+    fingerprint: Int64
+    is_removed: bool = False
+
+
+class StagedFileChanges(Body, frozen=True):
+    """GET_STAGED_FILES: changes in the order in which the master made them."""
+
+    changes: tuple[StagedFileChange, ...] = ()

@@ -1,4 +1,4 @@
-"""Headers of requests by brokers and operators to name servers, and by operators to brokers.
+"""Headers of requests by brokers and operators to name servers, and by these and slaves to brokers.
 
 Source: docs/design/remoting.md section 2.8.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 from msgspec import field
 
 from rocketpy_proto.remoting.fields import Header, Int32, Int64
+
+# The most files that a slave reports as not copied.
+LACKING_MAX = 100
 
 
 class RegisterBrokerRequest(Header, frozen=True):
@@ -124,3 +127,58 @@ class ViewBrokerStatsDataRequest(Header, frozen=True):
 
     stats_name: str
     stats_key: str
+
+
+class StagedFilesRequest(Header, frozen=True):
+    """GET_STAGED_FILES: the slave `slave_id` has copies of all changes up to `position`.
+
+    `slave_id` is its broker id, so that a restarted slave is the same one.
+    `lacking` names the up to LACKING_MAX files among them that it could not copy, with commas.
+    `run_id` is that of the last answer. A master without newer changes holds the request.
+    """
+
+    slave_id: str
+    run_id: str = ""
+    position: Int64 = 0
+    lacking: str = ""
+
+
+class StagedFilesResponse(Header, frozen=True):
+    """The position after the changes in the body, and the end of the master's log.
+
+    Positions count from 0 in each `run_id`. `is_end` is set if no newer changes follow, and
+    `is_start` if these are the first ones.
+    """
+
+    run_id: str
+    position: Int64
+    log_end: Int64
+    is_end: bool = True
+    is_start: bool = False
+
+
+class StagedFileRequest(Header, frozen=True):
+    """READ_STAGED_FILE: the bytes of a file from `position` on; the answer has none at its end."""
+
+    name: str
+    position: Int64
+    slave_id: str = ""
+
+
+class ProgressFileRequest(Header, frozen=True):
+    """GET_PROGRESS_FILE: a file of `config/` that only a master saves.
+
+    `version` is that of the slave's copy.
+    """
+
+    name: str
+    version: str = ""
+
+
+class ProgressFileResponse(Header, frozen=True):
+    """The version of the file in the body; the body is empty if the slave's copy has it.
+
+    `version` is empty if there is no file.
+    """
+
+    version: str = ""

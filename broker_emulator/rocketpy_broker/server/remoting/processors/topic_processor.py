@@ -25,7 +25,6 @@ from rocketpy_broker.services.topics.attributes import parse_changes
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.store.files.promotion import PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
@@ -68,7 +67,6 @@ class TopicProcessor:
             Code.UPDATE_AND_CREATE_TOPIC_LIST: self._update_list,
             Code.DELETE_TOPIC_IN_BROKER: self._delete,
             Code.GET_ALL_TOPIC_CONFIG: self._all_configs,
-            Code.GET_REPLICATION_STATE: self._replication_state,
             Code.GET_TOPIC_CONFIG: self._config,
             Code.GET_TOPIC_STATS_INFO: self._stats,
             Code.QUERY_TOPIC_CONSUME_BY_WHO: self._groups,
@@ -123,21 +121,6 @@ class TopicProcessor:
             await take_slot("admin")
             table.add({shown(each.topic): topic_body(each) for each in part})
         return request.answer(body=await table.body(head, "topicConfigTable"))
-
-    async def _replication_state(self, request: Request) -> RemotingCommand:
-        """Returns the facts that a slave of this project needs beside RocketMQ's tables."""
-        store = self._store
-        deleted, emptied = store.topic_marks
-        epochs = {topic: each.epoch for topic, each in self._topics.copy().items() if each.epoch}
-        state = configs.ReplicationState(
-            store.store_id,
-            dict(deleted),
-            dict(emptied),
-            epochs,
-            tuple(store.recoveries.known),
-            PromotionFile(store.config.folder).epoch,
-        )
-        return request.answer(body=await encode_large(state))
 
     def _config(self, request: Request) -> RemotingCommand:
         return request.answer(body=encode_body(topic_body(self._topics.get(request.header.topic))))

@@ -14,7 +14,8 @@ from rocketpy_broker.server.rocketpy_v1 import status
 from rocketpy_broker.server.rocketpy_v1.handlers import all_bounded, decoder_of_large
 from rocketpy_broker.services.batches.jobs import JobHold
 from rocketpy_broker.services.batches.log import TASKS_MAX, Batch, StagedTask
-from rocketpy_broker.services.batches.service import BatchService, BatchState
+from rocketpy_broker.services.batches.outcome import BatchState
+from rocketpy_broker.services.batches.service import BatchService
 from rocketpy_broker.services.batches.staging_service import StageCommand, StagingService
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt

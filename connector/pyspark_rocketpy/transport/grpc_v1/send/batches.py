@@ -215,12 +215,16 @@ class _Watch:
             f"{response.record_count} of {counted(response.record_count_decided, 'message')} of "
             f"batch {response.batch_id} of writer {self._job.writer_id} are stored"
         )
+        state = "the batch is decided, and the broker stores the rest as soon as it can"
+        if response.outcome == broker_pb2.NOT_COMMITTED:
+            how_far = f"batch {self._job.batch_id} of writer {self._job.writer_id} is not committed"
+            state = "nothing of it shows"
         if now_ms - self._moved_ms >= self._standstill_ms_max:
             reason = f" ({response.hindrance})" if response.hindrance else ""
             way_on = _SAVED_AGAIN if self._job.is_single else _RUN_AGAIN
             raise CommitError(
-                f"{how_far}, without progress for {now_ms - self._moved_ms} ms{reason}; the "
-                f"batch is decided, and the broker stores the rest as soon as it can: {way_on}"
+                f"{how_far}, without progress for {now_ms - self._moved_ms} ms{reason}; "
+                f"{state}: {way_on}"
             )
         if now_ms - self._logged_ms >= PROGRESS_MS:
             self._logged_ms = now_ms

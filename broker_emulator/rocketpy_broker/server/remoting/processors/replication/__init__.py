@@ -1,0 +1,1 @@
+"""Requests of this project's slaves to their master."""
