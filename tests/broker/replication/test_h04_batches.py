@@ -162,10 +162,10 @@ async def test_h04_a_master_cannot_name_other_files(
         await both.until(lambda: "it names a staging file" in caplog.text)
 
 
-def offer(master: RunningBroker, name: str, task_token: int) -> None:
+def offer(master: RunningBroker, name: str, fingerprint: int) -> None:
     """Adds a file to the master's list."""
     files = master.broker.services.batches.files
-    files._add(FileChange(name, task_token))
+    files._add(FileChange(name, fingerprint))
     files._present[name] = files._end
 
 

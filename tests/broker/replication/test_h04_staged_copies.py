@@ -7,7 +7,9 @@ import errno
 import itertools
 import json
 import threading
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -51,29 +53,48 @@ CONTENT = {"writerId": "w", "batchId": 0, "jobToken": 1, "task": 0, "taskToken":
 OTHER_VALUES: list[object] = [[], {}, None, "", 1.5, 1 << 64]
 
 
+@dataclass
+class RestartablePair(Pair):
+    """A pair whose master can stop, and start again at its port."""
+
+    begin: Callable[[int | None], AbstractAsyncContextManager[RunningBroker]]
+    running: AsyncExitStack
+
+    async def stop_master(self) -> None:
+        await self.running.aclose()
+
+    async def start_master(self) -> None:
+        again = self.begin(self.master.ready.remoting_port)
+        self.master = await self.running.enter_async_context(again)
+
+
+@asynccontextmanager
+async def restartable(start_broker: StartBroker) -> AsyncIterator[RestartablePair]:
+    clock = ManualClock()
+
+    def begin(port: int | None) -> AbstractAsyncContextManager[RunningBroker]:
+        return start_broker(replication=TWO, remoting_port=port, folder="master", clock=clock)
+
+    async with AsyncExitStack() as running:
+        master = await running.enter_async_context(begin(0))
+        config = slave_config(master)
+        async with start_broker(replication=config, clock=clock, folder="slave") as slave:
+            yield RestartablePair(master, slave, begin, running)
+
+
 async def test_h04_an_error_at_the_begin_of_a_new_run_loses_no_copies(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, stack, first = ManualClock(), AsyncExitStack(), AsyncExitStack()
-    async with stack:
-        master = await first.enter_async_context(
-            start_broker(replication=TWO, remoting_port=0, folder="master", clock=clock)
-        )
-        config, port = slave_config(master), master.ready.remoting_port
-        slave = await stack.enter_async_context(
-            start_broker(replication=config, clock=clock, folder="slave")
-        )
-        await staged(Pair(master, slave))
-        names = staging_files(master)
-        await first.aclose()
+    async with restartable(start_broker) as both:
+        await staged(both)
+        names = staging_files(both.master)
+        await both.stop_master()
         errors = failing_once(monkeypatch)
-        master = await stack.enter_async_context(
-            start_broker(replication=TWO, remoting_port=port, folder="master", clock=clock)
-        )
-        await until_later(clock, lambda: not errors)
-        await Job(master, writer_id="another").stage((0, [b"x"]))
-        await copied(Pair(master, slave))
-        assert {*names} < {*staging_files(slave)}
+        await both.start_master()
+        await both.until(lambda: not errors)
+        await Job(both.master, writer_id="another").stage((0, [b"x"]))
+        await copied(both)
+        assert {*names} < {*staging_files(both.slave)}
 
 
 def failing_once(monkeypatch: pytest.MonkeyPatch) -> list[MasterLostError]:
@@ -246,29 +267,19 @@ async def no_copy(*_: object) -> None:
 async def test_h04_a_name_that_comes_again_is_another_file(
     start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    clock, stack, first = ManualClock(), AsyncExitStack(), AsyncExitStack()
-    async with stack:
-        master = await first.enter_async_context(
-            start_broker(replication=TWO, remoting_port=0, folder="master", clock=clock)
-        )
-        config, port = slave_config(master), master.ready.remoting_port
-        slave = await stack.enter_async_context(
-            start_broker(replication=config, clock=clock, folder="slave")
-        )
-        await master.create_topic("T", queues=1)
-        await Pair(master, slave).synced()
-        await Job(master, writer_id="aborted").stage((0, [b"x"]), token=1)
-        await copied(Pair(master, slave))
-        await first.aclose()
+    async with restartable(start_broker) as both:
+        await both.master.create_topic("T", queues=1)
+        await both.synced()
+        await Job(both.master, writer_id="aborted").stage((0, [b"x"]), token=1)
+        await copied(both)
+        await both.stop_master()
         # The end of an abort that the slave has not heard of.
-        [name] = staging_files(slave)
+        [name] = staging_files(both.slave)
         (tmp_path / "master" / "rocketpy" / "staging" / name).unlink()
-        master = await stack.enter_async_context(
-            start_broker(replication=TWO, remoting_port=port, folder="master", clock=clock)
-        )
-        await Job(master).stage((0, [b"a"]), token=1)
-        await copied(Pair(master, slave))
-        paths = [each.broker.store.staging.folder / name for each in (master, slave)]
+        await both.start_master()
+        await Job(both.master).stage((0, [b"a"]), token=1)
+        await copied(both)
+        paths = [each.broker.store.staging.folder / name for each in (both.master, both.slave)]
         assert paths[0].read_bytes() == paths[1].read_bytes()
 
 

@@ -14,7 +14,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rocketpy_broker.config import SLAVES_MAX
 from rocketpy_broker.runtime.clock import Clock, resolve
@@ -128,9 +128,8 @@ class StagedFiles:
         number = self._present.pop(name, None)
         if number is None:
             return
-        del self._changes[number]
         self._sealed.discard(name)
-        self._add(FileChange(name, staged.fingerprint, is_removed=True))
+        self._add(replace(self._changes.pop(number), is_removed=True))
         self._removals.append(self._end)
         if len(self._removals) > REMOVED_MAX:
             self._forgotten = self._removals.popleft()

@@ -43,8 +43,10 @@ logger = logging.getLogger(__name__)
 NAME_DIGITS = 20
 # The allocation unit of file systems.
 UNIT_BYTES = 4096
-INT64_MAX = (1 << 63) - 1
 FINGERPRINT_BYTES = 8
+INT64_MAX = (1 << 63) - 1
+Int64 = Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +71,11 @@ class _AttemptContent(msgspec.Struct, rename="camel"):
     """The content of an attempt's frame."""
 
     writer_id: Annotated[str, msgspec.Meta(min_length=1)]
-    batch_id: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
-    job_token: Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
-    task: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
-    task_token: Annotated[int, msgspec.Meta(ge=-INT64_MAX - 1, le=INT64_MAX)]
-    log_end: Annotated[int, msgspec.Meta(ge=0, le=INT64_MAX)]
+    batch_id: Count
+    job_token: Int64
+    task: Count
+    task_token: Int64
+    log_end: Count
 
 
 @dataclass(frozen=True, slots=True)
