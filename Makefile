@@ -42,7 +42,7 @@ SHELL := /bin/sh
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: help setup lock java programs images demo test coverage torture interop lint bench
-.PHONY: proto wheel clean test-matrix docs notebooks screenshots docker compose
+.PHONY: proto wheel clean test-matrix site docs notebooks screenshots docker compose
 .PHONY: rocketmq-versions bench-peers
 
 USE_JAVA := JAVA_HOME=$$(tools/setup.sh java-home); export JAVA_HOME
@@ -70,7 +70,7 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 
 test: $(INSTALLED) java programs ## Run the tests
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m "not torture and not interop" $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/python -m pytest -m "not torture and not interop and not docs" $(SIDE_BY_SIDE) $(ARGS)
 
 test-matrix: $(INSTALLED) java programs ## Run tests with other Pythons, PySparks and libraries
 	@$(USE_JAVA)
@@ -125,9 +125,13 @@ lint: $(INSTALLED) ## Check style, types, imports between packages, language and
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_language.py
 
 # Its theme announces its successor at every build; docs/decisions.md says why we stay.
-docs: $(INSTALLED) ## Build the site of the documents into build/site; a dead link fails
+site: $(INSTALLED) ## Build the site of the documents into build/site; a dead link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet -f docs/site/mkdocs.yml
 	echo "make: to read it: python3 -m http.server --bind 127.0.0.1 -d build/site"
+
+docs: site java programs ## Build the site; run what documents, notebooks and packages promise
+	@$(USE_JAVA)
+	$(BIN)/python -m pytest -m "docs and not interop" $(SIDE_BY_SIDE) tests $(ARGS)
 
 notebooks: $(INSTALLED) java ## Run the notebooks, and write their pages into docs/notebooks
 	@$(USE_JAVA)

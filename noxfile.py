@@ -83,7 +83,7 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         REFUSED: ("tests/spark/refused.py",),
     }
 )
-# As `make test` does.
+# The tests of `make test` and of `make docs`.
 PYTEST = ("-m", "pytest", "-q", "-m", "not torture and not interop")
 SIDE_BY_SIDE = ("--numprocesses", "3", "--dist", "loadgroup", "--max-worker-restart", "0")
 # After Ctrl-C, tests end the processes that they started.

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import pstats
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -38,15 +39,15 @@ def machine() -> str:
     return f"{cpu}, {os.cpu_count()} cores, {memory:.0f} GiB, Python {platform.python_version()}"
 
 
-def run_module(name: str, *, profile: bool) -> list[Result]:
-    """Returns all results of one module; with a profile of this process if wanted."""
+def run_module(name: str, *, profile: bool) -> Iterator[Result]:
+    """Yields the results of one module; prints a profile of this process if wanted."""
     run = importlib.import_module(f"benchmarks.bench_{name}").run
     if not profile:
-        return list(run())
+        yield from run()
+        return
     profiler = cProfile.Profile()
-    results = list(profiler.runcall(run))
+    yield from profiler.runcall(lambda: list(run()))
     pstats.Stats(profiler).sort_stats("tottime").print_stats(PROFILE_LINES)
-    return results
 
 
 def main(
@@ -67,9 +68,11 @@ def main(
         bar = progress.add_task("benchmarks", total=len(only or MODULES))
         for name in only or MODULES:
             progress.update(bar, description=name)
-            results += run_module(name, profile=profile)
-            # Saved after each module, so that a later failure loses no result.
-            save(json_path, results)
+            for result in run_module(name, profile=profile):
+                results.append(result)
+                progress.console.print(f"{result.name}: {result.value:.4g} {result.unit}")
+                # Saved at once, so that a later failure loses no result.
+                save(json_path, results)
             progress.advance(bar)
     console.print(terminal_table(machine(), results))
 

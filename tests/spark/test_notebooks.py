@@ -21,6 +21,7 @@ from tests.spark import notebook_runner
 from tests.spark.notebook_runner import FAILURE, PRINTED
 from tests.support.installation import SYSTEM_PATH, Environment
 
+pytestmark = pytest.mark.docs
 FOLDER = Path(__file__).parents[2] / "notebooks"
 HEADER, SEPARATOR = "# Databricks notebook source", "\n# COMMAND ----------\n"
 # tests/interop/apache_v2/test_notebook.py runs it with RocketMQ's SDK.

@@ -20,7 +20,7 @@ import rocketpy_broker
 from tests.support.documents import DOCUMENTS, TOP, blocks
 
 # All tests of one build run in one process.
-pytestmark = pytest.mark.xdist_group("site")
+pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.docs]
 COPIED = ("*.md", "LICENSE", "docs", "docker", "notebooks", "connector", "broker_emulator", "proto")
 HOST = "http://site.test/"
 # A page's canonical address and links to click are not loaded.
@@ -52,7 +52,7 @@ class Html(HTMLParser):
 
 
 def build(top: Path, site: Path) -> subprocess.CompletedProcess[str]:
-    """Builds the site of the documents in `top`, as `make docs` does."""
+    """Builds the site of the documents in `top`, as `make site` does."""
     command = [sys.executable, "-m", "mkdocs", "build", "-f", str(top / "docs/site/mkdocs.yml")]
     return subprocess.run(
         [*command, "-d", str(site)],

@@ -39,6 +39,7 @@ public final class BenchClient {
     private static final int TIMEOUT_MS = 30_000;
     private static final long FIRST = 0;
     private static final int READY_SECONDS_MAX = 60;
+    private static final int UNCONSUMED_MAX = 65_535; // No larger one is allowed.
 
     private final String nameServers;
     private final DefaultMQProducer producer = new DefaultMQProducer("bench-producer");
@@ -61,10 +62,16 @@ public final class BenchClient {
         BenchClient client = new BenchClient(arguments[0]);
         BufferedReader input =
             new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        for (String line = input.readLine(); line != null; line = input.readLine()) {
-            answers.println(client.answer(JSON.parseObject(line)));
+        int code = 0;
+        try {
+            for (String line = input.readLine(); line != null; line = input.readLine()) {
+                answers.println(client.answer(JSON.parseObject(line)));
+            }
+        } catch (Exception error) {
+            error.printStackTrace();
+            code = 1;
         }
-        System.exit(0);
+        System.exit(code); // RocketMQ's threads would keep a failed process.
     }
 
     private JSONObject answer(JSONObject request) throws Exception {
@@ -164,7 +171,7 @@ public final class BenchClient {
         Semaphore arrived = new Semaphore(0);
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(request.getString("group"));
         consumer.setNamesrvAddr(nameServers);
-        consumer.setPullThresholdForQueue(100_000);
+        consumer.setPullThresholdForQueue(UNCONSUMED_MAX);
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             long now = System.nanoTime();

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 # The marks that exclude a case from `make test` are the names of the commands that run it.
-ALONE = ("interop", "torture")
+ALONE = ("docs", "interop", "torture")
 _BEGIN = "cases of tests: "
 
 
