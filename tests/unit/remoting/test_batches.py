@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rocketpy_proto.record import MalformedRecordError
+from rocketpy_proto.record.block.batch_body import decode_batch_body
 from rocketpy_proto.remoting import RemotingFormatError, UnencodableRemotingError
 from rocketpy_proto.remoting.batches import (
     BatchMessage,
@@ -64,6 +66,26 @@ def test_a_cut_or_changed_batch_raises_nothing_else(
         decode_batch(bytes(encoded))
     except RemotingFormatError:
         return
+
+
+@given(MESSAGES, st.integers(1, 4), st.data())
+def test_columns_of_a_batch_have_its_messages(
+    messages: list[BatchMessage], times: int, data: st.DataObject
+) -> None:
+    # Repeated messages have the same size more often than drawn ones.
+    encoded = bytearray(encode_batch(messages * times or [BatchMessage(b"")]))
+    if data.draw(st.booleans()):
+        encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        expected = decode_batch(bytes(encoded))
+    except RemotingFormatError:
+        with pytest.raises(MalformedRecordError):
+            decode_batch_body(bytes(encoded))
+        return
+    columns = decode_batch_body(bytes(encoded))
+    assert columns.body.to_pylist() == [bytes(each.body) for each in expected]
+    assert columns.properties.to_pylist() == [each.properties for each in expected]
+    assert columns.flag.to_pylist() == [each.flag for each in expected]
 
 
 @given(MESSAGES, st.integers(1, 120))

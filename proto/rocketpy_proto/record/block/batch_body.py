@@ -56,9 +56,17 @@ def decode_batch_body(body: bytes | memoryview) -> BatchColumns:
 
 
 def _starts(view: memoryview) -> NDArray[np.int64]:
-    """Returns the start of each message; a loop, since each size gives the next start."""
-    starts: list[int] = []
+    """Returns the start of each message.
+
+    It is a loop, since each size gives the next start, unless all messages have the same size.
+    """
     position, end = 0, len(view)
+    (first,) = _SIZE.unpack_from(view) if end >= _FIXED_BYTES else (0,)
+    if first >= _FIXED_BYTES and end % first == 0:
+        stated: NDArray[np.int32] = np.ndarray((end // first,), ">i4", view, strides=(first,))
+        if (stated == first).all():
+            return np.arange(0, end, first)
+    starts: list[int] = []
     while position < end:
         size = _SIZE.unpack_from(view, position)[0] if end - position >= _FIXED_BYTES else 0
         if not _FIXED_BYTES <= size <= end - position:

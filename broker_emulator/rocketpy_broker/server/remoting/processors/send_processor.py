@@ -44,6 +44,7 @@ from rocketpy_proto.record import (
     hex_digits,
 )
 from rocketpy_proto.record.block.batch_body import decode_batch_body
+from rocketpy_proto.record.block.ranges import octets_of, offsets_of
 from rocketpy_proto.record.properties import (
     DELAY,
     TIMER_DELIVER_MS,
@@ -69,6 +70,8 @@ _END = b"\x02"
 _NEXT_UNIQ_KEY = _END + _UNIQ_KEY
 # The broker itself sets it, for messages that a pop consumer gets.
 _POP_CK = re.compile(rb"(?:^|(?<=\x02))POP_CK\x01[^\x02]*\x02")
+# Nearly no batch has the mark, and the search for it costs less than that for a delay level.
+_DELAY_MARK = f"{DELAY}\x01".encode()
 _DELAY = rf"(?:^|\x02){DELAY}\x01\+?0*[1-9]"
 
 
@@ -202,16 +205,10 @@ class SendProcessor:
         header = request.header
         try:
             batch = decode_batch_body(request.command.body)
-            all_properties = pa.chunked_array([batch.properties, pa.array([common])])
-            if pc.any(pc.match_substring_regex(all_properties, _DELAY)).as_py():
+            if _has_delay(batch.properties, common):
                 raise RecordIllegalError(
                     "a message of the batch has a delay level; send it in a request of its own"
                 )
-            own = pc.if_else(
-                pc.or_(pc.ends_with(batch.properties, _END), pc.equal(batch.properties, b"")),
-                batch.properties,
-                pc.binary_join_element_wise(batch.properties, _END, b""),
-            )
             block = encode_block(
                 BlockColumns(
                     batch.body,
@@ -223,7 +220,8 @@ class SendProcessor:
                     born_host=request.connection.peer_host,
                     store_host=self._store.store_host,
                     encoded_properties=pc.binary_join_element_wise(
-                        pa.scalar(common), own, pa.scalar(self._added), pa.scalar(b"")
+                        *(pa.scalar(common), _all_closed(batch.properties)),
+                        *(pa.scalar(self._added), pa.scalar(b"")),
                     ),
                 )
             )
@@ -313,3 +311,24 @@ def _unique_key(properties: bytes) -> str | None:
 def _closed(properties: bytes) -> bytes:
     """Returns encoded properties with their last separator, which senders may leave out."""
     return properties if not properties or properties.endswith(_END) else properties + _END
+
+
+def _has_delay(properties: pa.BinaryArray, common: bytes) -> bool:
+    """True if a message's own properties, or the ones of its batch, have a delay level."""
+    if _DELAY_MARK not in common and _DELAY_MARK not in octets_of(properties).tobytes():
+        return False
+    found = pc.match_substring_regex(pa.chunked_array([properties, pa.array([common])]), _DELAY)
+    return bool(pc.any(found).as_py())
+
+
+def _all_closed(properties: pa.BinaryArray) -> pa.BinaryArray:
+    """Returns encoded properties as `_closed` does, of each message of a batch."""
+    offsets = offsets_of(properties)
+    ends = offsets[1:][offsets[1:] > offsets[:-1]]
+    if (octets_of(properties)[ends - 1] == _END[0]).all():
+        return properties
+    return pc.if_else(
+        pc.or_(pc.ends_with(properties, _END), pc.equal(properties, b"")),
+        properties,
+        pc.binary_join_element_wise(properties, _END, b""),
+    )
