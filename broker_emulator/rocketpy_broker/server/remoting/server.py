@@ -1,9 +1,10 @@
 """The remoting server: connections, and the processors of their requests.
 
 A processor answers a request at once, or returns a coroutine or a `Deferred` for an answer that
-comes later; a `Prompt` coroutine begins at once. Answers of one connection come in any order. Unexpected errors are logged and answered
-with SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection without
-a byte for two minutes is closed, and so is one with malformed bytes, as RocketMQ does.
+comes later. A `Prompt` coroutine begins at once; other ones begin in the next pass of the loop.
+Answers of one connection come in any order. Unexpected errors are logged and answered with
+SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection without a
+byte for two minutes is closed, and so is one with malformed bytes, as RocketMQ does.
 Source: NettyRemotingServer, docs/design/remoting.md section 1.4.
 """
 
@@ -13,7 +14,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -65,8 +65,7 @@ _NAMES = {int(code): code.name for code in RequestCode}
 _REQUESTS = {int(code): exchange.request for code, exchange in EXCHANGES.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request: its command, its header as a value, and its connection."""
 
     command: RemotingCommand

@@ -292,14 +292,14 @@ def _fit(limits: ReadLimits, units: Units) -> bool:
 
 
 def _units_wanted(limits: ReadLimits, first_size: int) -> int:
-    """Returns the maximum number of units for a read, estimated from the first record's size."""
+    """Returns the maximum number of units for a read, at least one."""
     bytes_max = max(limits.bytes_max, limits.cold_bytes_max)
     count_max = max(limits.count_max, limits.cold_count_max)
     return max(_count_max(count_max, bytes_max, first_size), 1)
 
 
 def _count_max(count_max: int, bytes_max: int, first_size: int) -> int:
-    """Returns the maximum number of units to look at, if the others are half as long or longer."""
+    """Returns the maximum number of units for a read, estimated from the first record's size."""
     return min(count_max, 1 + 2 * (bytes_max // max(first_size, 1)))
 
 

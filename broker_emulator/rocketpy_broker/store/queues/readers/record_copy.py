@@ -79,12 +79,12 @@ def gather_few(segment: Segment, units: Units, bytes_max: int) -> tuple[Parts, i
 
     Also returns the number of the records.
     """
-    # Of each run of adjacent records: its begin; the begin and the end of its last one.
+    # Of each run of adjacent records: its start; the start and the end of its last record.
     begins: list[int] = []
     tails: list[tuple[int, int]] = []
     count = taken = 0
     last = end = -1
-    for offset, size, _ in UNIT_FIELDS.iter_unpack(units):
+    for offset, size, _ in UNIT_FIELDS.iter_unpack(units.tobytes()):
         taken += size
         if taken > bytes_max and count:
             break
