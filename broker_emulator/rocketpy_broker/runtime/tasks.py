@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Coroutine, Generator
 from types import TracebackType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 async def run_shielded(work: Awaitable[T]) -> T:
@@ -49,6 +50,49 @@ async def _cancelled(task: asyncio.Task[T]) -> None:
             cancellation = error
     if cancellation is not None:
         raise cancellation
+
+
+class Prompt(Coroutine[Any, Any, T_co]):
+    """A coroutine that mostly ends without a wait: it can begin, and so end, without a task.
+
+    Up to its first wait it must not need the current task.
+    """
+
+    def __init__(self, work: Coroutine[Any, Any, T_co]) -> None:
+        self._work = work
+        self._first: object = None
+        self._has_first = self.has_begun = False
+
+    def begin(self) -> T_co | Prompt[T_co]:
+        """Runs the coroutine up to its first wait. Returns its result, or itself for a task."""
+        self.has_begun = True
+        try:
+            self._first = self._work.send(None)
+        except StopIteration as end:
+            result: T_co = end.value
+            return result
+        self._has_first = True
+        return self
+
+    def send(self, value: Any) -> Any:
+        """Runs the coroutine up to its next wait; the first one of `begin` is still to come."""
+        if self._has_first:
+            self._has_first, first, self._first = False, self._first, None
+            return first
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Raises an error in the coroutine."""
+        self._has_first, self._first = False, None
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        """Ends the coroutine."""
+        self._work.close()
+
+    def __await__(self) -> Generator[Any, Any, T_co]:
+        """Runs the coroutine, which has not begun, in the current task."""
+        return self._work.__await__()
 
 
 class TaskScope:

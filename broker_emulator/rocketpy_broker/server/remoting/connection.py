@@ -127,6 +127,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._waiting_bytes = 0
         self._running, self._running_max = 0, running_max
         self._is_turn_due = False
+        self._is_handling = False
         self._is_reading = True
         self._is_stopping = False
         # Set while the peer reads its answers.
@@ -229,19 +230,19 @@ class RemotingConnection(asyncio.BufferedProtocol):
     # --- Commands ---
 
     def send(self, command: RemotingCommand) -> None:
-        """Sends a command at the end of this pass of the loop, if the connection is open.
+        """Sends a command in this pass of the loop, if the connection is open.
 
         Raises UnencodableRemotingError.
         """
         if self._transport is None:
             return
-        if not self._unsent:
+        if not self._unsent and not self._is_handling:
             asyncio.get_running_loop().call_soon(self._flush)
         self._unsent += encode_frame(command)
 
     def _flush(self) -> None:
         unsent, self._unsent = self._unsent, []
-        if self._transport is not None:
+        if unsent and self._transport is not None:
             self._transport.writelines(unsent)
 
     def notify(self, command: RemotingCommand) -> None:
@@ -371,7 +372,11 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._handle()
 
     def _handle(self) -> None:
-        """Hands over the next requests, a turn's worth; the rest waits for the next pass."""
+        """Hands over the next requests, a turn's worth; the rest waits for the next pass.
+
+        Then sends what they were answered at once.
+        """
+        self._is_handling = True
         for _ in range(0 if self._is_turn_due else REQUESTS_PER_TURN):
             if not self._waiting or not self.is_drained or self._running >= self._running_max:
                 break
@@ -380,6 +385,8 @@ class RemotingConnection(asyncio.BufferedProtocol):
             self._owner.received(self, command, size)
         else:
             self._take_turn()
+        self._is_handling = False
+        self._flush()
         self._set_reading()
 
     def _set_reading(self) -> None:

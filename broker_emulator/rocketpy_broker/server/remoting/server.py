@@ -1,9 +1,10 @@
 """The remoting server: connections, and the processors of their requests.
 
 A processor answers a request at once, or returns a coroutine or a `Deferred` for an answer that
-comes later. Answers of one connection come in any order. Unexpected errors are logged and answered
-with SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection without
-a byte for two minutes is closed, and so is one with malformed bytes, as RocketMQ does.
+comes later. A `Prompt` coroutine begins at once; other ones begin in the next pass of the loop.
+Answers of one connection come in any order. Unexpected errors are logged and answered with
+SYSTEM_ERROR; unknown codes are answered with REQUEST_CODE_NOT_SUPPORTED. A connection without a
+byte for two minutes is closed, and so is one with malformed bytes, as RocketMQ does.
 Source: NettyRemotingServer, docs/design/remoting.md section 1.4.
 """
 
@@ -13,7 +14,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
@@ -23,7 +23,7 @@ from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.runtime.tasks import Prompt, TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, listen
 from rocketpy_broker.server.calls.failure_log import PeerLines
 from rocketpy_broker.server.calls.guard import CallGuard
@@ -65,8 +65,7 @@ _NAMES = {int(code): code.name for code in RequestCode}
 _REQUESTS = {int(code): exchange.request for code, exchange in EXCHANGES.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """A request: its command, its header as a value, and its connection."""
 
     command: RemotingCommand
@@ -308,6 +307,8 @@ class RemotingServer:
         except BrokerError as error:
             step.close()
             return self._failed(connection, command, error)
+        if isinstance(step, Prompt) and not step.has_begun:
+            return self._worked(call, step.begin)
         with charge.running():
             task = self._tasks.begin(step)
         return Deferred(task, asyncio.Future.result, not command.is_one_way)

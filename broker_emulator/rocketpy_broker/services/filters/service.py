@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +53,7 @@ class Sql92Filter:
         return matching
 
 
-@dataclass(frozen=True, slots=True)
-class FilterText:
+class FilterText(NamedTuple):
     """The filter of a request: an expression and its type, or tags codes."""
 
     expression_type: str = ""
@@ -69,8 +69,7 @@ class FilterText:
         return has_tag(self.expression if is_tags else "", block)
 
 
-@dataclass(frozen=True, slots=True)
-class MessageFilter:
+class MessageFilter(NamedTuple):
     """The compiled filter of a pull: tags codes, an expression, or neither for all messages."""
 
     tags_codes: NDArray[np.int64] | None = None

@@ -13,7 +13,7 @@ docs/design/broker_behaviour.md sections 2.1, 2.2 and 2.6.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import (
@@ -41,8 +41,7 @@ from rocketpy_broker.store.values import ANY_COUNT, QueueKey, ReadLimits
 NO_END = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequest:
+class PullRequest(NamedTuple):
     """A pull request; 0 means no end, the default size, and no waiting.
 
     `sub_version` matters with `registered_subscription` only. `count_max` limits the messages of a
@@ -54,7 +53,7 @@ class PullRequest:
     offset_end: int = 0
     response_bytes_max: int = 0
     wait_ms_max: int = 0
-    filter_text: FilterText = field(default_factory=FilterText)
+    filter_text: FilterText = FilterText()
     consumer_group: str = ""
     commit_offset: int | None = None
     registered_subscription: bool = False
@@ -65,8 +64,7 @@ class PullRequest:
     count_max: int = ANY_COUNT
 
 
-@dataclass(frozen=True, slots=True)
-class PullCommand:
+class PullCommand(NamedTuple):
     """A checked pull request; `limits` apply to one response, `sql92` is applied within them."""
 
     queue: QueueKey

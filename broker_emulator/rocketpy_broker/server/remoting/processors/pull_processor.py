@@ -9,6 +9,7 @@ import contextlib
 from collections.abc import Mapping
 
 from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.runtime.tasks import Prompt
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.pull.checks import PullRequest
@@ -42,7 +43,10 @@ class PullProcessor:
         """Returns the processors."""
         return {Code.PULL_MESSAGE: self._pull, Code.LITE_PULL_MESSAGE: self._pull}
 
-    async def _pull(self, request: Request) -> RemotingCommand:
+    def _pull(self, request: Request) -> Prompt[RemotingCommand]:
+        return Prompt(self._pulled(request))
+
+    async def _pulled(self, request: Request) -> RemotingCommand:
         header: PullMessageRequest = request.header
         async with contextlib.aclosing(self._pulls.pull(self._request(header))) as answers:
             async for answer in answers:

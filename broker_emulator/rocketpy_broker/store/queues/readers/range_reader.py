@@ -30,7 +30,13 @@ from rocketpy_broker.store.queues.readers.candidates import (
     Candidates,
     matching_units,
 )
-from rocketpy_broker.store.queues.readers.record_copy import Parts, gather, gather_written
+from rocketpy_broker.store.queues.readers.record_copy import (
+    FEW_RECORDS,
+    Parts,
+    gather,
+    gather_few,
+    gather_written,
+)
 from rocketpy_broker.store.queues.units import BLANK_SIZE, Units, blank_count
 from rocketpy_broker.store.values import (
     Damage,
@@ -110,10 +116,15 @@ class Reader:
         if segment is None:
             return _gone(bounds, candidates)
         is_cold = physical_offset < self._cold_end
+        is_written = not is_cold and physical_offset >= self.written_from
+        if is_written and limits.matches is None:
+            few = self._few(bounds, candidates, segment, limits, first_size)
+            if few is not None:
+                return few
         units = self._fitting(candidates, segment, limits, first_size, is_cold=is_cold)
         offsets, sizes = _fields(units)
         parts: Parts | None = None
-        if not is_cold and physical_offset >= self.written_from:
+        if is_written:
             parts = gather_written(segment, offsets, sizes)
         if parts is None:
             units = self._whole(segment, units, is_cold=is_cold)
@@ -129,13 +140,44 @@ class Reader:
             if len(sizes) == 0:
                 return self._unmatched(bounds, candidates, next_offset)
             parts = None
+        parts = gather(segment, offsets - segment.base, sizes) if parts is None else parts
+        return self._found(bounds, candidates, next_offset, parts, sizes)
+
+    def _few(
+        self,
+        bounds: QueueBounds,
+        candidates: Candidates,
+        segment: Segment,
+        limits: ReadLimits,
+        first_size: int,
+    ) -> GetMessageResult | None:
+        """Returns the result of a read of few records that this process has written, if it is."""
+        count_max = min(len(candidates), _count_max(limits.count_max, limits.bytes_max, first_size))
+        if not 0 < count_max <= FEW_RECORDS:
+            return None
+        units = candidates.first(count_max)
+        gathered = gather_few(segment, units, limits.bytes_max)
+        if gathered is None:
+            return None
+        parts, count = gathered
+        sizes = units["size"][:count].astype(np.int32)
+        return self._found(bounds, candidates, candidates.offset_after(count), parts, sizes)
+
+    def _found(
+        self,
+        bounds: QueueBounds,
+        candidates: Candidates,
+        next_offset: int,
+        parts: Parts,
+        sizes: NDArray[np.int32],
+    ) -> GetMessageResult:
         behind_bytes = self._behind_bytes(candidates, next_offset)
         return GetMessageResult(
             GetMessageStatus.FOUND,
             next_offset,
             bounds.min_offset,
             bounds.max_offset,
-            gather(segment, offsets - segment.base, sizes) if parts is None else parts,
+            parts,
             sizes,
             behind_bytes > self.memory_bytes,
             behind_bytes,
@@ -180,7 +222,7 @@ class Reader:
         if is_cold:
             count_max = max(count_max, limits.cold_count_max)
             bytes_max = max(bytes_max, limits.cold_bytes_max)
-        units = candidates.first(min(count_max, 1 + 2 * (bytes_max // max(first_size, 1))))
+        units = candidates.first(_count_max(count_max, bytes_max, first_size))
         # A negative size is wrong and counts as a very large one.
         ends = units["size"].astype(np.uint32).cumsum(dtype=np.int64)
         if not is_cold:
@@ -250,10 +292,15 @@ def _fit(limits: ReadLimits, units: Units) -> bool:
 
 
 def _units_wanted(limits: ReadLimits, first_size: int) -> int:
-    """Returns the maximum number of units for a read, estimated from the first record's size."""
+    """Returns the maximum number of units for a read, at least one."""
     bytes_max = max(limits.bytes_max, limits.cold_bytes_max)
     count_max = max(limits.count_max, limits.cold_count_max)
-    return max(min(count_max, 1 + 2 * (bytes_max // max(first_size, 1))), 1)
+    return max(_count_max(count_max, bytes_max, first_size), 1)
+
+
+def _count_max(count_max: int, bytes_max: int, first_size: int) -> int:
+    """Returns the maximum number of units for a read, estimated from the first record's size."""
+    return min(count_max, 1 + 2 * (bytes_max // max(first_size, 1)))
 
 
 def first_damaged(

@@ -3,7 +3,7 @@
 Adjacent records are returned as views of the mapped log. One Arrow `take` copies scattered ones,
 without a loop over messages. Records that this process has written are checked where that costs
 least. Adjacent records are checked in the log; copied ones in their copy, which is then in the
-processor's cache.
+processor's cache. Few records are returned as views, since arrays cost more than a loop over them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from rocketpy_broker.store.log.segment import Segment
+from rocketpy_broker.store.queues.units import UNIT_FIELDS, Units
 from rocketpy_proto.record.layout import FIXED_BYTES, MAGIC_V1, MAGIC_V2
 
 Parts = list[memoryview | pa.Buffer]
@@ -32,6 +33,8 @@ _PLACES = np.dtype(
 assert _PLACES.itemsize == 36 <= FIXED_BYTES
 # Below this many records per run of adjacent ones, a copy is faster than views.
 RECORDS_PER_RUN_MIN = 16
+# Up to this many records a loop is faster than arrays.
+FEW_RECORDS = 64
 
 
 def gather(segment: Segment, starts: NDArray[np.int64], sizes: NDArray[np.int32]) -> Parts:
@@ -71,6 +74,47 @@ def gather_written(
     return parts if is_here.all() else None
 
 
+def gather_few(segment: Segment, units: Units, bytes_max: int) -> tuple[Parts, int] | None:
+    """Returns what `gather_written` does, of the first few records within a limit; at least of one.
+
+    Also returns the number of the records.
+    """
+    # Of each run of adjacent records: its start; the start and the end of its last record.
+    begins: list[int] = []
+    tails: list[tuple[int, int]] = []
+    count = taken = 0
+    last = end = -1
+    for offset, size, _ in UNIT_FIELDS.iter_unpack(units.tobytes()):
+        taken += size
+        if taken > bytes_max and count:
+            break
+        start = offset - segment.base
+        if size < FIXED_BYTES:
+            return None
+        if start != end:
+            if not _is_here(segment, start, size):
+                return None
+            if count:
+                tails.append((last, end))
+            begins.append(start)
+        last, end = start, start + size
+        count += 1
+    tails.append((last, end))
+    runs = [(begin, last, end) for begin, (last, end) in zip(begins, tails, strict=True)]
+    if all(last == begin or _is_here(segment, last, end - last) for begin, last, end in runs):
+        return [segment.view[begin:end] for begin, _, end in runs], count
+    return None
+
+
+def _is_here(segment: Segment, start: int, size: int) -> bool:
+    """True if a record of this size is at this place of the segment."""
+    if not 0 <= start <= segment.size_bytes - size:
+        return False
+    total_size, magic, physical_offset = _ONE_PLACE.unpack_from(segment.view, start)
+    is_record = magic in (MAGIC_V1, MAGIC_V2)
+    return is_record and total_size == size and physical_offset == segment.base + start
+
+
 def _one_run(
     segment: Segment,
     starts: NDArray[np.int64],
@@ -80,14 +124,8 @@ def _one_run(
     """Returns what `gather_written` does, for records that are all adjacent."""
     begin, last, end = int(starts[0]), int(starts[-1]), int(ends[-1])
     # Sizes are positive, so a range with its start and end inside is inside.
-    if not 0 <= begin <= last < end <= segment.size_bytes:
-        return None
-    for start, size in ((begin, int(sizes[0])), (last, int(sizes[-1]))):
-        total_size, magic, physical_offset = _ONE_PLACE.unpack_from(segment.view, start)
-        is_here = total_size == size and physical_offset == segment.base + start
-        if not is_here or magic not in (MAGIC_V1, MAGIC_V2):
-            return None
-    return [segment.view[begin:end]]
+    is_here = _is_here(segment, begin, int(sizes[0])) and _is_here(segment, last, int(sizes[-1]))
+    return [segment.view[begin:end]] if is_here else None
 
 
 def _places(memory: memoryview | pa.Buffer, starts: NDArray[np.int64]) -> NDArray[np.void]:
