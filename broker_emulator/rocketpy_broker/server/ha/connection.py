@@ -27,8 +27,6 @@ FRAME = struct.Struct(">qi")
 # haSendHeartbeatInterval and haHousekeepingInterval.
 HEARTBEAT_MS, IDLE_MS_MAX = 5_000, 20_000
 SECOND_MS = 1_000
-# A copy of this size costs less than a second call of the system.
-JOINED_BYTES_MAX = 16 << 10
 
 
 class SlaveConnection(asyncio.Protocol):
@@ -130,7 +128,7 @@ class SlaveConnection(asyncio.Protocol):
             begin = offset or self._store.last_segment_begin
             self.slave = Slave(self.address, offset, begin)
             self._slaves.joined(self.slave)
-            self._wake.set()
+        self._wake.set()
 
     # --- Frames ---
 
@@ -174,12 +172,8 @@ class SlaveConnection(asyncio.Protocol):
         slave = self.slave
         if self._transport is None or slave is None:
             return
-        header = FRAME.pack(slave.next_offset, len(piece))
-        if len(piece) <= JOINED_BYTES_MAX:
-            self._transport.write(header + piece)
-        else:
-            self._transport.write(header)
-            self._transport.write(piece)
+        self._transport.write(FRAME.pack(slave.next_offset, len(piece)))
+        self._transport.write(piece)
         slave.next_offset += len(piece)
         slave.sent_bytes += len(piece)
         self._second_bytes += len(piece)
