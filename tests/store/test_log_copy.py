@@ -105,6 +105,19 @@ def same(master: MessageStore, slave: MessageStore) -> None:
         assert read_all(slave, queue) == read_all(master, queue)
 
 
+@pytest.mark.parametrize("size", [700, SEGMENT])
+def test_h01_a_copy_has_the_same_checksums(tmp_path: Path, master: MessageStore, size: int) -> None:
+    with opened(tmp_path / "slave") as slave:
+        for number in range(40):
+            put(master, [bytes(300)] * (1 + number % 3), QueueKey("AB"[number % 2], 0))
+        copy(master, slave, lambda: size)
+        both = [
+            [each.entries_from(0).tobytes() for each in store._log.checksums.below(end_of(store))]
+            for store in (master, slave)
+        ]
+    assert both[0] == both[1] != []
+
+
 @pytest.mark.parametrize("flush", FlushDiskType)
 @pytest.mark.parametrize("seed", range(5))
 def test_h01_a_copy_in_pieces_of_any_size_is_the_same(

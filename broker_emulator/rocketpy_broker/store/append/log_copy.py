@@ -298,7 +298,7 @@ class LogCopy:
     def _requests_of(self, block: RecordBlock) -> list[DispatchRequest]:
         """Returns a request for each queue, and a last one with all keys. Raises LogCopyError."""
         begin, topics = self._log.end, topics_of(block)
-        found = tags_codes_and_index_keys(block, topics)
+        found = tags_codes_and_index_keys(block, block.single_topic() or topics)
         levels = self._config.delay_levels
         requests = []
         for each in requests_of(block, topics, found.tags_codes, begin, levels):

@@ -218,9 +218,13 @@ class CommitLog:
         assert segment is not None
         positions = block.positions + (offset - segment.base)
         checksums = self.checksums.of(segment)
-        if not is_sound(checksums.lookup(positions)).all():
+        last = checksums.last_position
+        is_new = last is None or last < int(positions[0])
+        if is_new or not is_sound(checksums.lookup(positions)).all():
             crcs = record_crcs(block.data, block.positions, block.sizes)
-            checksums.insert(positions, block.sizes, crcs)
+            # Without entries of later records there is nothing to replace.
+            add = checksums.append if is_new else checksums.insert
+            add(positions, block.sizes, crcs)
 
     def first_paths(self) -> list[Path]:
         """Returns the files of the oldest segment: its own, and its checksums."""

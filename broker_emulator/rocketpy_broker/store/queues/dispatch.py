@@ -118,6 +118,9 @@ def _units(block: RecordBlock, physical_offset: int, tags_codes: NDArray[np.int6
 
 def topics_of(block: RecordBlock) -> pa.DictionaryArray:
     """Returns the topic of each record."""
+    single = block.single_topic()
+    if single is not None:
+        return pa.DictionaryArray.from_arrays(np.zeros(len(block), np.int32), [single])
     return to_record_batch(block, TOPIC_SCHEMA).column(0).dictionary_encode()
 
 
