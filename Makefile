@@ -131,7 +131,7 @@ site: $(INSTALLED) ## Build the site of the documents into build/site; a dead li
 
 docs: site java programs ## Build the site; run what documents, notebooks and packages promise
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m "docs and not interop" $(SIDE_BY_SIDE) tests $(ARGS)
+	$(BIN)/python -m pytest -m docs $(SIDE_BY_SIDE) $(ARGS)
 
 notebooks: $(INSTALLED) java ## Run the notebooks, and write their pages into docs/notebooks
 	@$(USE_JAVA)

@@ -70,7 +70,7 @@ def main(
             progress.update(bar, description=name)
             for result in run_module(name, profile=profile):
                 results.append(result)
-                progress.console.print(f"{result.name}: {result.value:.4g} {result.unit}")
+                console.print(f"{result.name}: {result.value:.4g} {result.unit}")
                 # Saved at once, so that a later failure loses no result.
                 save(json_path, results)
             progress.advance(bar)

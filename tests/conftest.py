@@ -70,16 +70,19 @@ def _path_of(argument: str) -> tuple[str, ...]:
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> Generator[None]:
-    """Marks the tests in `tests/spark`, and as `docs` the tests of an installation.
+    """Marks the tests in `tests/spark`, so that `-m 'not spark'` is the quick round.
+
+    `make docs` runs the tests that install the wheel.
 
     Tests that share one Spark session, or the wheel and its environments, stay in one of the
     processes of `make test`: xdist reads the groups in this hook, too, and has to find them.
     """
     for item in items:
-        for group in COSTLY.intersection(getattr(item, "fixturenames", ())):
+        used = COSTLY.intersection(getattr(item, "fixturenames", ()))
+        for group in used:
             item.add_marker(pytest.mark.xdist_group(group))
-            if group == "wheel":
-                item.add_marker(pytest.mark.docs)
+        if "wheel" in used:
+            item.add_marker(pytest.mark.docs)
         if SPARK_FOLDER in item.path.parents:
             item.add_marker(pytest.mark.spark)
     yield
