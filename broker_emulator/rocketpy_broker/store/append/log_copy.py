@@ -46,7 +46,7 @@ from rocketpy_proto.record import (
 from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
 
 # Records of one step take some 10 ms.
-STEP_BYTES, ROWS_MAX = 512 << 10, 4096
+STEP_BYTES, ROWS_MAX = 1 << 20, 4096
 # A new queue takes some 0.2 ms.
 STEP_QUEUES_MAX = 64
 # Bytes after the log's end; no record is larger.
