@@ -34,8 +34,8 @@ ROWS = 2000
 # saving of 10 million bodies. If pandas is not imported yet, blocks of up to OWN_COPIES_MAX ranges
 # avoid Arrow's objects.
 OWN_COPIES_MAX = ROWS
-# Up to FEW_RANGES ranges, whole columns cost more than they save: ten times a single range.
-FEW_RANGES = 12
+# Up to FEW_RANGES ranges, whole columns cost more than they save: some 50 microseconds.
+FEW_RANGES = 64
 
 Range = bytes | memoryview | NDArray[np.uint8]
 

@@ -37,7 +37,7 @@ TOPIC_END = "#"
 TAG_PREFIX = "T#"
 # Up to FEW_RECORDS records of one topic are handled one by one: 5 to 7 microseconds each. Arrays
 # cost a hundred for all of them, and twice that in a busy broker.
-FEW_RECORDS = 12
+FEW_RECORDS = 24
 _FEW_BYTES_MAX = 2_048
 _BLANK = ord(KEY_SEPARATOR)
 _WAITING_LENGTHS = sorted({len(name) for name in WAITING_NAMES - {TRAN_MSG}})
