@@ -36,7 +36,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2_grpc
 
 APPEND = "/rocketpy.v1.Broker/Append"
 BODY_BYTES, ROWS = 1024, 100_000
-# A difference of 3 % takes more rounds than others.
+# A difference of 3 % takes more rounds than larger ones.
 NO_SLAVES_ROUNDS = 15
 REPLICATED_MIN, SYNC_MIN, NO_SLAVES_MIN = 0.8, 0.5, 0.97
 PACE_SECONDS, LAG_P99_MS_MAX = 0.001, 50.0

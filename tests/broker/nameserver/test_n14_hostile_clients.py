@@ -12,6 +12,7 @@ from rocketpy_broker.nameserver import route_table
 from rocketpy_broker.nameserver.name_server import REQUESTS_OF_CONNECTION
 from rocketpy_broker.server.remoting import connection as connections
 from rocketpy_broker.server.remoting import server as servers
+from rocketpy_broker.server.remoting import unread_answers
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting import RemotingCommand, encode_frame
 from rocketpy_proto.remoting.headers.topics import GetRouteInfoRequest
@@ -192,7 +193,7 @@ async def test_n14_a_client_that_closes_in_the_middle_leaves_nothing(
 async def test_n14_a_list_of_all_topics_is_refused_while_too_much_is_unread(
     name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(servers, "UNREAD_BYTES_MAX", 100_000)
+    monkeypatch.setattr(unread_answers, "UNREAD_BYTES_MAX", 100_000)
     async with name_server.client() as client:
         names = [f"topic-{number:0100d}" for number in range(2_000)]
         await register(client, table(*names))

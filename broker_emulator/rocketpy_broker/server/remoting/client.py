@@ -183,6 +183,10 @@ class RemotingClient:
     def small_frame(self, connection: RemotingConnection) -> None:
         """Ignores the end of a large answer."""
 
+    def has_time(self) -> bool:
+        """Sets no limit."""
+        return True
+
     def closed(self, connection: RemotingConnection) -> None:
         """Reports the end of the connection in use."""
         if connection is self._connection:

@@ -39,6 +39,8 @@ SMALL_FRAME_BYTES = 131_072
 WAITING_MAX, WAITING_BYTES_MAX = 1_024, 131_072
 # Requests that are handled before other connections have their turn.
 REQUESTS_PER_TURN = 64
+# Answers of one turn are sent together, up to about so many bytes.
+SENT_BYTES_MIN = 65_536
 READ_BYTES = 65_536
 OPAQUE_MAX = (1 << 31) - 1
 # A TLS handshake record, of which a frame's size would be too large.
@@ -99,6 +101,9 @@ class ConnectionOwner(Protocol):
     def small_frame(self, connection: RemotingConnection) -> None:
         """Frees the place of a large frame: its request has ended."""
 
+    def has_time(self) -> bool:
+        """Returns False if further requests are to wait for the next pass of the loop."""
+
     def closed(self, connection: RemotingConnection) -> None:
         """Forgets a connection."""
 
@@ -138,6 +143,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         # Frames of this pass of the loop.
         self._unsent: list[bytes | memoryview] = []
+        self._unsent_bytes = 0
         # Requests to the peer without an answer, by their opaque.
         self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
@@ -238,10 +244,12 @@ class RemotingConnection(asyncio.BufferedProtocol):
             return
         if not self._unsent and not self._is_handling:
             asyncio.get_running_loop().call_soon(self._flush)
-        self._unsent += encode_frame(command)
+        frame = encode_frame(command)
+        self._unsent += frame
+        self._unsent_bytes += sum(map(len, frame))
 
     def _flush(self) -> None:
-        unsent, self._unsent = self._unsent, []
+        unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
         if unsent and self._transport is not None:
             self._transport.writelines(unsent)
 
@@ -349,7 +357,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         """The bytes in this process that wait for the peer to read."""
         if self._transport is None:
             return 0
-        return self._transport.get_write_buffer_size() + sum(map(len, self._unsent))
+        return self._transport.get_write_buffer_size() + self._unsent_bytes
 
     @property
     def is_idle(self) -> bool:
@@ -374,16 +382,18 @@ class RemotingConnection(asyncio.BufferedProtocol):
     def _handle(self) -> None:
         """Hands over the next requests, a turn's worth; the rest waits for the next pass.
 
-        Then sends what they were answered at once.
+        Sends what they were answered at once, before it may be more than the peer reads.
         """
         self._is_handling = True
-        for _ in range(0 if self._is_turn_due else REQUESTS_PER_TURN):
-            if not self._waiting or not self.is_drained or self._running >= self._running_max:
-                break
+        left = 0 if self._is_turn_due else REQUESTS_PER_TURN
+        while left and self._waiting and self.is_drained and self._running < self._running_max:
             command, size = self._waiting.popleft()
             self._waiting_bytes -= size
             self._owner.received(self, command, size)
-        else:
+            if self._unsent_bytes > SENT_BYTES_MIN:
+                self._flush()
+            left = left - 1 if self._owner.has_time() else 0
+        if not left:
             self._take_turn()
         self._is_handling = False
         self._flush()

@@ -32,6 +32,7 @@ from rocketpy_broker.server.remoting.connection import (
     RemotingConnection,
     unsupported,
 )
+from rocketpy_broker.server.remoting.unread_answers import UNREAD_BYTES_MAX, UnreadAnswers
 from rocketpy_broker.server.security.remoting_access import RemotingAccess
 from rocketpy_broker.server.security.tls import TlsPort
 from rocketpy_broker.services.call_memory import Charge
@@ -58,9 +59,8 @@ INTERVAL_MS = 5_000
 # A body up to this size takes few milliseconds to decode. A client's body that is not plain JSON
 # takes up to 20 ms.
 SMALL_BODY_BYTES, LENIENT_BODY_BYTES = 16_384, 65_536
-# A large answer, or one to a peer that does not read, is refused while all connections have more
-# unread bytes than this. Their sum is SUM_MS old at most.
-LARGE_ANSWER_BYTES, UNREAD_BYTES_MAX, SUM_MS = 65_536, 256 << 20, 10
+# In one pass of the loop all connections hand over requests for about so long.
+PASS_MS = 5
 _NAMES = {int(code): code.name for code in RequestCode}
 _REQUESTS = {int(code): exchange.request for code, exchange in EXCHANGES.items()}
 
@@ -71,6 +71,10 @@ class Request(NamedTuple):
     command: RemotingCommand
     header: Any
     connection: RemotingConnection
+
+    def held_ms(self, wait_ms: int) -> int:
+        """Returns the time for which to hold the request: none if it wants no answer."""
+        return 0 if self.command.is_one_way else wait_ms
 
     async def bounded_body(self, bytes_max: int) -> Any:
         """Returns the body as a value; decodes a large one in a scheduler slot.
@@ -166,8 +170,9 @@ class RemotingServer:
         # Connections with a place for a large frame and its start, and the ones that wait for one.
         self._large: dict[RemotingConnection, float] = {}
         self._queued: dict[RemotingConnection, None] = {}
-        # The unread bytes of all connections, summed up from time to time.
-        self._unread, self._unread_until_ms = 0, 0.0
+        self._unread = UnreadAnswers(self._connections, clock)
+        # The end of this pass' time for requests; None before its first one.
+        self._pass_end_ms: float | None = None
         self._empty = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._tasks = TaskScope()
@@ -250,6 +255,17 @@ class RemotingServer:
         del self._queued[following]
         self._large[following] = self._clock.monotonic_ms()
         following.admit()
+
+    def has_time(self) -> bool:
+        """Returns False if further requests are to wait for the next pass of the loop."""
+        now_ms = self._clock.monotonic_ms()
+        if self._pass_end_ms is None:
+            self._pass_end_ms = now_ms + PASS_MS
+            asyncio.get_running_loop().call_soon(self._end_pass)
+        return now_ms < self._pass_end_ms
+
+    def _end_pass(self) -> None:
+        self._pass_end_ms = None
 
     def malformed(self, connection: RemotingConnection, error: RemotingFormatError) -> None:
         """Logs bytes that are no frame, a line for each peer and minute."""
@@ -341,8 +357,7 @@ class RemotingServer:
         if command.is_one_way:
             return
         size = len(answer.body)
-        is_watched = size > LARGE_ANSWER_BYTES or not connection.is_drained
-        if size and is_watched and self._is_unread_full(size):
+        if size and not self._unread.admits(connection, size):
             remark = f"clients have not read {UNREAD_BYTES_MAX} bytes of answers; ask again later"
             answer = command.answer(ResponseCode.SYSTEM_BUSY, remark=remark)
         connection.active_ms = self._clock.monotonic_ms()
@@ -353,17 +368,6 @@ class RemotingServer:
         except UnencodableRemotingError as error:
             remark = f"the answer cannot be sent: {error}"
             connection.send(command.answer(ResponseCode.SYSTEM_ERROR, remark=remark))
-
-    def _is_unread_full(self, size: int) -> bool:
-        """True if connections keep too many unread bytes, this answer of theirs included."""
-        now_ms = self._clock.monotonic_ms()
-        if now_ms >= self._unread_until_ms:
-            self._unread = sum(each.unread_bytes for each in self._connections)
-            self._unread_until_ms = now_ms + SUM_MS
-        if self._unread + size > UNREAD_BYTES_MAX:
-            return True
-        self._unread += size
-        return False
 
     def _failed(
         self, connection: RemotingConnection, command: RemotingCommand, error: Exception

@@ -48,17 +48,18 @@ class PullProcessor:
 
     async def _pulled(self, request: Request) -> RemotingCommand:
         header: PullMessageRequest = request.header
-        async with contextlib.aclosing(self._pulls.pull(self._request(header))) as answers:
+        async with contextlib.aclosing(self._pulls.pull(self._request(request))) as answers:
             async for answer in answers:
                 if header.queue_offset < 0:
                     return _moved(request, answer)
                 return _answer(request, answer)
         raise AssertionError("a pull has an answer")
 
-    def _request(self, header: PullMessageRequest) -> PullRequest:
+    def _request(self, request: Request) -> PullRequest:
+        header: PullMessageRequest = request.header
         has_filter = bool(header.sys_flag & SUBSCRIPTION)
         is_held = header.sys_flag & SUSPEND and header.queue_offset >= 0
-        wait_ms = header.suspend_timeout_ms if is_held else 0
+        wait_ms = request.held_ms(header.suspend_timeout_ms) if is_held else 0
         is_committing = header.sys_flag & COMMIT_OFFSET and header.commit_offset >= 0
         bytes_max = header.max_msg_bytes or 0
         return PullRequest(

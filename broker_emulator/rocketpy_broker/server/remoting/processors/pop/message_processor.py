@@ -74,7 +74,7 @@ class PopProcessor:
             return self._empty(request, ResponseCode.POLLING_TIMEOUT)
         wanted = PopRequest(
             *(header.consumer_group, header.topic, max(header.queue_id, ANY_QUEUE)),
-            *(header.max_msg_nums, header.invisible_ms, self._bounded(wait_ms)),
+            *(header.max_msg_nums, header.invisible_ms, request.held_ms(self._bounded(wait_ms))),
             FilterText(header.expression_type or "TAG", header.expression or "*"),
             from_min=header.init_mode == INIT_MIN,
             is_ordered=bool(header.is_order),
@@ -98,7 +98,7 @@ class PopProcessor:
         header: NotificationRequest = request.header
         wanted = PopRequest(
             *(header.consumer_group, header.topic, max(header.queue_id, ANY_QUEUE)),
-            wait_ms=self._bounded(self._wait_ms(header.born_ms, header.poll_ms)),
+            wait_ms=request.held_ms(self._bounded(self._wait_ms(header.born_ms, header.poll_ms))),
             is_ordered=bool(header.is_order),
             attempt_id=header.attempt_id or "",
         )
