@@ -200,7 +200,7 @@ class Operator:
             ("end of the common part", found.common_end == end),
             ("own end", found.own_end == own.end),
             ("counts of messages", dict(found.message_counts) == dict(topics)),
-            ("kept bytes", kept == own.data[end - own.begin :].rstrip(b"\0")),
+            ("kept bytes", kept == own.used_after(end)),
         ):
             if not is_right:
                 self._clients.faults.append(
