@@ -303,21 +303,13 @@ class LogCopy:
         requests = []
         for each in requests_of(block, topics, found.tags_codes, begin, levels):
             _check(each)
-            if (alive := self._alive(each)) is not None:
+            alive = each.from_place(self._queues.deleted_below(each.queue.topic))
+            if alive is not None:
                 requests.append(alive)
         places = block.positions + begin
         times_ms = block.header["store_timestamp"].astype(np.int64)
         last = DispatchRequest(QueueKey("", 0), 0, NO_UNITS, found.index_keys, places, times_ms)
         return [*requests, last]
-
-    def _alive(self, request: DispatchRequest) -> DispatchRequest | None:
-        """Returns the part of a request for messages that are not deleted."""
-        below = self._queues.deleted_below(request.queue.topic)
-        first = int(np.searchsorted(request.units["physical_offset"].astype(np.int64), below))
-        if first == len(request.units):
-            return None
-        offset = request.queue_offset + first
-        return DispatchRequest(request.queue, offset, request.units[first:])
 
     def _first_restart(self, requests: list[DispatchRequest]) -> int | None:
         """Returns the physical offset of the first record that begins its queue again.
