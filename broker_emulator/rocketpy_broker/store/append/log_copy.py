@@ -98,6 +98,7 @@ class _Tail(NamedTuple):
 
 
 NEW = _Tail(0, -1)
+NO_REQUEST = DispatchRequest(QueueKey("", 0), 0, NO_UNITS)
 
 
 class LogCopy:
@@ -231,7 +232,8 @@ class LogCopy:
                 return False
         if stop < segment.size_bytes:
             return False
-        self._log.end = segment.end
+        begin, self._log.end = self._log.end, segment.end
+        self._dispatch([NO_REQUEST], begin)
         return self._written_end > self._log.end
 
     def _store(self, segment: Segment, position: int, sizes: NDArray[np.int32]) -> None:
@@ -254,9 +256,12 @@ class LogCopy:
                 request.queue_offset + len(request.units),
                 int(last["physical_offset"]) + int(last["size"]),
             )
-        self._dispatcher.add_span(requests, begin, log.end, self._times.last_ms)
+        self._dispatch(requests, begin)
+
+    def _dispatch(self, requests: list[DispatchRequest], begin: int) -> None:
+        self._dispatcher.add_span(requests, begin, self._log.end, self._times.last_ms)
         if self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
-            self._dispatcher.dispatch(log.end)
+            self._dispatcher.dispatch(self._log.end)
 
     def _requests(
         self, segment: Segment, position: int, sizes: NDArray[np.int32]
