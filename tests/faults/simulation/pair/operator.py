@@ -79,13 +79,16 @@ class Operator:
 
     # --- Fail-over ---
 
-    async def fail_over(self, *, is_power_cut: bool) -> None:
-        """Ends the master, and promotes its slave."""
+    async def fail_over(self, *, is_power_cut: bool, is_slave_cut: bool) -> None:
+        """Ends the master, with `is_slave_cut` also the slave, and promotes the slave."""
         new, old = self.slave, self.master
         services = new.services
         if services is None or services.slave_state is None or not new.was_in_sync:
             return
         old.crash(is_power_cut=is_power_cut)
+        if is_slave_cut:
+            new.crash(is_power_cut=True)
+        self._sides.heal()
         self._clients.epoch += 1
         self.master, self.is_slave_missing = new, True
         old.replication = as_slave_of(new, old.replication)

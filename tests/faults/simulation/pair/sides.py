@@ -283,6 +283,15 @@ class Sides:
         """Ends the tasks of a crashed process, which has no effect any more."""
         self.loop.call_soon(life.stopped.set)
 
+    def heal(self) -> None:
+        """Ends the troubles of the link and of both sides."""
+        network = self.network
+        network.delays_ms, network.is_in_pieces, network.is_cut = (0,), False, False
+        for side in self.both:
+            side.thaw()
+            side.is_full = False
+        network.changed()
+
     # --- The disk ---
 
     def _side_of(self, path: str) -> Side | None:
