@@ -69,7 +69,7 @@ class Operator:
         if slave.services is None or master.services is None or slave.services.slave_state is None:
             return
         ends = [each.store.positions().log_end for each in (slave, master)]
-        if slave.services.slave_state.is_connected and ends[0] >= ends[1]:
+        if slave.services.slave_state.is_connected and ends[0] == ends[1]:
             slave.was_in_sync = True
 
     def restart(self, side: Side) -> None:

@@ -180,6 +180,8 @@ class Side:
             self.disk.cut(self._pair.chance)
             if self._pair.flush is FlushDiskType.ASYNC_FLUSH:
                 self._pair.power_cuts.append(self._durable_end)
+                # A slave may have what this side has lost; it follows no more.
+                self._pair.other(self).was_in_sync = False
         self._pair.network.ended(life, is_silent=is_power_cut)
         life.services, self.life = None, None
         self.thaw()
