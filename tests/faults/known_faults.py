@@ -20,13 +20,10 @@ from rocketpy_broker.store.log.commit_log import Comparison
 from rocketpy_broker.store.log.filler import fill
 from rocketpy_broker.store.message_store import NOTHING_NEEDED
 from rocketpy_proto.record.compression import inflate
+from tests.faults.known_pair_faults import PAIR_FAULTS
 from tests.faults.planted import Fault, always, constant, nothing, nothing_awaited
 
-STORE, SERVICES, SERVER = (
-    "rocketpy_broker.store.",
-    "rocketpy_broker.services.",
-    "rocketpy_broker.server.",
-)
+STORE, SERVICES = "rocketpy_broker.store.", "rocketpy_broker.services."
 
 APPENDS = "tests/broker/pull/test_append_and_pull.py::"
 BITS = "tests/faults/test_f05_bit_flips.py::test_f05_"
@@ -366,7 +363,7 @@ FAULTS = (
     # --- Requests, bodies, clusters ---
     Fault(
         "incomplete requests of many clients have no limit",
-        SERVER + "calls.incomplete_requests.READS_MAX",
+        "rocketpy_broker.server.calls.incomplete_requests.READS_MAX",
         constant(1 << 40),
         (
             (
@@ -397,4 +394,6 @@ FAULTS = (
             ),
         ),
     ),
+    # --- Master and slave ---
+    *PAIR_FAULTS,
 )

@@ -148,6 +148,20 @@ def test_h01_nothing_is_shown_before_it_is_whole(master: MessageStore, slave: Me
     same(master, slave)
 
 
+@pytest.mark.parametrize("flush", FlushDiskType)
+def test_h01_a_log_that_ends_with_its_segment_is_dispatched_to_its_end(
+    tmp_path: Path, master: MessageStore, flush: FlushDiskType
+) -> None:
+    while end_of(master) < SEGMENT:
+        put(master, [bytes(900)])
+    with opened(tmp_path / "slave", flush) as slave:
+        slave.copy.begin(0)
+        slave.copy.receive(1, memoryview(log_of(master)[1:SEGMENT]))
+        store_all(slave)
+        flush_log(slave)
+        assert end_of(slave) == slave.positions().dispatched_end == SEGMENT
+
+
 def test_h01_a_slave_begins_where_its_master_begins(
     master: MessageStore, slave: MessageStore
 ) -> None:

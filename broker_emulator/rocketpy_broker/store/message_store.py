@@ -47,7 +47,12 @@ from rocketpy_broker.store.queues.readers.range_reader import Reader
 from rocketpy_broker.store.recovery.damage_fill import MetDamages, fill_met
 from rocketpy_broker.store.recovery.passes import RecoveryResult, cut
 from rocketpy_broker.store.recovery.store_opener import make_parts, recover
-from rocketpy_broker.store.removal import SegmentRemoval, TopicDeletions, TopicEmptying
+from rocketpy_broker.store.removal import (
+    SegmentRemoval,
+    TopicDeletions,
+    TopicEmptying,
+    TopicReturn,
+)
 from rocketpy_broker.store.staging.area import StagingArea
 from rocketpy_broker.store.staging.frames import FRAME_BYTES
 from rocketpy_broker.store.statistics import StoreStatistics
@@ -474,6 +479,11 @@ class MessageStore:
         if self._dispatcher.is_holding:
             raise StoreClosedError("queues cannot grow; free space on the disk, and try again")
         return TopicEmptying.of(self._parts, topic, self._dispatcher.end)
+
+    def plan_return(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> TopicReturn:
+        """Returns the replacement of marks of topics by lower ones, on a slave."""
+        self._dispatcher.dispatch(self._log.end)
+        return TopicReturn(self._parts, deleted, emptied)
 
     def plan_removal(self) -> SegmentRemoval:
         """Returns the removal of the log's first segment with its queue and index files."""

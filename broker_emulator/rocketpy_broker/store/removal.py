@@ -13,25 +13,33 @@ keeps the whole topic. After a crash later than the mark, the next start removes
 
 A topic is emptied by a mark; then its queues start at their ends. A crash later than the mark loses
 nothing of that. Files go with the log's segments.
+
+Messages return to a slave whose new master has not removed them. Their marks go last: until then
+the next connection repeats the work.
 Source: docs/design/storage.md section 10.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreClosedError
 from rocketpy_broker.store.files import durable
+from rocketpy_broker.store.log.scanner import Checksummed, LogScanner, LogSpan, Trust
 from rocketpy_broker.store.queues.consume_queue import ConsumeQueue
+from rocketpy_broker.store.queues.dispatch import requests_of, topics_of
 from rocketpy_broker.store.queues.expiry import QueueExpiry
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.recovery.passes import StoreParts
+from rocketpy_proto.record.index_keys import tags_codes_and_index_keys
 
 # A queue without new messages takes 0.4 microseconds, another one some 10.
 QUEUES_A_STEP = 100
+# Records of one step take some 10 ms.
+STEP_BYTES = 512 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,61 @@ class TopicEmptying:
             for queue, end in self.ends[begin : begin + QUEUES_A_STEP]:
                 queue.hide_until(end)
             yield
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReturn:
+    """The return of topics' messages to a slave; the log has them.
+
+    `deleted` and `emptied` have the marks that replace higher ones; -1 removes a mark. The order is
+    `restore`, `save` and `show`. Nothing may be appended, or build a manifest, meanwhile.
+    """
+
+    parts: StoreParts
+    deleted: Mapping[str, int]
+    emptied: Mapping[str, int]
+
+    def restore(self) -> Iterator[None]:
+        """Adds the units of deleted messages; yields after each 10 ms of work or so.
+
+        Raises OSError, StoreReadError.
+        """
+        log = self.parts.log
+        if self.deleted:
+            scanner = LogScanner(log, Trust(log.flushed, Checksummed.ALL), STEP_BYTES)
+            for item in scanner.scan(log.begin):
+                if isinstance(item, LogSpan):
+                    self._add(item)
+                yield
+
+    def _add(self, span: LogSpan) -> None:
+        topics = topics_of(span.block)
+        if self.deleted.keys().isdisjoint(topics.dictionary.to_pylist()):
+            return
+        codes = tags_codes_and_index_keys(span.block, topics).tags_codes
+        levels = self.parts.delay_levels
+        for request in requests_of(span.block, topics, codes, span.offset, levels):
+            below = self.deleted.get(request.queue.topic)
+            alive = None if below is None else request.from_place(below)
+            if alive is not None:
+                self.parts.queues.grown(alive.queue).reconcile(alive.queue_offset, alive.units)
+
+    def save(self) -> None:
+        """Replaces the marks. Blocks. Any thread. Raises OSError."""
+        # Without their marks, no start restores units that a power cut removes.
+        self.parts.queues.flush()
+        self.parts.queues.replace_marks(self.deleted, self.emptied)
+
+    def show(self) -> Iterator[None]:
+        """Moves the queues' starts; yields after some queues. Raises StoreReadError."""
+        table, begin = self.parts.queues, self.parts.log.begin
+        keys = table.marked({*self.deleted, *self.emptied})
+        for number, key in enumerate(keys, 1):
+            queue = table.get(key)
+            if queue is not None:
+                queue.show_from(max(begin, table.gone_below(key.topic)))
+            if number % QUEUES_A_STEP == 0:
+                yield
 
 
 class TopicDeletions:

@@ -2,16 +2,18 @@
 
 The slave asks for the log from a little before the end of its own, so that the bytes that both have
 are compared first: a master with another log is detected before the slave reports an offset that
-counts as an acknowledgement. An empty slave asks from the second byte of the master's log on, since
-RocketMQ answers a 0 with its last segment; the first byte is 0 in each log. After a failure
-the slave tries again; state is in the store alone.
+counts as an acknowledgement. Then messages return that an earlier master removed with their topics
+shortly before its end, unknown to this one. An empty slave asks from the second byte of the
+master's log on, since RocketMQ answers a 0 with its last segment; the first byte is 0 in each log.
+After a failure the slave tries again; state is in the store alone.
 Source: DefaultHAClient, docs/design/cluster.md section 4.1; the comparison is ours.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from rocketpy_broker.config import BrokerConfig
@@ -19,14 +21,16 @@ from rocketpy_broker.errors import BrokerError, StoreClosedError
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.flush.wiring import FlushServices
 from rocketpy_broker.services.slave.errors import MasterRefusedError
-from rocketpy_broker.services.slave.master import MasterFacts, MasterFinder
+from rocketpy_broker.services.slave.master import Master, MasterFacts, MasterFinder
 from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.store.append.log_copy import QueueRestartedError
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.promotion import PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.counts import counted
 
 logger = logging.getLogger(__name__)
 # RocketMQ's slave connects again after 5 s, too.
@@ -36,6 +40,7 @@ REPORT_MS = 5_000
 WAIT_MS = 1_000
 # Bytes before the log's end that are compared at each connection.
 COMPARED_BYTES = 64 << 10
+TOPICS_NAMED = 10
 
 
 class LogStream(Protocol):
@@ -141,7 +146,7 @@ class LogSync:
             stream.begin(begin)
             self._stream = stream
             self._reported, self._reported_ms = begin, self._clock.monotonic_ms()
-            await self._receive(stream)
+            await self._receive(stream, master)
         finally:
             stream.close()
 
@@ -174,17 +179,17 @@ class LogSync:
 
     # --- The stream ---
 
-    async def _receive(self, stream: LogStream) -> None:
+    async def _receive(self, stream: LogStream, master: Master) -> None:
         """Takes in the log until the connection ends. Raises BrokerError, OSError."""
         while True:
             await stream.arrived(WAIT_MS)
-            await self._store_all(stream)
+            await self._store_all(stream, master)
             end = self._store.positions().log_end
             if stream.heartbeat_end is not None and stream.heartbeat_end < end:
                 raise _shorter(stream.heartbeat_end, end)
-            self._report(stream)
+            await self._report(stream, master)
 
-    async def _store_all(self, stream: LogStream) -> None:
+    async def _store_all(self, stream: LogStream, master: Master) -> None:
         """Adds all whole records to the log, in slots beside clients' calls."""
         while True:
             stream.pause(is_paused=self._copy.is_far_ahead)
@@ -200,14 +205,17 @@ class LogSync:
                     self._copy.restart(restarted.queue, restarted.below)
             if self._is_sync:
                 self._flush.group_commit.flush_soon()
-            self._report(stream)
+            await self._report(stream, master)
 
-    def _report(self, stream: LogStream) -> None:
+    async def _report(self, stream: LogStream, master: Master) -> None:
         """Reports the log's end, once the master is known to have the same log up to there."""
         positions, now_ms = self._store.positions(), self._clock.monotonic_ms()
         is_same = stream.next_offset >= positions.log_end
         if is_same and not self._state.is_connected:
             # Only now: before, the slave might have had other messages than its master.
+            stream.pause(is_paused=True)
+            await self._undo_removals(master)
+            stream.pause(is_paused=False)
             if self._store.recoveries.adopt(self._recoveries):
                 self._promotion.follow(self._epoch, positions.log_end, self._clock.now_ms())
             self._state.is_connected, self._state.failure = True, ""
@@ -220,6 +228,48 @@ class LogSync:
             return
         self._reported_ms = now_ms
         stream.report(self._reported)
+
+    async def _undo_removals(self, master: Master) -> None:
+        """Restores messages of topics that this store has removed, and its master has not.
+
+        The master is asked after it has had all of this slave's log: none of its own removals is
+        missing then. RocketMQ's masters have no marks. Raises BrokerError, OSError.
+        """
+        own_deleted, own_emptied = self._store.topic_marks
+        if not (own_deleted or own_emptied):
+            return
+        try:
+            state = await master.state()
+            log_begin, _ = await master.log_range()
+        finally:
+            master.close()
+        if state is None:
+            return
+        deleted = _lower(own_deleted, state.deleted_below, log_begin)
+        emptied = _lower(own_emptied, state.emptied_below, log_begin)
+        topics = sorted({*deleted, *emptied})
+        if not topics:
+            return
+        logger.warning(
+            "the master has messages of %s that were removed here, and they return: %s",
+            *(counted(len(topics), "topic"), ", ".join(map(repr, topics[:TOPICS_NAMED]))),
+        )
+        async with self._flush.store_files.removing_nothing():
+            returned = self._store.plan_return(deleted, emptied)
+            for _ in returned.restore():
+                await take_slot("ha")
+            await run_shielded(asyncio.to_thread(returned.save))
+            for _ in returned.show():
+                await take_slot("ha")
+
+
+def _lower(own: Mapping[str, int], master: Mapping[str, int], log_begin: int) -> dict[str, int]:
+    """Returns the master's marks, -1 for none, that are lower than the own ones.
+
+    A master drops marks of messages before its log's begin.
+    """
+    marks = {topic: master.get(topic, -1) for topic in own}
+    return {topic: mark for topic, mark in marks.items() if own[topic] > max(mark, log_begin)}
 
 
 def _shorter(master_end: int, own_end: int) -> MasterRefusedError:

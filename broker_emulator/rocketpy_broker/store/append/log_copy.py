@@ -98,6 +98,7 @@ class _Tail(NamedTuple):
 
 
 NEW = _Tail(0, -1)
+NO_REQUEST = DispatchRequest(QueueKey("", 0), 0, NO_UNITS)
 
 
 class LogCopy:
@@ -231,7 +232,8 @@ class LogCopy:
                 return False
         if stop < segment.size_bytes:
             return False
-        self._log.end = segment.end
+        begin, self._log.end = self._log.end, segment.end
+        self._dispatch([NO_REQUEST], begin)
         return self._written_end > self._log.end
 
     def _store(self, segment: Segment, position: int, sizes: NDArray[np.int32]) -> None:
@@ -254,9 +256,12 @@ class LogCopy:
                 request.queue_offset + len(request.units),
                 int(last["physical_offset"]) + int(last["size"]),
             )
-        self._dispatcher.add_span(requests, begin, log.end, self._times.last_ms)
+        self._dispatch(requests, begin)
+
+    def _dispatch(self, requests: list[DispatchRequest], begin: int) -> None:
+        self._dispatcher.add_span(requests, begin, self._log.end, self._times.last_ms)
         if self._config.flush_disk_type is FlushDiskType.ASYNC_FLUSH:
-            self._dispatcher.dispatch(log.end)
+            self._dispatcher.dispatch(self._log.end)
 
     def _requests(
         self, segment: Segment, position: int, sizes: NDArray[np.int32]
@@ -303,21 +308,13 @@ class LogCopy:
         requests = []
         for each in requests_of(block, topics, found.tags_codes, begin, levels):
             _check(each)
-            if (alive := self._alive(each)) is not None:
+            alive = each.from_place(self._queues.deleted_below(each.queue.topic))
+            if alive is not None:
                 requests.append(alive)
         places = block.positions + begin
         times_ms = block.header["store_timestamp"].astype(np.int64)
         last = DispatchRequest(QueueKey("", 0), 0, NO_UNITS, found.index_keys, places, times_ms)
         return [*requests, last]
-
-    def _alive(self, request: DispatchRequest) -> DispatchRequest | None:
-        """Returns the part of a request for messages that are not deleted."""
-        below = self._queues.deleted_below(request.queue.topic)
-        first = int(np.searchsorted(request.units["physical_offset"].astype(np.int64), below))
-        if first == len(request.units):
-            return None
-        offset = request.queue_offset + first
-        return DispatchRequest(request.queue, offset, request.units[first:])
 
     def _first_restart(self, requests: list[DispatchRequest]) -> int | None:
         """Returns the physical offset of the first record that begins its queue again.

@@ -70,6 +70,11 @@ class TopicMarks:
         if any(self.below(topic) < mark for topic, mark in higher.items()):
             self._save({**self._marks, **higher})
 
+    def replace_some(self, marks: Mapping[str, int]) -> None:
+        """Replaces the marks of these topics; -1 removes a mark. Raises OSError."""
+        changed = {**self._marks, **marks}
+        self._save({topic: mark for topic, mark in changed.items() if mark >= 0})
+
     def cut(self, log_end: int) -> None:
         """Limits all marks to the log's end, for example after a power cut. Raises OSError.
 

@@ -228,6 +228,10 @@ class ConsumeQueue:
         if self._first_place < physical_offset:
             self.hide_until(self._first_offset_after(physical_offset))
 
+    def show_from(self, physical_offset: int) -> None:
+        """Moves the queue's start to its first record from there on, also back."""
+        self._set_min_offset(self._first_offset_after(physical_offset))
+
     def hide_until(self, offset: int) -> None:
         """Moves the queue's start to `offset`, up to its end."""
         if self.min_offset < offset:

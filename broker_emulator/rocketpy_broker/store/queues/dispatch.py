@@ -47,6 +47,14 @@ class DispatchRequest:
     key_offsets: NDArray[np.int64] = field(default_factory=lambda: NO_KEYS.row)
     key_times_ms: NDArray[np.int64] | None = None
 
+    def from_place(self, physical_offset: int) -> DispatchRequest | None:
+        """Returns the part for records from a physical offset on, without keys; None for none."""
+        places = self.units["physical_offset"].astype(np.int64)
+        first = int(np.searchsorted(places, physical_offset))
+        if first == len(places):
+            return None
+        return DispatchRequest(self.queue, self.queue_offset + first, self.units[first:])
+
 
 @dataclass(frozen=True, slots=True)
 class AppendHints:

@@ -179,6 +179,11 @@ class ConsumeQueueTable:
         self._deleted.raise_all(deleted)
         self._emptied.raise_all(emptied)
 
+    def replace_marks(self, deleted: Mapping[str, int], emptied: Mapping[str, int]) -> None:
+        """Replaces the marks of these topics; -1 removes a mark. Blocks. Raises OSError."""
+        self._deleted.replace_some(deleted)
+        self._emptied.replace_some(emptied)
+
     def marked(self, topics: Collection[str]) -> list[QueueKey]:
         """Returns the queues of these topics."""
         return [key for key in self._queues if key.topic in topics]

@@ -216,15 +216,11 @@ class Recovery:
             self._dispatch_units(request)
 
     def _dispatch_units(self, request: DispatchRequest) -> None:
-        deleted_below = self._store.queues.deleted_below(request.queue.topic)
-        alive = request.units["physical_offset"] >= deleted_below
-        first = int(np.argmax(alive)) if alive.any() else len(alive)
-        if first == len(alive):
-            return
-        offset = request.queue_offset + first
-        self._store.queues.grown(request.queue).reconcile(offset, request.units[first:])
-        self._next_offsets[request.queue] = request.queue_offset + len(alive)
-        self._units_dispatched += len(alive) - first
+        alive = request.from_place(self._store.queues.deleted_below(request.queue.topic))
+        if alive is not None:
+            self._store.queues.grown(alive.queue).reconcile(alive.queue_offset, alive.units)
+            self._next_offsets[alive.queue] = alive.queue_offset + len(alive.units)
+            self._units_dispatched += len(alive.units)
 
     def _keep_apart(self, damage: Damage) -> None:
         """Keeps one copy of neighbouring damage, and fills each of its records."""

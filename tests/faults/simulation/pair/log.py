@@ -68,6 +68,14 @@ class RawLog:
                 )
             position += left if magic == END_OF_SEGMENT_MAGIC else size
 
+    def used_after(self, offset: int) -> bytes:
+        """Returns the bytes from an offset on, without the zeros at each segment's end."""
+        data, used = self.data[offset - self.begin :], b""
+        while data:
+            left = SEGMENT_BYTES - (self.end - len(data)) % SEGMENT_BYTES
+            used, data = used + data[:left].rstrip(b"\0"), data[left:]
+        return used
+
     def common_end(self, other: RawLog) -> int:
         """Returns the end of the last record that both logs have, from a common begin on."""
         begin = max(self.begin, other.begin)

@@ -69,7 +69,7 @@ class Operator:
         if slave.services is None or master.services is None or slave.services.slave_state is None:
             return
         ends = [each.store.positions().log_end for each in (slave, master)]
-        if slave.services.slave_state.is_connected and ends[0] >= ends[1]:
+        if slave.services.slave_state.is_connected and ends[0] == ends[1]:
             slave.was_in_sync = True
 
     def restart(self, side: Side) -> None:
@@ -79,13 +79,16 @@ class Operator:
 
     # --- Fail-over ---
 
-    async def fail_over(self, *, is_power_cut: bool) -> None:
-        """Ends the master, and promotes its slave."""
+    async def fail_over(self, *, is_power_cut: bool, is_slave_cut: bool) -> None:
+        """Ends the master, with `is_slave_cut` also the slave, and promotes the slave."""
         new, old = self.slave, self.master
         services = new.services
         if services is None or services.slave_state is None or not new.was_in_sync:
             return
         old.crash(is_power_cut=is_power_cut)
+        if is_slave_cut:
+            new.crash(is_power_cut=True)
+        self._sides.heal()
         self._clients.epoch += 1
         self.master, self.is_slave_missing = new, True
         old.replication = as_slave_of(new, old.replication)
@@ -200,7 +203,7 @@ class Operator:
             ("end of the common part", found.common_end == end),
             ("own end", found.own_end == own.end),
             ("counts of messages", dict(found.message_counts) == dict(topics)),
-            ("kept bytes", kept == own.data[end - own.begin :].rstrip(b"\0")),
+            ("kept bytes", kept == own.used_after(end)),
         ):
             if not is_right:
                 self._clients.faults.append(

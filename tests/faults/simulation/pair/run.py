@@ -10,6 +10,7 @@ from pathlib import Path
 
 from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.store.config import FlushDiskType
 from tests.faults.simulation.pair.clients import GROUP, Clients
 from tests.faults.simulation.pair.judge import Verdict
 from tests.faults.simulation.pair.log import RawLog
@@ -65,7 +66,7 @@ class PairSimulation:
             (self._cut, (0, 1)),
             (self._slow, (0, 1)),
             (self._freeze, (0, 1)),
-            (self._heal, (3,)),
+            (sides.heal, (3,)),
             (self._jump, (0, 0, 0, 1)),
             (self._fill, (0, 0, 1)),
             (self._fail_flush, (0, 0, 0, 1)),
@@ -116,14 +117,6 @@ class PairSimulation:
             self.sides.say("freezes", side.name)
             side.freeze()
 
-    def _heal(self) -> None:
-        network = self.sides.network
-        network.delays_ms, network.is_in_pieces, network.is_cut = (0,), False, False
-        for side in self.sides.both:
-            side.thaw()
-            side.is_full = False
-        network.changed()
-
     def _jump(self) -> None:
         side, delta_ms = self._any_side(), self.chance.choice(JUMPS_MS)
         self.sides.say("jump", side.name, delta_ms)
@@ -140,14 +133,30 @@ class PairSimulation:
 
     async def _fail_over(self) -> None:
         if not self.operator.is_slave_missing:
-            self._heal()
-            await self.operator.fail_over(is_power_cut=self.chance.random() < 0.5)
+            chance = self.chance
+            if chance.random() < 0.7:
+                await self._sends()
+            # Only a slave that flushes before it reports survives that with all messages.
+            is_flushed = self.sides.flush is FlushDiskType.SYNC_FLUSH
+            is_slave_cut = chance.random() < (0.5 if is_flushed else 0.1)
+            await self.operator.fail_over(
+                is_power_cut=chance.random() < 0.5, is_slave_cut=is_slave_cut
+            )
+
+    async def _sends(self) -> None:
+        """Lets clients send and read before or after a fail-over, at times without the slave."""
+        self.sides.heal()
+        self.chance.choice([self._cut, self._slow, self.sides.heal])()
+        for _ in range(3):
+            self.sides.spawn(self.clients.send(self._master, is_delayed=False))
+            await self.sides.pause(self.chance.choice(GAPS_MS[:5]))
+        self.sides.spawn(self.clients.read(self._master))
 
     async def _bring_slave(self) -> None:
         is_needed = self.operator.is_slave_missing or "store align" in self.operator.failure
         if is_needed and self._master.is_serving_master:
-            self._heal()
-            await self.operator.bring_slave(self.chance.choice([*Way, Way.ALIGN]))
+            self.sides.heal()
+            await self.operator.bring_slave(self.chance.choice([*Way, Way.START, Way.ALIGN]))
 
     # --- The run ---
 
@@ -175,6 +184,10 @@ class PairSimulation:
                 await work
             await sides.pause(self.chance.choice(GAPS_MS))
             operator.look()
+        if self.chance.random() < 0.7:
+            await self._fail_over()
+            await self._sends()
+            await self._bring_slave()
         await self._calm()
         self._judge()
         for side in sides.both:
@@ -186,7 +199,7 @@ class PairSimulation:
             side.thaw()
             if side.disk.has_failed:
                 await side.stop()
-        self._heal()
+        self.sides.heal()
         await self.operator.follow()
         await self.sides.pause(DELAY_MS + self._late_ms)
         await self.operator.follow()

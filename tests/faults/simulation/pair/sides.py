@@ -180,6 +180,8 @@ class Side:
             self.disk.cut(self._pair.chance)
             if self._pair.flush is FlushDiskType.ASYNC_FLUSH:
                 self._pair.power_cuts.append(self._durable_end)
+                # A slave may have what this side has lost; it follows no more.
+                self._pair.other(self).was_in_sync = False
         self._pair.network.ended(life, is_silent=is_power_cut)
         life.services, self.life = None, None
         self.thaw()
@@ -282,6 +284,15 @@ class Sides:
     def end_process(self, life: Life) -> None:
         """Ends the tasks of a crashed process, which has no effect any more."""
         self.loop.call_soon(life.stopped.set)
+
+    def heal(self) -> None:
+        """Ends the troubles of the link and of both sides."""
+        network = self.network
+        network.delays_ms, network.is_in_pieces, network.is_cut = (0,), False, False
+        for side in self.both:
+            side.thaw()
+            side.is_full = False
+        network.changed()
 
     # --- The disk ---
 
