@@ -1,0 +1,118 @@
+"""H05: a link that is cut at any byte, or holds all; and a master that lies about its log."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from rocketpy_broker.config import BrokerRole, Replication
+from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model.codes import ResponseCode as Code
+from tests.broker.replication.pair import MASTER, Pair
+from tests.broker.replication.slave import log_of
+from tests.support.broker.relay import HOST, Relay
+from tests.support.broker.running_broker import RunningBroker, StartBroker
+
+CUTS_QUICK, CUTS_TORTURE = 60, 5_000
+# The cuts between two times at which the link holds everything.
+CUTS_A_ROUND = 20
+BODY_BITS_MAX, SEGMENT = 14, 256 << 10
+ROLES = {
+    "async": (MASTER, {Code.SUCCESS}),
+    "sync": (
+        Replication(BrokerRole.SYNC_MASTER, port=0),
+        {Code.SUCCESS, Code.FLUSH_SLAVE_TIMEOUT, Code.SLAVE_NOT_AVAILABLE},
+    ),
+    "sync, 2 replicas": (
+        Replication(BrokerRole.SYNC_MASTER, port=0, in_sync_replicas=2),
+        {Code.SUCCESS, Code.FLUSH_SLAVE_TIMEOUT},
+    ),
+}
+torture = (pytest.mark.torture, pytest.mark.timeout(7200))
+
+
+@asynccontextmanager
+async def linked(
+    start_broker: StartBroker, replication: Replication, flush: FlushDiskType, *ports: str
+) -> AsyncIterator[tuple[Pair, Relay]]:
+    """Yields a pair with a relay at these ports of the master."""
+    clock = ManualClock()
+
+    def start(
+        folder: str, config: Replication
+    ) -> contextlib.AbstractAsyncContextManager[RunningBroker]:
+        options = {"folder": folder, "replication": config, "commit_log_segment_bytes": SEGMENT}
+        return start_broker(flush, clock=clock, remoting_port=0, **options)
+
+    async with start("master", replication) as master:
+        with Relay(*(getattr(master.ready, port) for port in ports)) as relay:
+            address = f"{HOST}:{master.ready.remoting_port}"
+            async with start("slave", Replication(BrokerRole.SLAVE, 1, address)) as slave:
+                yield Pair(master, slave), relay
+
+
+class Sender:
+    """A sender of one message after the other; `answers` counts the codes of their answers."""
+
+    def __init__(self, both: Pair, chance: random.Random) -> None:
+        self._both = both
+        self._chance = chance
+        self._is_sync = both.master.broker.services.replication.slaves.is_waited_for
+        self._is_stopped = False
+        self.answers = Counter[int]()
+        self.task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        master, slave = (each.broker.store for each in (self._both.master, self._both.slave))
+        while not self._is_stopped:
+            body = self._chance.randbytes(1 << self._chance.randint(0, BODY_BITS_MAX))
+            answer = await self._both.master.append("T", self._chance.randrange(2), body)
+            if answer.status.code == Code.SUCCESS and self._is_sync:
+                # No other message is under way.
+                assert slave.positions().log_end >= master.positions().log_end
+            self.answers[answer.status.code] += 1
+
+    async def stop(self) -> None:
+        self._is_stopped = True
+        await self._both.until(self.task.done)
+        await self.task
+
+
+@pytest.mark.parametrize("cuts", [CUTS_QUICK, pytest.param(CUTS_TORTURE, marks=torture)])
+@pytest.mark.parametrize("flush", FlushDiskType)
+@pytest.mark.parametrize("role", ROLES)
+async def test_h05_a_link_that_is_cut_at_any_byte_loses_nothing(
+    start_broker: StartBroker, seed: int, role: str, flush: FlushDiskType, cuts: int
+) -> None:
+    chance = random.Random(seed)
+    replication, allowed = ROLES[role]
+    async with linked(start_broker, replication, flush, "remoting_port", "ha_port") as (
+        both,
+        relay,
+    ):
+        await both.master.create_topic("T", queues=2)
+        await both.synced()
+        sender = Sender(both, chance)
+        while relay.cuts < cuts:
+            goal = relay.cuts + CUTS_A_ROUND
+            relay.cut_often(chance)
+            await both.until(lambda: relay.cuts >= goal or sender.task.done())
+            relay.heal()
+            await both.until(lambda: both.state.is_connected or sender.task.done())
+            relay.hold()
+            await both.until(lambda: not both.state.is_connected or sender.task.done())
+            relay.heal()
+        await sender.stop()
+        await both.same()
+        await both.synced()
+        assert sender.answers[Code.SUCCESS] > 0
+        assert sender.answers.keys() <= allowed
+        counts = {each.broker.store.range_of(("T", 0)) for each in (both.master, both.slave)}
+        assert len(counts) == 1
