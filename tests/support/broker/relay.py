@@ -104,9 +104,9 @@ class Relay:
                 thread.start()
 
     def _serve(self, client: socket.socket, port: int) -> None:
-        with client, contextlib.suppress(OSError):
-            with socket.create_connection((TARGET, port)) as server:
-                self._join(client, server)
+        # A broker that is down refuses the connection.
+        with contextlib.suppress(OSError), client, socket.create_connection((TARGET, port)) as far:
+            self._join(client, far)
 
     def _join(self, client: socket.socket, server: socket.socket) -> None:
         dice = self._dice
