@@ -7,16 +7,18 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from rocketpy_broker.config import BrokerRole, Replication
 from rocketpy_broker.runtime.clock import ManualClock, sleep
+from rocketpy_broker.server.ha.connection import FRAME, REPORT
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode as Code
-from tests.broker.replication.pair import MASTER, Pair
+from tests.broker.replication.pair import MASTER, Pair, pair
+from tests.broker.replication.slave import log_of
 from tests.support.broker.relay import HOST, Relay
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
@@ -123,3 +125,63 @@ async def test_h05_a_link_that_is_cut_at_any_byte_loses_nothing(
         assert sender.answers.keys() <= codes
         ends = [each.broker.store.range_of(QueueKey("T", 1)) for each in (both.master, both.slave)]
         assert ends[0] == ends[1]
+
+
+@dataclass(frozen=True)
+class Lie:
+    """A frame for a slave that has the whole log, and words of the slave's refusal.
+
+    `shift` is added to the offset that the slave has asked for.
+    """
+
+    words: str
+    shift: int = 0
+    content: Callable[[bytes], bytes] = bytes
+    size: int | None = None
+
+    def frame(self, offset: int, log: bytes) -> bytes:
+        content = self.content(log[offset:])
+        size = len(content) if self.size is None else self.size
+        return FRAME.pack(offset + self.shift, size) + content
+
+
+LIES = {
+    "an earlier offset": Lie("it sends the log from offset", shift=-1),
+    "a later offset": Lie("it sends the log from offset", shift=1),
+    "a distant offset": Lie("it sends the log from offset", shift=1 << 62),
+    "a negative size": Lie("it sends a frame of -1 bytes", size=-1),
+    "a huge size": Lie("it sends a frame of 1073741824 bytes", size=1 << 30),
+    "an earlier end": Lie("its log ends at 1, and this slave's ends at", content=lambda _: b""),
+    "other bytes": Lie("the logs of master and slave differ", content=lambda log: log[:-1] + b"?"),
+    "no record": Lie("no record starts here", content=lambda log: log + b"?" * 100),
+    "a record of another place": Lie(
+        "the record is damaged or of another place", content=lambda log: log + b"\0" + log
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+async def test_h05_a_master_that_lies_about_its_log_is_refused_and_changes_nothing(
+    start_broker: StartBroker, name: str
+) -> None:
+    lie, flush = LIES[name], FlushDiskType.ASYNC_FLUSH
+    async with pair(start_broker, commit_log_segment_bytes=SEGMENT) as both:
+        await both.master.create_topic("T", queues=1)
+        await both.master.append("T", 0, b"one", b"two")
+        await both.same()
+        log = log_of(both.master)
+
+    async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        [offset] = REPORT.unpack(await reader.readexactly(REPORT.size))
+        writer.write(lie.frame(offset, log))
+        await reader.read()
+        writer.close()
+
+    async with linked(start_broker, MASTER, flush, "remoting_port") as (both, _):
+        async with await asyncio.start_server(tell, HOST, both.master.ready.ha_port):
+            await both.until(lambda: lie.words in both.state.failure)
+        assert log_of(both.slave) == log
+        with Relay(both.master.ready.ha_port):
+            await both.master.append("T", 0, b"three")
+            await both.same()
+            await both.synced()
