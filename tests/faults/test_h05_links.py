@@ -22,7 +22,7 @@ from tests.broker.replication.slave import log_of
 from tests.support.broker.relay import HOST, Relay
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
-CUTS_QUICK, CUTS_TORTURE = 20, 1_000
+CUTS_QUICK, CUTS_TORTURE = 20, 200
 # The cuts between two times at which the link holds everything.
 CUTS_A_ROUND = 10
 BODY_BITS_MAX, SEGMENT = 14, 256 << 10

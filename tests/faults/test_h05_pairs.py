@@ -24,7 +24,7 @@ from tests.faults.test_f07_full_services import fill
 from tests.faults.test_h04_failovers import align, follower, numbers, promote
 from tests.support.broker.relay import HOST, Relay
 
-ROUNDS_TORTURE, DISK_ROUNDS_TORTURE = 60, 15
+ROUNDS_TORTURE, DISK_ROUNDS_TORTURE = 40, 10
 TOPIC = "T"
 SEGMENT_BYTES = 1 << 20
 PAUSE_SECONDS, HELD_SECONDS_MAX = 0.1, 0.5
