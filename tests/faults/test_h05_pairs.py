@@ -24,7 +24,7 @@ from tests.faults.test_f07_full_services import fill
 from tests.faults.test_h04_failovers import align, follower, numbers, promote
 from tests.support.broker.relay import HOST, Relay
 
-ROUNDS_TORTURE, DISK_ROUNDS_TORTURE = 40, 10
+ROUNDS_TORTURE = 40
 TOPIC = "T"
 SEGMENT_BYTES = 1 << 20
 PAUSE_SECONDS, HELD_SECONDS_MAX = 0.1, 0.5
@@ -342,15 +342,14 @@ def disks(tmp_path: Path) -> Iterator[tuple[LoopDisk, LoopDisk]]:
         yield made[0], made[1]
 
 
-@pytest.mark.parametrize("rounds", [None, pytest.param(DISK_ROUNDS_TORTURE, marks=torture)])
 @pytest.mark.parametrize("role", ROLES)
 def test_h05_no_full_disk_or_power_cut_of_both_costs_a_message(
-    disks: tuple[LoopDisk, LoopDisk], seed: int, role: str, rounds: int | None
+    disks: tuple[LoopDisk, LoopDisk], seed: int, role: str
 ) -> None:
     folders = disks[0].mount_point / "store", disks[1].mount_point / "store"
     with scene(folders, role, seed) as found:
         found.disks = disks
-        for fault in chosen(OF_DISKS, seed, rounds):
+        for fault in chosen(OF_DISKS, seed, None):
             fault(found)
             found.check_slave()
             found.follow()

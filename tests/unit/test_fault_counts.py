@@ -77,10 +77,7 @@ SAID = {
         f"| each of {len(test_h05_pairs.FAULTS)} faults "
         f"({len(test_h05_pairs.ROLES) * test_h05_pairs.ROUNDS_TORTURE} of them) |"
     ),
-    "disks of a master": (
-        f"| each of {len(test_h05_pairs.OF_DISKS)} faults "
-        f"({len(test_h05_pairs.ROLES) * test_h05_pairs.DISK_ROUNDS_TORTURE} of them) |"
-    ),
+    "disks of a master": f"| each of {len(test_h05_pairs.OF_DISKS)} faults |",
     "a master that lies": f"| {len(test_h05_links.LIES)} lies |",
     "two brokers": (
         f"| {test_f12_two_brokers.RACES_QUICK} races ({test_f12_two_brokers.RACES_TORTURE}) |"
