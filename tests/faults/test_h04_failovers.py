@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 import threading
 from dataclasses import dataclass, field
@@ -68,10 +69,13 @@ def promote(slave: LocalBroker) -> None:
         assert brokers.await_master(connection, WAIT_SECONDS_MAX)
 
 
-def align(folder: Path, master: LocalBroker) -> None:
-    words = ["store", "align", str(folder), "--master", master.remoting_endpoint]
+def align(folder: Path, master: LocalBroker) -> dict[str, int]:
+    """Aligns a store; returns the numbers of messages that are removed, by topic."""
+    words = ["store", "align", str(folder), "--master", master.remoting_endpoint, "--json"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
+    removed: dict[str, int] = json.loads(done.stdout)["removed"]
+    return removed
 
 
 def numbers(broker: LocalBroker) -> list[int]:

@@ -18,6 +18,8 @@ from tests.faults import (
     test_f10_killed_recovery,
     test_f12_two_brokers,
     test_h04_failovers,
+    test_h05_links,
+    test_h05_pairs,
     test_m01_model,
     test_m02_simulation,
     test_m03_pair_simulation,
@@ -31,6 +33,7 @@ GUARANTEES = TOP / "docs" / "guarantees.md"
 KILLS = test_f01_kill.KILLS_QUICK + test_f01_kill.BROKER_KILLS_QUICK
 KILLS_TORTURE = test_f01_kill.KILLS_TORTURE + test_f01_kill.BROKER_KILLS_TORTURE
 COMBINATIONS = 2 * (len(test_f06_derived_files.WAYS) + 1) << len(test_f06_derived_files.KINDS)
+LINKS = len(test_h05_links.ROLES)
 # Start of a row -> its text about the fault or the number of tries.
 SAID = {
     "store or broker killed": f"| {KILLS} ({KILLS_TORTURE:,}) |",
@@ -67,6 +70,15 @@ SAID = {
     ),
     "delays, transactions": f"| {test_m02_simulation.SEEDS_QUICK} runs of an hour or more |",
     "master, slave": f"| {test_m03_pair_simulation.SEEDS_QUICK} runs |",
+    "link between": (
+        f"| {LINKS * test_h05_links.CUTS_QUICK} cuts ({LINKS * test_h05_links.CUTS_TORTURE}) |"
+    ),
+    "processes of a master": (
+        f"| each of {len(test_h05_pairs.FAULTS)} faults "
+        f"({len(test_h05_pairs.ROLES) * test_h05_pairs.ROUNDS_TORTURE} of them) |"
+    ),
+    "disks of a master": f"| each of {len(test_h05_pairs.OF_DISKS)} faults |",
+    "a master that lies": f"| {len(test_h05_links.LIES)} lies |",
     "two brokers": (
         f"| {test_f12_two_brokers.RACES_QUICK} races ({test_f12_two_brokers.RACES_TORTURE}) |"
     ),
