@@ -219,7 +219,7 @@ def test_b13_a_backup_while_clients_work_has_all_that_was_acknowledged_before_on
 
 @contextlib.contextmanager
 def broker_with_much(folder: Path) -> Iterator[LocalBroker]:
-    """Yields a broker with so many messages that a backup takes a while."""
+    """Yields a broker with MANY_MEGABYTES of messages: a backup takes a while."""
     with broker_on(folder) as broker:
         broker.create_topic("T", 1, exist_ok=True)
         for _ in range(MANY_MEGABYTES - len(broker.messages("T"))):
