@@ -24,8 +24,13 @@ from tests.support.spark.home import spark_home
 settings.register_profile("rocketpy", deadline=None, print_blob=True)
 settings.load_profile("rocketpy")
 
-# All processes that tests start inherit this. The second compiler never pays off in their JVMs.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# All processes that tests start inherit this. Their JVMs live for seconds: the second compiler, the
+# verification of Spark's classes and the collections of a metaspace that grows never pay off.
+os.environ.setdefault(
+    "JDK_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
+    " -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote",
+)
 os.environ.setdefault("SPARK_HOME", str(spark_home()))
 # Otherwise gRPC's fork handlers may kill children of tests with busy calls, such as Spark's JVM.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"

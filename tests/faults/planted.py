@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import Any
 
-PACKAGES = ("rocketpy_broker", "rocketpy_proto", "pyspark_rocketpy")
+PACKAGES = ("rocketpy_broker", "rocketpy_proto", "pyspark_rocketpy", "tests")
 
 
 @dataclass(frozen=True, slots=True)

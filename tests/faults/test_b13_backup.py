@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
+from operator import methodcaller
 from pathlib import Path
 
 import pytest
@@ -35,23 +36,27 @@ QUEUES = 2
 SEGMENT_BYTES = 1 << 20
 TASKS = 3
 # The messages that are acknowledged before each backup; the plain ones fill two segments.
-BEFORE = {"plain": 100, "delayed": 5, "transaction": 5, "batch": 5}
+BEFORE = {"plain": 10, "delayed": 5, "transaction": 5, "batch": 5}
+PLAIN_BYTES = 200_000
 # Of each client: backups and checks of much more take long, and find no more.
 PAUSE_SECONDS = 0.01
 DELIVERY_SECONDS_MAX = 60
 BACKUPS = 3
-MANY = 80
+MANY_MEGABYTES = 40
 DELAY_LEVEL = 1
+
+# Bodies by kind, in batches of all or none.
+Acked = dict[str, list[tuple[str, ...]]]
 
 pytestmark = pytest.mark.slow
 
 
 @dataclass
 class Clients:
-    """All clients of a broker; `acked` has bodies by kind, in batches of all or none."""
+    """All clients of a broker; see Acked."""
 
     endpoint: str
-    acked: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
+    acked: Acked = field(default_factory=dict)
     begun: list[tuple[str, ...]] = field(default_factory=list)
     rolled_back: set[str] = field(default_factory=set)
     stopped: threading.Event = field(default_factory=threading.Event)
@@ -61,11 +66,11 @@ class Clients:
         with self._lock:
             self.acked.setdefault(kind, []).append(names)
 
-    def acked_now(self) -> dict[str, list[tuple[str, ...]]]:
+    def acked_now(self) -> Acked:
         with self._lock:
             return {kind: list(names) for kind, names in self.acked.items()}
 
-    def acked_soon(self) -> dict[str, list[tuple[str, ...]]]:
+    def acked_soon(self) -> Acked:
         """Returns what is acknowledged when each kind has grown by its number in BEFORE."""
         begun = self.acked_now()
         deadline = time.monotonic() + WAIT_SECONDS_MAX
@@ -91,7 +96,7 @@ class Clients:
     def threads(self, broker: LocalBroker) -> list[threading.Thread]:
         def write(_: BrokerConnection, number: int) -> None:
             name = f"plain-{number}"
-            broker.send("Plain", name.encode().ljust(20_000), keys=name)
+            broker.send("Plain", name.encode().ljust(PLAIN_BYTES), keys=name)
             self._ack("plain", name)
 
         def delay(_: BrokerConnection, number: int) -> None:
@@ -154,32 +159,41 @@ def names_in(broker: LocalBroker, kind: str) -> Counter[str]:
     return Counter(message.body.decode().strip() for message in messages)
 
 
-def check_copy(folder: Path, clients: Clients, acked: dict[str, list[tuple[str, ...]]]) -> None:
-    """Starts from a copy; asserts that all earlier acknowledged messages are there, once."""
-    with broker_on(folder) as broker:
-        assert "ERROR" not in broker.log_text(), broker.log_text()
-        delayed = {name for names in acked["delayed"] for name in names}
+def check_copies(copies: list[Path], clients: Clients, acked: list[Acked]) -> None:
+    """Starts from each copy; asserts that all earlier acknowledged messages are there, once."""
+    with contextlib.ExitStack() as stack:
+        brokers = [stack.enter_context(broker_on(copy)) for copy in copies]
         deadline = time.monotonic() + DELIVERY_SECONDS_MAX
-        while not delayed <= names_in(broker, "delayed").keys() and time.monotonic() < deadline:
-            time.sleep(0.1)
+        for broker, before in zip(brokers, acked, strict=True):
+            delayed = {name for names in before["delayed"] for name in names}
+            while not delayed <= names_in(broker, "delayed").keys():
+                assert time.monotonic() < deadline, "a delayed message is lost"
+                time.sleep(0.1)
         # Superfluous deliveries come within this time.
         time.sleep(1.5)
-        for kind in TOPICS:
-            found = names_in(broker, kind)
-            wanted = {name for names in acked[kind] for name in names}
-            assert wanted <= found.keys(), f"{kind}: {sorted(wanted - found.keys())[:5]} are lost"
-            twice = [name for name, count in found.items() if count > 1]
-            assert not twice, f"{kind}: {twice[:5]} came twice"
-            assert not clients.rolled_back & found.keys()
-        batches = names_in(broker, "batch").keys()
-        for names in clients.begun:
-            assert len(batches & set(names)) in {0, len(names)}, "half of a batch"
-        # The copy's broker takes messages, too.
-        broker.send("Plain", "new")
-        assert broker.messages("Plain")[-1].queue_offset >= 0
-        broker.stop()
-    checked = CliRunner().invoke(app, ["store", "check", str(folder)])
-    assert checked.exit_code == 0, checked.output
+        for broker, before in zip(brokers, acked, strict=True):
+            check_messages(broker, clients, before)
+            assert "ERROR" not in broker.log_text(), broker.log_text()
+            broker.stop()
+    for copy in copies:
+        checked = CliRunner().invoke(app, ["store", "check", str(copy)])
+        assert checked.exit_code == 0, checked.output
+
+
+def check_messages(broker: LocalBroker, clients: Clients, acked: Acked) -> None:
+    for kind in TOPICS:
+        found = names_in(broker, kind)
+        wanted = {name for names in acked[kind] for name in names}
+        assert wanted <= found.keys(), f"{kind}: {sorted(wanted - found.keys())[:5]} are lost"
+        twice = [name for name, count in found.items() if count > 1]
+        assert not twice, f"{kind}: {twice[:5]} came twice"
+        assert not clients.rolled_back & found.keys()
+    batches = names_in(broker, "batch").keys()
+    for names in clients.begun:
+        assert len(batches & set(names)) in {0, len(names)}, "half of a batch"
+    # The copy's broker takes messages, too.
+    broker.send("Plain", "new")
+    assert broker.messages("Plain")[-1].queue_offset >= 0
 
 
 @pytest.mark.parametrize("flush", ["SYNC_FLUSH", "ASYNC_FLUSH"])
@@ -200,16 +214,15 @@ def test_b13_a_backup_while_clients_work_has_all_that_was_acknowledged_before_on
             assert done.exit_code == 0, done.output
         clients.stopped.set()
         join_all(threads)
-    for number in range(BACKUPS):
-        check_copy(ram_folder / f"copy{number}", clients, acked[number])
+    check_copies([ram_folder / f"copy{number}" for number in range(BACKUPS)], clients, acked)
 
 
 @contextlib.contextmanager
 def broker_with_much(folder: Path) -> Iterator[LocalBroker]:
-    """Yields a broker with 80 MB of messages, so that a backup takes a while."""
+    """Yields a broker with MANY_MEGABYTES of messages: a backup takes a while."""
     with broker_on(folder) as broker:
         broker.create_topic("T", 1, exist_ok=True)
-        for _ in range(MANY - len(broker.messages("T"))):
+        for _ in range(MANY_MEGABYTES - len(broker.messages("T"))):
             broker.send("T", bytes(range(256)) * 4000)
         yield broker
 
@@ -233,16 +246,16 @@ def harmed(broker: LocalBroker, copy: Path, harm: Callable[[subprocess.Popen[str
     return told or "nothing"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_b13_a_backup_that_is_killed_leaves_no_copy_and_the_next_one_takes_its_place(
-    ram_folder: Path, number: signal.Signals
+    ram_folder: Path,
 ) -> None:
     copy, unfinished = ram_folder / "copy", ram_folder / "copy.unfinished"
     with broker_with_much(ram_folder / "store") as broker:
-        while not harmed(broker, copy, lambda backup: backup.send_signal(number)):
-            pass
-        # The next backup removes the rest of a killed one.
-        assert unfinished.exists() == (number is signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGKILL):
+            while not harmed(broker, copy, methodcaller("send_signal", number)):
+                pass
+            # The next backup removes the rest of a killed one.
+            assert unfinished.exists() == (number is signal.SIGKILL)
         broker.send("T", "more")
         done = run(broker, "store", "backup", str(copy))
         assert done.exit_code == 0, done.output

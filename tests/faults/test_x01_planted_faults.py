@@ -26,27 +26,29 @@ TIMED_OUT = "Timeout (>"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2 * WAIT_SECONDS_MAX)]
 
 
+NAMED = sorted({test for fault in FAULTS for test in fault.noticed_by})
+
+
 @pytest.fixture(scope="module")
-def forked_pytest() -> Iterator[ForkedPytest]:
-    """Yields a runner of tests."""
-    with ForkedPytest() as started:
+def forked_pytest(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkedPytest]:
+    """Yields a runner of the named tests."""
+    with ForkedPytest(NAMED, tmp_path_factory.mktemp("named"), WAIT_SECONDS_MAX) as started:
         yield started
 
 
 def test_x1_without_a_fault_every_named_test_passes(
     forked_pytest: ForkedPytest, tmp_path: Path
 ) -> None:
-    named = sorted({test for fault in FAULTS for test in fault.noticed_by})
-    outcome = forked_pytest.run(named, tmp_path, WAIT_SECONDS_MAX)
+    outcome = forked_pytest.run(NAMED, tmp_path)
     assert outcome.exit_code == 0, outcome.output
-    assert f"\n{len(named)} passed in" in outcome.output
+    assert f"\n{len(NAMED)} passed in" in outcome.output
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_x1_a_planted_fault_is_noticed(
     forked_pytest: ForkedPytest, tmp_path: Path, fault: Fault
 ) -> None:
-    outcome = forked_pytest.run(fault.noticed_by, tmp_path, WAIT_SECONDS_MAX, fault.name)
+    outcome = forked_pytest.run(fault.noticed_by, tmp_path, fault.name)
     assert outcome.exit_code == TESTS_FAILED, outcome.output
     failed = dict(FAILED.findall(outcome.output))
     assert failed.keys() == set(fault.noticed_by), outcome.output

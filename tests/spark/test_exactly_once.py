@@ -20,6 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpy_broker import LocalBroker
 from tests.spark.conftest import Collected, Topic
+from tests.support.proxies import environment_with, recording_proxy
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 PROGRAM = Path(__file__).parent / "failing_attempts.py"
@@ -47,7 +48,11 @@ def stream(source: Topic, target: Topic, folder: Path, **options: object) -> Str
 
 @pytest.mark.slow
 def test_s2_attempts_that_fail_never_show(spark: SparkSession, tmp_path: Path) -> None:
-    """Runs all jobs in one driver: its start costs more than they do."""
+    """Runs all jobs in one driver: its start costs more than they do.
+
+    The environment names a proxy, as on company machines. Driver, planners and tasks get it, and
+    reach a broker of this machine all the same.
+    """
     with LocalBroker() as broker:
         for name in ("source", *FAILING):
             broker.create_topic(name, queues=4)
@@ -56,8 +61,18 @@ def test_s2_attempts_that_fail_never_show(spark: SparkSession, tmp_path: Path) -
         where = json.dumps({"endpoints": broker.endpoint})
         jobs = [f"{job}:{name}" for name, job in FAILING.items()]
         program = [sys.executable, str(PROGRAM), where, str(tmp_path), *jobs]
-        done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=280)
+        pythons = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
+        with recording_proxy() as proxy:
+            done = subprocess.run(
+                program,
+                env=environment_with(proxy.url, **pythons),
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=280,
+            )
         assert done.returncode == 0, done.stderr[-3_000:]
+        assert proxy.asked == []
         for name in FAILING:
             assert Topic(name, spark, broker).bodies() == numbers(20_000), name
 

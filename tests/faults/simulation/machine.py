@@ -116,6 +116,7 @@ class Machine:
     def _config(self) -> BrokerConfig:
         return BrokerConfig(
             self.disk.folder,
+            port=0,  # Nothing listens; the default may be another broker's.
             flush_disk_type=self.flush,
             commit_log_segment_bytes=SEGMENT_BYTES,
             consume_queue_file_bytes=2_000,

@@ -21,6 +21,7 @@ from tests.support.time_limits import WAIT_SECONDS_MAX
 
 TOP = Path(__file__).parents[3]
 END_SECONDS_MAX = WAIT_SECONDS_MAX
+ALL_ROWS = 1 << 20
 
 
 class Driver:
@@ -73,9 +74,12 @@ def driver(*copyings: Copying) -> Iterator[Driver]:
 
 
 def finish(spark: SparkSession, *copyings: Copying) -> None:
-    """Copies the remaining messages, one copy after the other, with the driver of the tests."""
+    """Copies the remaining messages, one copy after the other, with the driver of the tests.
+
+    A killed driver's batch is repeated as it was; all that is left is another batch.
+    """
     for copying in copyings:
-        query = start(spark, replace(copying, available_now=True))
+        query = start(spark, replace(copying, available_now=True, batch_rows=ALL_ROWS))
         assert query.awaitTermination(END_SECONDS_MAX), "the copy did not end"
 
 

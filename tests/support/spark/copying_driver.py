@@ -32,6 +32,7 @@ class Copying:
     target: str
     checkpoint: str
     available_now: bool = False
+    batch_rows: int = BATCH_ROWS
 
 
 def session(copies: int) -> SparkSession:
@@ -55,7 +56,7 @@ def start(spark: SparkSession, copying: Copying) -> StreamingQuery:
     frame = (
         reader.option("topic", copying.source)
         .option("startingOffsets", "earliest")
-        .option("maxOffsetsPerTrigger", BATCH_ROWS)
+        .option("maxOffsetsPerTrigger", copying.batch_rows)
         .load()
         .select("body", "queueId")
     )
