@@ -111,7 +111,7 @@ def disk_half_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_brokers() -> Iterator[None]:
-    """Forks the processes of LocalBrokers; in tests/broker/embedded they start as users' do."""
+    """Forks the processes of LocalBrokers; with `started_brokers` they start as users' do."""
     with closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr("rocketpy_broker.embedded.process.Popen", server.start)
         yield
