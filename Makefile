@@ -70,7 +70,8 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 
 test: $(INSTALLED) java programs ## Run the tests
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m "not torture and not interop and not docs" $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/python -m pytest -m "not torture and not interop and not docs" --ignore tests/interop \
+		$(SIDE_BY_SIDE) $(ARGS)
 
 test-matrix: $(INSTALLED) java programs ## Run tests with other Pythons, PySparks and libraries
 	@$(USE_JAVA)
