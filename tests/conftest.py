@@ -41,7 +41,7 @@ if MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free >= MEMORY_BY
 os.environ["ROCKETPY_DISK_FULL_RATIO"] = "1.0"
 DISK_USED = 0.5
 NAME_LENGTH_MAX = 100
-# An import of jsonschema would build 38 grammars of URIs, in seconds, for a check that we never use.
+# An import of jsonschema would build 38 grammars of URIs, in 3 s, for a check that no test uses.
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 TOP = Path(__file__).parent.parent

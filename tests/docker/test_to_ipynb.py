@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docker"))
 
-import to_ipynb  # noqa: E402 (a program of the image's build, and no package)
+import to_ipynb
 
 TOP = Path(__file__).resolve().parents[2]
 HEADER = "# Databricks notebook source\n"
@@ -29,8 +29,9 @@ def convert(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> str | None:
 
 
 def test_every_notebook_of_the_project_is_converted(tmp_path: Path) -> None:
+    program = TOP / "docker" / "to_ipynb.py"
     done = subprocess.run(
-        [sys.executable, "-W", "error", TOP / "docker" / "to_ipynb.py", TOP / "notebooks", tmp_path],
+        [sys.executable, "-W", "error", program, TOP / "notebooks", tmp_path],
         capture_output=True,
         text=True,
         check=False,
