@@ -68,9 +68,11 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 	@$(USE_JAVA)
 	$(BIN)/python notebooks/flights.py
 
+# `make lint` runs the tests of style and language.
 test: $(INSTALLED) java programs ## Run the tests
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m "not torture and not interop and not docs" $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/python -m pytest -m "not torture and not interop and not docs" --ignore tests/interop \
+		--ignore tests/test_tidy.py --ignore tests/test_language.py $(SIDE_BY_SIDE) $(ARGS)
 
 test-matrix: $(INSTALLED) java programs ## Run tests with other Pythons, PySparks and libraries
 	@$(USE_JAVA)

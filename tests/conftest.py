@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from contextlib import closing
@@ -45,6 +46,8 @@ if MEMORY_FOLDER.is_dir() and shutil.disk_usage(MEMORY_FOLDER).free >= MEMORY_BY
 os.environ["ROCKETPY_DISK_FULL_RATIO"] = "1.0"
 DISK_USED = 0.5
 NAME_LENGTH_MAX = 100
+# An import of jsonschema would build 38 grammars of URIs, in 3 s, for a check that no test uses.
+sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]
 
 TOP = Path(__file__).parent.parent
 # Fixtures that are created once a process.
@@ -116,7 +119,7 @@ def disk_half_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def forked_brokers() -> Iterator[None]:
-    """Forks the processes of LocalBrokers; in tests/broker/embedded they start as users' do."""
+    """Forks the processes of LocalBrokers; with `started_brokers` they start as users' do."""
     with closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr("rocketpy_broker.embedded.process.Popen", server.start)
         yield

@@ -9,22 +9,33 @@ from pathlib import Path
 import nbformat
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docker"))
+
+import to_ipynb
+
 TOP = Path(__file__).resolve().parents[2]
 HEADER = "# Databricks notebook source\n"
 SEPARATOR = "\n# COMMAND ----------\n"
 
 
-def convert(*folders: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "error", TOP / "docker" / "to_ipynb.py", *folders],
+def convert(monkeypatch: pytest.MonkeyPatch, *folders: Path) -> str | None:
+    """Converts a folder in this process; returns the error with which the program ends."""
+    monkeypatch.setattr("sys.argv", ["to_ipynb.py", *map(str, folders)])
+    try:
+        to_ipynb.main()
+    except SystemExit as end:
+        return str(end.code)
+    return None
+
+
+def test_every_notebook_of_the_project_is_converted(tmp_path: Path) -> None:
+    program = TOP / "docker" / "to_ipynb.py"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", program, TOP / "notebooks", tmp_path],
         capture_output=True,
         text=True,
         check=False,
     )
-
-
-def test_every_notebook_of_the_project_is_converted(tmp_path: Path) -> None:
-    done = convert(TOP / "notebooks", tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     sources = {path.stem: path.read_text("utf-8") for path in TOP.glob("notebooks/*.py")}
     stems = {stem for stem, text in sources.items() if text.startswith(HEADER)}
@@ -44,13 +55,15 @@ def test_every_notebook_of_the_project_is_converted(tmp_path: Path) -> None:
         assert lines == [line for line in wanted if line and not line.startswith(not_code)]
 
 
-def test_prose_keeps_its_lines_and_paragraphs(tmp_path: Path) -> None:
+def test_prose_keeps_its_lines_and_paragraphs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prose = "# MAGIC %md\n# MAGIC ## Title\n# MAGIC\n# MAGIC A line and\n# MAGIC   another.\n"
     source, target = tmp_path / "source", tmp_path / "target"
     source.mkdir()
     target.mkdir()
     (source / "n.py").write_text(HEADER + prose + SEPARATOR + "\nx = 1\n", encoding="utf-8")
-    assert convert(source, target).returncode == 0
+    assert convert(monkeypatch, source, target) is None
     notebook = nbformat.read(target / "n.ipynb", as_version=4)
     assert [cell.source for cell in notebook.cells] == [
         "## Title\n\nA line and\n  another.",
@@ -66,7 +79,7 @@ def test_prose_keeps_its_lines_and_paragraphs(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_converted_is_one_line(
-    tmp_path: Path, name: str, text: str, said: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str, said: str
 ) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     source.mkdir()
@@ -74,15 +87,14 @@ def test_what_cannot_be_converted_is_one_line(
     (source / name).write_text(text, encoding="utf-8")
     if name == "n.py":
         (source / "good.py").write_text(HEADER + "x = 1\n", encoding="utf-8")
-    done = convert(source, target)
-    assert done.returncode == 1
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    error = convert(monkeypatch, source, target)
+    assert error is not None
+    assert said in error
+    assert len(error.splitlines()) == 1
     assert list(target.iterdir()) == []
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    done = convert(TOP / "notebooks", tmp_path / "nowhere")
-    assert done.returncode == 1
-    assert str(tmp_path / "nowhere") in done.stderr
-    assert convert(tmp_path).stderr.startswith("usage: ")
+def test_a_missing_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    error = convert(monkeypatch, TOP / "notebooks", tmp_path / "nowhere")
+    assert str(tmp_path / "nowhere") in str(error)
+    assert str(convert(monkeypatch, tmp_path)).startswith("usage: ")

@@ -85,7 +85,7 @@ def test_programs_start_beside_busy_calls() -> None:
         codes = [
             # Like PySpark.
             subprocess.Popen(["true"], preexec_fn=ignore_interrupts).wait()  # noqa: PLW1509
-            for _ in range(200)
+            for _ in range(40)
         ]
     finally:
         ended.set()

@@ -1,4 +1,4 @@
-"""LocalBrokers whose processes start as users' do, with all imports."""
+"""LocalBrokers that start as users' do: a new process, with all imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture
 def started_brokers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rocketpy_broker.embedded.process.Popen", subprocess.Popen)

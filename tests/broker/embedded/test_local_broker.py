@@ -47,6 +47,7 @@ def pull(broker: LocalBroker, topic: str) -> list[bytes]:
     return bodies
 
 
+@pytest.mark.usefixtures("started_brokers")
 def test_a_killed_broker_has_every_acknowledged_message_after_restart(tmp_path: Path) -> None:
     with LocalBroker(tmp_path / "store") as broker:
         broker.create_topic("T", queues=1)
@@ -79,6 +80,7 @@ def test_the_port_of_a_killed_broker_is_given_to_no_other_program(tmp_path: Path
         other.bind((host, int(port)))
 
 
+@pytest.mark.usefixtures("started_brokers")
 def test_f12_a_second_broker_on_the_directory_says_so(tmp_path: Path) -> None:
     with (
         LocalBroker(tmp_path / "store"),
@@ -94,6 +96,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
             LocalBroker(tmp_path / "store", port=port).start()
 
 
+@pytest.mark.usefixtures("started_brokers")
 def test_a_temporary_store_goes_with_its_broker() -> None:
     with LocalBroker() as broker:
         data = broker.data

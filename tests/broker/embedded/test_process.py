@@ -123,6 +123,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
         BrokerProcess(["/nowhere"], tmp_path / "log", StartTimes())
 
 
+@pytest.mark.usefixtures("started_brokers")
 def test_a_broker_that_has_died_says_how() -> None:
     with LocalBroker() as broker:
         broker.create_topic("T")

@@ -141,6 +141,7 @@ def test_a_directory_is_removed_with_its_token_only(tmp_path: Path) -> None:
     store.remove()
 
 
+@pytest.mark.usefixtures("started_brokers")
 def test_a_temporary_store_survives_restarts_and_goes_at_the_end() -> None:
     with LocalBroker() as broker:
         data = broker.data

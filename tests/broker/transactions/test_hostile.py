@@ -8,7 +8,7 @@ import pytest
 
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.system import OP_TOPIC
-from rocketpy_broker.services.transactions import check_service
+from rocketpy_broker.services.transactions import check_service, open_transactions
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, OpMessage
 from rocketpy_broker.services.transactions.progress import GROUP as CHECKERS
 from rocketpy_broker.store.config import FlushDiskType
@@ -159,7 +159,7 @@ async def commit_offset(running: RunningBroker, offset: int) -> int:
 
 
 async def test_n11_a_list_of_open_transactions_does_not_hold_their_bodies(
-    producer: Producer, running: RunningBroker
+    producer: Producer, running: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await running.create_topic("T")
     for number in range(40):
@@ -168,6 +168,10 @@ async def test_n11_a_list_of_open_transactions_does_not_hold_their_bodies(
     found = await listing.open(transactions_pb2.ListTransactionsRequest())
     assert len(found.transactions) == 40
     assert found.ByteSize() < 1 << 20
+    monkeypatch.setattr(open_transactions, "COUNT_MAX", 30)
+    page = await listing.open(transactions_pb2.ListTransactionsRequest())
+    assert [*page.transactions] == found.transactions[:30]
+    assert (page.is_complete, found.is_complete) == (False, True)
 
 
 @pytest.mark.parametrize("bad", [b"\xff\xfe", b"a\x02", b"\x02\x02", b"\x01b", b"\x02\x01"])

@@ -23,6 +23,14 @@ from pathlib import Path
 from typing import Any
 
 BROKER = "rocketpy_broker.broker_program"
+# Of a broker, and of one with HTTP.
+IMPORTED = (
+    "rocketpy_broker.broker",
+    "rocketpy_broker.server.http.server",
+    "rocketpy_broker.server.http.api.routes",
+    "rocketpy_broker.server.http.console.endpoint",
+    "rocketpy_broker.services.observability.metrics.wiring",
+)
 MESSAGE_BYTES_MAX = 1 << 17
 LOOK_SECONDS = 0.005
 
@@ -124,10 +132,29 @@ def serve(control: socket.socket) -> list[str]:
         control.send(json.dumps(answer).encode())
 
 
+def run_broker() -> int:
+    """Runs the broker's program; returns its exit code."""
+    try:
+        runpy.run_module(BROKER, run_name="__main__")
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(f"{end.code}\n")
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
+
+
 if __name__ == "__main__":
-    importlib.import_module("rocketpy_broker.broker")
+    for name in IMPORTED:
+        importlib.import_module(name)
+    # Two results that a process keeps; to make them takes longer than the rest of a start.
+    importlib.import_module("rocketpy_broker.services.filters.parser").prepare()
+    importlib.import_module("rocketpy_broker.services.hooks.chain").installed_hooks()
     # The garbage collections of the forks skip shared objects.
     gc.freeze()
     with socket.socket(fileno=int(sys.argv[1])) as parent:
         sys.argv[1:] = serve(parent)
-    runpy.run_module(BROKER, run_name="__main__")
+    code = run_broker()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # The end of an interpreter would copy all shared pages to free their objects.
+    os._exit(code)
