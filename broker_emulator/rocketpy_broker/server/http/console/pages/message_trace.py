@@ -182,8 +182,8 @@ async def _steps(
     if letters and topic != dead_letter_topic(group):
         letter = letters[-1]
         link = f"/groups/{part(group)}/dead-letters/{letter.queue_offset}"
-        retries = counted(letter.reconsume_times, "retry", "retries")
-        after = f", after {retries}" if letter.reconsume_times else ""
+        attempts = counted(letter.reconsume_times, "attempt")
+        after = f", after {attempts}" if letter.reconsume_times else ""
         return [Step(f"{group} did not consume it{after}:", link, f"dead letter of {group}")]
     for name in (retry_topic(group), pop_retry_topic(group, topic)):
         steps = [] if name == topic else await _retries(lookup, group, name, waiting)
