@@ -158,9 +158,14 @@ class AccessControl:
 
     # --- Permissions ---
 
+    @property
+    def slave_refusal(self) -> str | None:
+        """The reason for which a slave refuses to write; None at a master."""
+        return self._slave_refusal()
+
     def check_write(self) -> None:
         """Raises StoreClosedError at a slave, where nothing is written by a call."""
-        refusal = self._slave_refusal()
+        refusal = self.slave_refusal
         if refusal is not None:
             raise StoreClosedError(refusal)
 

@@ -156,12 +156,18 @@ _PREFIX = "/rocketpy.v1."
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The permissions of a user at one time. Without users each request is allowed."""
+    """The permissions of a user at one time. Without users each request is allowed.
+
+    `slave_refusal` is the reason for which a slave refuses to write; None at a master.
+    """
 
     principal: Principal | None = None
+    slave_refusal: str | None = None
 
     def allows(self, rpc: str, request: Any) -> bool:
         """True if the request would not be refused; without a name, one for at least one name."""
+        if self.slave_refusal is not None and rpc in writes.ROCKETPY_V1:
+            return False
         return self.principal is None or all(
             self._granted(self.principal, resource) & each.action
             for each in REQUIREMENTS.get(rpc, _ADMIN)
@@ -215,9 +221,10 @@ class RocketpyV1Access:
 
         Raises UnauthenticatedError.
         """
-        if not self._control.is_on:
-            return Rights()
-        return Rights(await self._control.authenticate(self._credentials(metadata), peer))
+        control, principal = self._control, None
+        if control.is_on:
+            principal = await control.authenticate(self._credentials(metadata), peer)
+        return Rights(principal, control.slave_refusal)
 
     def _credentials(self, metadata: Iterable[tuple[str, str | bytes]]) -> Credentials | None:
         text = next((value for name, value in metadata if name == AUTHORIZATION), "")

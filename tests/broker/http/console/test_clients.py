@@ -42,3 +42,11 @@ async def test_open_transactions_are_shown_the_oldest_first(running_http: Runnin
     assert "/topics/RMQ_SYS_TRANS_HALF_TOPIC/queues/0/messages/1" in dict(page.links)
     assert "No open" in (await browser.page("/transactions?group=others")).text
     assert "second" in (await browser.page("/transactions?group=producers")).text
+
+
+async def test_a_long_id_of_a_transaction_is_cut(running_http: RunningBroker) -> None:
+    await running_http.create_topic("T")
+    await prepare(running_http, "<" * 15_000)
+    seen = await Browser(running_http).get("/transactions")
+    assert len(seen.body) < 10_000
+    assert "/topics/RMQ_SYS_TRANS_HALF_TOPIC/queues/0/messages/0" in dict(seen.page.links)

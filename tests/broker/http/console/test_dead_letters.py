@@ -43,6 +43,12 @@ async def sent(running: RunningBroker, topic: str = "orders") -> list[dict[str, 
     return list((await get(running, path))["messages"])
 
 
+async def test_a_long_name_of_a_first_topic_is_cut_in_the_list(running_http: RunningBroker) -> None:
+    await store(running_http, b"a", origin="<" * 30_000)
+    seen = await Browser(running_http).get(LETTERS)
+    assert len(seen.body) < 10_000
+
+
 async def test_letters_are_listed_from_either_end(running_http: RunningBroker) -> None:
     running, browser = running_http, Browser(running_http)
     await store(running, *(f"letter {number}".encode() for number in range(60)))

@@ -38,6 +38,8 @@ async def test_a_new_broker_has_no_lag_and_nothing_waits(running_http: RunningBr
     assert "The broker reads the lags at the end of each minute." in page.text
     assert row(page, "Delay levels") == ["0", NONE]
     assert row(page, "A delivery time") == ["0", NONE]
+    for name in ("A retry", "You, as dead letters"):
+        assert row(page, name) == [NONE, ""]
     assert "Groups with dead letters" not in page.text
     assert not page.attributes & {"style", "onclick"}
 

@@ -11,6 +11,8 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
 from tests.broker.http.api_client import ask
 from tests.broker.http.console.test_groups import commit
 from tests.broker.http.console.topic_browser import NONE, Browser
+from tests.broker.replication.own_slave import MASTER, slave
+from tests.support.broker.group_clients import consumer, heartbeat
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.users import (
     GROUP,
@@ -149,3 +151,19 @@ async def test_a_broker_without_users_shows_all(running_http: RunningBroker) -> 
     page = await Browser(running_http).page("/groups")
     assert "may not see" not in page.text
     assert page.link("billing") == "/groups/billing"
+
+
+async def test_a_slave_offers_nothing_that_it_refuses(start_broker: StartBroker) -> None:
+    async with slave(start_broker, http_port=0) as running:
+        await heartbeat(running, "c-1", consumer("billing", "orders"))
+        browser, todo = Browser(running), ["/", "/topics", "/groups"]
+        seen = set(todo)
+        while todo:
+            path = todo.pop()
+            page = await browser.page(path)
+            assert f"This broker is a slave: send to its master {MASTER}." in page.text
+            following = {target.partition("#")[0] for target, _ in page.links} - seen - OTHERS
+            seen |= following
+            todo += following
+        assert "/groups/billing" in seen
+        assert {"/new/topic", "/new/group", "/groups/billing/edit"}.isdisjoint(seen)

@@ -251,6 +251,7 @@ class Console:
             "may_act": (lambda *_, **__: False) if self._is_read_only else asked.may,
             "may_open_group": asked.may_open_group,
             "may_open_topic": asked.may_open_topic,
+            "slave_refusal": asked.rights.slave_refusal,
             REFUSAL: shown,
         }
         body = await rendered(template, {**values, **frame})

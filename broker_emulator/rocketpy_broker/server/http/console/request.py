@@ -55,8 +55,6 @@ class PageRequest:
 
         A request without a name stands for one with any name.
         """
-        if self.rights.principal is None:
-            return True
         request = GetMessageClass(method_of(rpc).input_type)(**fields)
         return self.rights.allows(rpc, request)
 

@@ -108,6 +108,9 @@ async def trace_of(
             trace.groups[group] = await _steps(lookup, topic, message, group, waiting)
         except RefusedCallError as error:
             trace.groups[group] = [Step(error.remark)]
+    if trace.groups and not has_id:
+        text = "It has no unique id, so its retries and dead letters are not found here."
+        trace.state.append(Step(text))
     return trace
 
 
@@ -179,7 +182,8 @@ async def _steps(
     if letters and topic != dead_letter_topic(group):
         letter = letters[-1]
         link = f"/groups/{part(group)}/dead-letters/{letter.queue_offset}"
-        after = f", after {_times(letter.reconsume_times)}" if letter.reconsume_times else ""
+        attempts = counted(letter.reconsume_times, "attempt")
+        after = f", after {attempts}" if letter.reconsume_times else ""
         return [Step(f"{group} did not consume it{after}:", link, f"dead letter of {group}")]
     for name in (retry_topic(group), pop_retry_topic(group, topic)):
         steps = [] if name == topic else await _retries(lookup, group, name, waiting)
@@ -190,7 +194,8 @@ async def _steps(
     if offset <= message.queue_offset:
         ahead = message.queue_offset - max(offset, lookup.min_offset)
         older = counted(ahead, "older message is", "older messages are")
-        return [Step(f"{group} has not consumed it yet. {older} before it.")]
+        next_one = f"{older} before it." if ahead else "It is the next one."
+        return [Step(f"{group} has not consumed it yet. {next_one}")]
     return [Step(f"{group} has consumed it.")]
 
 
