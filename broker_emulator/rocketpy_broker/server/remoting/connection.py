@@ -39,7 +39,7 @@ SMALL_FRAME_BYTES = 131_072
 WAITING_MAX, WAITING_BYTES_MAX = 1_024, 131_072
 # Requests that are handled before other connections have their turn.
 REQUESTS_PER_TURN = 64
-# Answers of one turn are sent together, up to about so many bytes.
+# Answers of one turn are sent together, up to about this number of bytes.
 SENT_BYTES_MIN = 65_536
 READ_BYTES = 65_536
 OPAQUE_MAX = (1 << 31) - 1

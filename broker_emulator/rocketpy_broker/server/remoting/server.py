@@ -59,7 +59,7 @@ INTERVAL_MS = 5_000
 # A body up to this size takes few milliseconds to decode. A client's body that is not plain JSON
 # takes up to 20 ms.
 SMALL_BODY_BYTES, LENIENT_BODY_BYTES = 16_384, 65_536
-# In one pass of the loop all connections hand over requests for about so long.
+# The time in which all connections hand over requests in one pass of the loop.
 PASS_MS = 5
 _NAMES = {int(code): code.name for code in RequestCode}
 _REQUESTS = {int(code): exchange.request for code, exchange in EXCHANGES.items()}

@@ -13,7 +13,7 @@ LARGE_ANSWER_BYTES, UNREAD_BYTES_MAX, SUM_MS = 65_536, 256 << 20, 10
 
 
 class UnreadAnswers:
-    """The sum of unread bytes. It is made anew when the answers since the last sum reach the limit.
+    """The sum of unread bytes. It is made again when the answers since the last sum reach the limit.
 
     So it costs nothing as long as peers read.
     """
