@@ -13,9 +13,9 @@ LARGE_ANSWER_BYTES, UNREAD_BYTES_MAX, SUM_MS = 65_536, 256 << 20, 10
 
 
 class UnreadAnswers:
-    """The sum of unread bytes. It is made again when the answers since the last sum reach the limit.
+    """The sum of unread bytes, renewed when the answers since the last one reach the limit.
 
-    So it costs nothing as long as peers read.
+    So it costs nothing while peers read.
     """
 
     def __init__(self, connections: Collection[RemotingConnection], clock: Clock) -> None:
