@@ -68,6 +68,22 @@ async def test_h01_an_empty_slave_gets_all_segments(start_broker: StartBroker) -
         assert both.slave.broker.store.range_of(queue) == both.master.broker.store.range_of(queue)
 
 
+async def test_h01_a_log_that_ends_with_its_segment_is_flushed_to_its_end(
+    start_broker: StartBroker,
+) -> None:
+    flush = FlushDiskType.SYNC_FLUSH
+    async with pair(start_broker, flush=flush, commit_log_segment_bytes=SEGMENT) as both:
+        await both.master.create_topic("T")
+        await both.master.append("T", 0, bytes(40_000))
+        # The place of a message that could not be written.
+        assert both.master.broker.store._log.prepare(40_000, 1) == SEGMENT
+        await both.master.broker.services.flush.group_commit.flush()
+        await both.same()
+        await both.synced()
+        slave = both.slave.broker.store.positions()
+        assert slave.log_end == slave.flushed_end == SEGMENT
+
+
 async def test_h02_a_sync_master_waits_for_the_slave(start_broker: StartBroker) -> None:
     config = Replication(BrokerRole.SYNC_MASTER, port=0, in_sync_replicas=2)
     async with pair(start_broker, config, FlushDiskType.SYNC_FLUSH) as both:

@@ -8,6 +8,7 @@ from typing import NoReturn
 import pytest
 
 from rocketpy_broker.errors import StoreClosedError
+from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.message_store import MessageStore
 from tests.support.store.messages import numbered, put, read_all
@@ -37,3 +38,17 @@ def test_f07_a_disk_without_room_for_the_next_file_of_the_log_is_told_its_size(
     assert "at once" not in refused.value.remark
     put(store, numbered(1))
     assert read_all(store) == numbered(1)
+
+
+def test_f07_a_log_without_room_for_the_next_checksums_ends_where_it_ended(
+    monkeypatch: pytest.MonkeyPatch, store: MessageStore
+) -> None:
+    put(store, [bytes(3000)])
+    end = store.positions().log_end
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentChecksums, "reserve", no_space)
+        with pytest.raises(StoreClosedError, match="nothing was stored"):
+            put(store, [bytes(3000)])
+    assert store.positions().log_end == end
+    assert put(store, [bytes(3000)]) == SEGMENT_BYTES
+    assert read_all(store) == [bytes(3000)] * 2

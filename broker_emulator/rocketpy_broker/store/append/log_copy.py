@@ -199,7 +199,7 @@ class LogCopy:
     # --- Records ---
 
     def store_some(self) -> bool:
-        """Adds the next whole records to the log; True if more may follow.
+        """Adds the next whole records, or a segment's blank rest, to the log; False without any.
 
         Raises LogCopyError, QueueGrowthError, QueueRestartedError, OSError: the log then ends
         before the first record that is not added.
@@ -217,7 +217,7 @@ class LogCopy:
         return True
 
     def _pass_blank(self, segment: Segment, position: int, stop: int) -> bool:
-        """Passes the rest of a segment; False if the next record is not whole yet."""
+        """Passes the rest of a segment; False if that or the next record is not whole yet."""
         left = segment.size_bytes - position
         if left >= BLANK_BYTES:
             if stop - position < BLANK_BYTES:
@@ -234,7 +234,7 @@ class LogCopy:
             return False
         begin, self._log.end = self._log.end, segment.end
         self._dispatch([NO_REQUEST], begin)
-        return self._written_end > self._log.end
+        return True
 
     def _store(self, segment: Segment, position: int, sizes: NDArray[np.int32]) -> None:
         log, begin = self._log, self._log.end

@@ -97,14 +97,15 @@ class CommitLog:
                 f"a {what} of {length} bytes does not fit a commit log segment of "
                 f"{self.files.segment_bytes} bytes; {way_out}"
             )
-        segment = self._grown(self.end)
-        left = segment.end - self.end
+        last = segment = self._grown(self.end)
+        left = last.end - self.end
         if needed > left:
-            following = self._grown(segment.end)
-            segment.write(self.end - segment.base, memoryview(encode_blank(left)))
-            self.end = following.base
-            segment = following
+            segment = self._grown(last.end)
         self.checksums.of(segment).reserve(count)
+        if segment is not last:
+            # Last: slaves wait until the log's end is flushed, and the message's flush does that.
+            last.write(self.end - last.base, memoryview(encode_blank(left)))
+            self.end = segment.base
         return self.end
 
     def _grown(self, end: int) -> Segment:

@@ -224,7 +224,8 @@ class Operator:
                 self.restart(side)
             await self.until_master()
             failure = self.failure
-            assert left_ms > 0, f"the slave does not follow its master: {failure}"
+            ends = [each.services and each.store.positions() for each in self._sides.both]
+            assert left_ms > 0, f"the slave does not follow its master: {failure or ends}"
             is_diverged, is_strange = "store align" in failure, "empty directory" in failure
             if self.is_slave_missing or is_diverged or is_strange:
                 repairs += 1
