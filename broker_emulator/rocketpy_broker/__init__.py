@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rocketpy_broker.client.broker_client import BrokerClient, connect
+    from rocketpy_broker.embedded.broker_container import BrokerContainer
     from rocketpy_broker.embedded.local_broker import BrokerUser, LocalBroker
     from rocketpy_broker.embedded.process import LocalBrokerError, LocalTls
     from rocketpy_broker.messages.stored import Message
 
 __all__ = [
     "BrokerClient",
+    "BrokerContainer",
     "BrokerUser",
     "LocalBroker",
     "LocalBrokerError",
@@ -27,6 +29,7 @@ __all__ = [
 
 _MODULES = {
     "BrokerClient": "rocketpy_broker.client.broker_client",
+    "BrokerContainer": "rocketpy_broker.embedded.broker_container",
     "BrokerUser": "rocketpy_broker.embedded.local_broker",
     "LocalBroker": "rocketpy_broker.embedded.local_broker",
     "LocalBrokerError": "rocketpy_broker.embedded.process",
@@ -43,8 +46,9 @@ def __getattr__(name: str) -> object:
     except KeyError:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
     except ModuleNotFoundError as error:
+        extras = "broker,testcontainers" if name == "BrokerContainer" else "broker"
         raise ModuleNotFoundError(
             f"the module {error.name!r} is missing; "
-            "install the broker with: pip install 'pyspark-rocketpy[broker]'",
+            f"install the broker with: pip install 'pyspark-rocketpy[{extras}]'",
             name=error.name,
         ) from None

@@ -66,16 +66,21 @@ def test_the_command_without_the_broker_extra_says_what_to_install(
 
 
 @pytest.mark.parametrize(
-    ("program", "hint"),
+    ("extras", "program", "hint"),
     [
-        ("from rocketpy_broker import LocalBroker", HINT),
-        ("import pyspark_rocketpy", "pip install 'pyspark-rocketpy[spark]'"),
+        ((), "from rocketpy_broker import LocalBroker", HINT),
+        ((), "import pyspark_rocketpy", "pip install 'pyspark-rocketpy[spark]'"),
+        (
+            ("broker",),
+            "from rocketpy_broker import BrokerContainer",
+            "pip install 'pyspark-rocketpy[broker,testcontainers]'",
+        ),
     ],
 )
 def test_an_import_without_its_extra_says_what_to_install(
-    environment: Environment, program: str, hint: str
+    environment: Environment, extras: tuple[str, ...], program: str, hint: str
 ) -> None:
-    python = environment() / "python"
+    python = environment(*extras) / "python"
     done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert hint in done.stderr.splitlines()[-1]
