@@ -8,18 +8,21 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from rocketpy_broker.errors import StoreDirectoryError
-from rocketpy_broker.runtime.clock import Clock, SystemClock
+from rocketpy_broker.runtime.clock import Clock, SystemClock, sleep
 from rocketpy_broker.server.ha.client import HaClient
 from rocketpy_broker.services.registration.addresses import host_and_port
 from rocketpy_broker.services.slave.alignment import Alignment, LogAlignment, check_promotion
-from rocketpy_broker.services.slave.errors import MasterRefusedError
-from rocketpy_broker.services.slave.master import Connect, Master
+from rocketpy_broker.services.slave.errors import MasterFailedError, MasterRefusedError
+from rocketpy_broker.services.slave.master import Connect, Master, MasterFacts
 from rocketpy_broker.services.slave.progress_files import reset_progress
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.files.promotion import PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.record import Host
+
+# A master that has just started may fail at first.
+FACTS_TRIES, RETRY_MS = 5, 1_000
 
 
 def aligned(
@@ -66,7 +69,7 @@ async def align_open(
     host, _ = host_and_port(address)
     master = Master(address, connect(address))
     try:
-        facts = await master.facts()
+        facts = await _facts(master, clock)
     finally:
         master.close()
     if facts.state is not None and facts.state.store_id != store.store_id:
@@ -96,3 +99,12 @@ async def align_open(
     (store.config.folder / "config" / "delayOffset.json").unlink(missing_ok=True)
     reset_progress(store.config.folder / "config")
     return aligned
+
+
+async def _facts(master: Master, clock: Clock) -> MasterFacts:
+    for _ in range(FACTS_TRIES - 1):
+        try:
+            return await master.facts()
+        except MasterFailedError:
+            await sleep(clock, RETRY_MS)
+    return await master.facts()

@@ -11,3 +11,7 @@ class MasterLostError(BrokerError):
 
 class MasterRefusedError(BrokerError):
     """A master whose store this slave cannot copy; an operator has to act."""
+
+
+class MasterFailedError(MasterRefusedError):
+    """A master that fails at a request, as one of RocketMQ 4.9 does in its first second."""

@@ -18,7 +18,11 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.settings.properties import parse_properties
-from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefusedError
+from rocketpy_broker.services.slave.errors import (
+    MasterFailedError,
+    MasterLostError,
+    MasterRefusedError,
+)
 from rocketpy_broker.store.files.recoveries import RECOVERIES_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.record.hosts import PORT_MAX
@@ -300,7 +304,9 @@ def _check_success(code: RequestCode, answer: RemotingCommand) -> None:
     """Raises MasterRefusedError for an answer with another code."""
     if answer.code != ResponseCode.SUCCESS:
         remark = answer.remark or "it gives no reason"
-        raise MasterRefusedError(f"it refuses {code.name}: {remark!r:.300}")
+        has_failed = answer.code == ResponseCode.SYSTEM_ERROR
+        kind = MasterFailedError if has_failed else MasterRefusedError
+        raise kind(f"it refuses {code.name}: {remark!r:.300}")
 
 
 def _number(text: str) -> int | None:
