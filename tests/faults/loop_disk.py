@@ -12,7 +12,11 @@ import os
 import shutil
 import struct
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
@@ -92,3 +96,17 @@ class LoopDisk:
             if self._device is not None:
                 _call("losetup", "--detach", self._device)
             self._image.unlink(missing_ok=True)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[LoopDisk]:
+    """Yields an open disk; skips the test where there is none."""
+    disk = LoopDisk(folder)
+    try:
+        try:
+            disk.open()
+        except LoopDiskError as error:
+            pytest.skip(f"no disk whose power can be cut: {error}")
+        yield disk
+    finally:
+        disk.close()

@@ -11,7 +11,7 @@ import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
 from tests.faults.history import FINAL, History, Outcome, Send
-from tests.faults.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, LoopDiskError
+from tests.faults.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, opened
 from tests.faults.recorder import Recorder
 from tests.faults.zygote import Worker, Zygote
 
@@ -30,15 +30,8 @@ torture = (pytest.mark.torture, pytest.mark.timeout(7200))
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[LoopDisk]:
     """Yields a disk with a power switch."""
-    made = LoopDisk(tmp_path)
-    try:
-        try:
-            made.open()
-        except LoopDiskError as error:
-            pytest.skip(f"no disk whose power can be cut: {error}")
+    with opened(tmp_path) as made:
         yield made
-    finally:
-        made.close()
 
 
 @pytest.mark.parametrize("cuts", [CUTS_QUICK, pytest.param(CUTS_TORTURE, marks=torture)])

@@ -19,7 +19,7 @@ from rocketpy_broker.client.statistics import store_counters
 from rocketpy_broker.embedded.process import LocalBrokerError
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.replication.test_h04_promotion import until
-from tests.faults.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, LoopDiskError
+from tests.faults.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, opened
 from tests.faults.test_f07_full_services import fill
 from tests.faults.test_h04_failovers import align, follower, numbers, promote
 from tests.support.broker.relay import HOST, Relay
@@ -328,18 +328,11 @@ def test_h05_no_fault_of_link_process_or_clock_costs_a_message(
 @pytest.fixture
 def disks(tmp_path: Path) -> Iterator[tuple[LoopDisk, LoopDisk]]:
     """Yields two disks whose power can be cut."""
-    with contextlib.ExitStack() as stack:
-        made = []
-        for name in ("a", "b"):
-            (tmp_path / name).mkdir()
-            disk = LoopDisk(tmp_path / name)
-            stack.callback(disk.close)
-            try:
-                disk.open()
-            except LoopDiskError as error:
-                pytest.skip(f"no disk whose power can be cut: {error}")
-            made.append(disk)
-        yield made[0], made[1]
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder in folders:
+        folder.mkdir()
+    with opened(folders[0]) as first, opened(folders[1]) as second:
+        yield first, second
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -136,8 +136,7 @@ async def test_n14_connections_without_time_hand_over_one_request_in_a_pass() ->
 
 
 async def test_n14_the_time_of_a_pass_is_shared_and_begins_again(remoting: RemotingBroker) -> None:
-    server, clock = remoting.running.broker.remoting.server, remoting.running.clock
-    assert server is not None
+    server, clock = remoting.server, remoting.running.clock
     assert server.has_time()
     clock.advance(PASS_MS)
     assert not server.has_time()
@@ -161,8 +160,7 @@ async def test_n14_a_connection_that_reads_no_pulls_keeps_few_bytes(
     await send(remoting.client, bytes(ANSWER_BYTES))
     async with remoting.another() as hostile:
         hostile.writer.write(frames_of(pulls(REQUESTS_PER_TURN)) * 10)
-        server = remoting.running.broker.remoting.server
-        assert server is not None
+        server = remoting.server
         await until(lambda: any(not each.is_drained for each in server._connections))
         assert unread_bytes(server) < UNREAD_BYTES_MAX + SENT_BYTES_MIN + 2 * ANSWER_BYTES
 
@@ -173,8 +171,7 @@ async def test_n14_connections_that_read_no_pulls_are_refused_more_and_others_re
     monkeypatch.setattr(unread_answers, "UNREAD_BYTES_MAX", UNREAD_BYTES_MAX)
     await remoting.running.create_topic("T")
     await send(remoting.client, bytes(ANSWER_BYTES))
-    server = remoting.running.broker.remoting.server
-    assert server is not None
+    server = remoting.server
     async with AsyncExitStack() as stack:
         hostile = [await stack.enter_async_context(remoting.another()) for _ in range(3)]
 

@@ -18,10 +18,10 @@ import pytest
 
 import rocketpy_broker
 from rocketpy_broker import connect
-from rocketpy_broker.embedded.process import ReservedPort
 from rocketpy_proto.model.codes import RequestCode
 from rocketpy_proto.remoting.headers.offsets import GetMaxOffsetRequest
 from tests.broker.nameserver.registrations import addresses
+from tests.interop.cluster.servers import free_port
 from tests.interop.containers.podman import environment
 from tests.support.broker.remoting_client import connected
 from tests.support.time_limits import WAIT_SECONDS_MAX
@@ -119,10 +119,9 @@ def test_a_broker_of_testcontainers_is_used_by_all_its_addresses(
 def test_the_documented_program_in_java_starts_a_broker(tmp_path: Path) -> None:
     programs = re.findall(r"```java[^\n]*\n(.*?)```", DOCUMENT.read_text("utf-8"), re.DOTALL)
     [recipe] = [each for each in programs if "GenericContainer" in each]
-    port = ReservedPort()
-    port.close()
+    port = free_port((0,))
     source = tmp_path / "Program.java"
-    source.write_text(PROGRAM % recipe.replace("10911;", f"{port.number};"), "utf-8")
+    source.write_text(PROGRAM % recipe.replace("10911;", f"{port};"), "utf-8")
     java = Path(os.environ["JAVA_HOME"]) / "bin"
     classes = ["-cp", f"{JAVA_SDK / 'lib' / '*'}:{tmp_path}"]
     subprocess.run([java / "javac", *classes, "-d", tmp_path, source], check=True)
@@ -133,6 +132,6 @@ def test_the_documented_program_in_java_starts_a_broker(tmp_path: Path) -> None:
         # Log lines of libraries come first.
         lines = iter(program.stdout)
         endpoint, name_server = next(line for line in lines if line.startswith("localhost")).split()
-        use(endpoint, name_server, f"localhost:{port.number}")
+        use(endpoint, name_server, f"localhost:{port}")
         program.stdin.close()
         assert program.wait(WAIT_SECONDS_MAX) == 0

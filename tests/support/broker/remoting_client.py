@@ -15,6 +15,7 @@ import pytest
 from rocketpy_broker.nameserver.name_server import NameServer, NameServerConfig
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.server.bind_address import ListenAddress
+from rocketpy_broker.server.remoting.server import RemotingServer
 from rocketpy_proto.model.codes import RequestCode
 from rocketpy_proto.remoting import (
     EXCHANGES,
@@ -137,9 +138,14 @@ class RemotingBroker:
     @property
     def connection_count(self) -> int:
         """The number of connections that the broker has."""
+        return len(self.server)
+
+    @property
+    def server(self) -> RemotingServer:
+        """The broker's server."""
         server = self.running.broker.remoting.server
         assert server is not None
-        return len(server)
+        return server
 
     def another(self) -> AbstractAsyncContextManager[RemotingClient]:
         """Returns another connection."""
