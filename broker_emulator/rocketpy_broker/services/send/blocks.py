@@ -18,14 +18,19 @@ NO_WAIT = b"WAIT\x01false"
 class Stored(NamedTuple):
     """A stored block with the queue that it was sent to.
 
-    `waits` is True if its sender waits for the flush. `is_delayed` is True if the message is stored
-    in another queue first.
+    `waits` is True if its sender waits for the flush. `delayed` is the block as it waits, if it is
+    stored in another queue first.
     """
 
     queue_id: int
     result: AppendResult
     waits: bool
-    is_delayed: bool = False
+    delayed: RecordBlock | None = None
+
+    @property
+    def is_delayed(self) -> bool:
+        """True if the messages are stored in another queue first."""
+        return self.delayed is not None
 
 
 def checked_block(

@@ -39,6 +39,10 @@ class Destination:
     found: TagsAndKeys
     sent: TagsAndKeys
 
+    def delayed(self, sent_to: QueueKey) -> RecordBlock | None:
+        """Returns the block if it waits in another queue than the one it was sent to."""
+        return None if self.queue == sent_to else self.block
+
 
 class DestinationResolver:
     """The resolver of destinations for one broker's blocks."""

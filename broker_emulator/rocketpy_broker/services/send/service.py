@@ -216,7 +216,7 @@ class SendService:
             # Also for a delayed block: the deletion of its topic could not remove it later.
             self._store.deletions.check(queue.topic)
             result = self._store.append(placed.queue, placed.block, AppendHints(placed.found))
-            return Stored(queue.queue_id, result, waits, placed.queue != queue)
+            return Stored(queue.queue_id, result, waits, placed.delayed(queue))
 
     def store_at_once(self, queue: QueueKey, block: RecordBlock) -> AppendResult | None:
         """Stores a block as `store` does; returns None, without storing, for a delayed block."""
@@ -258,7 +258,7 @@ class SendService:
                     placed.queue, placed.block, AppendHints(placed.found)
                 )
             result = await admission.write(under_way)
-        return Stored(queue.queue_id, result, waits, placed.queue != queue)
+        return Stored(queue.queue_id, result, waits, placed.delayed(queue))
 
     def _placed(
         self, queue: QueueKey, records: bytes, record_sizes: bytes

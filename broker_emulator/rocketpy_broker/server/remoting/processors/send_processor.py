@@ -21,6 +21,7 @@ from rocketpy_broker.errors import BrokerError, RecordIllegalError, UnconfirmedE
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.remoting.server import Deferred, Processor, Request, Step
 from rocketpy_broker.services.delay.recall import RecallService
+from rocketpy_broker.services.delay.schedule import TIMER_OUT_MS
 from rocketpy_broker.services.send.blocks import Stored
 from rocketpy_broker.services.send.broker_properties import REGION_ID, broker_properties
 from rocketpy_broker.services.send.record_copy import MAX_RECONSUME_TIMES
@@ -36,7 +37,9 @@ from rocketpy_proto.record import (
     BlockColumns,
     Host,
     Record,
+    RecordBlock,
     RecordError,
+    decode_record,
     encode_block,
     encode_offset_message_id,
     encode_with_properties,
@@ -45,13 +48,7 @@ from rocketpy_proto.record import (
 )
 from rocketpy_proto.record.block.batch_body import decode_batch_body
 from rocketpy_proto.record.block.ranges import octets_of, offsets_of
-from rocketpy_proto.record.properties import (
-    DELAY,
-    TIMER_DELIVER_MS,
-    UNIQ_KEY,
-    decode_properties,
-    encode_properties,
-)
+from rocketpy_proto.record.properties import DELAY, UNIQ_KEY, encode_properties
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_MASK
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.sends import (
@@ -65,7 +62,6 @@ SIZE_BYTES = 4
 # Bits of a sender's sysFlag that are kept; properties decide about transactions.
 KEPT_FLAGS = COMPRESSED | COMPRESSION_MASK
 _UNIQ_KEY = f"{UNIQ_KEY}\x01".encode()
-_TIMER = f"{TIMER_DELIVER_MS}\x01".encode()
 _END = b"\x02"
 _NEXT_UNIQ_KEY = _END + _UNIQ_KEY
 # The broker itself sets it, for messages that a pop consumer gets.
@@ -246,19 +242,21 @@ class SendProcessor:
             stored.queue_id,
             result.queue_offset,
             _unique_key(properties),
-            recall_handle=self._handle(request, properties) if _TIMER in properties else None,
+            recall_handle=self._handle(request.header, stored.delayed),
             region_id=REGION_ID,
             is_trace_on=True,
         )
 
-    def _handle(self, request: Request, properties: bytes) -> str | None:
-        """Returns the handle that recalls a message with a delivery time."""
-        named = decode_properties(properties)
-        time, key = named.get(TIMER_DELIVER_MS, ""), named.get(UNIQ_KEY)
-        if request.header.is_batch or key is None or not time.isdecimal():
+    def _handle(self, header: SendMessageRequest, delayed: RecordBlock | None) -> str | None:
+        """Returns the handle that recalls a message; None for one that no timer holds."""
+        if delayed is None or header.is_batch:
             return None
-        topic = request.header.topic
-        return RecallHandle.of_message(topic, self._broker_name, int(time), key).encode()
+        properties = decode_record(delayed.data.data, check_crc=False).record.properties
+        time, key = properties.get(TIMER_OUT_MS), properties.get(UNIQ_KEY)
+        if time is None or key is None:
+            return None
+        # After the time in the property, as RocketMQ's.
+        return RecallHandle(header.topic, self._broker_name, int(time) + 1, key).encode()
 
     async def _recalled(self, request: Request) -> RemotingCommand:
         header = request.header
