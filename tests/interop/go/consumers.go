@@ -13,13 +13,19 @@ import (
 
 // messages are those that a consumer received, in order.
 type messages struct {
-	lock sync.Mutex
-	list []consumed
+	lock     sync.Mutex
+	list     []consumed
+	released chan struct{}
 }
 
 // take returns whether all are done. A body that begins with `fail` is not, the first time that it
-// comes; one that begins with `poison` never is.
+// comes; one that begins with `poison` never is. One that begins with `hold` waits for the release.
 func (received *messages) take(batch []*primitive.MessageExt) bool {
+	for _, one := range batch {
+		if strings.HasPrefix(string(one.Body), "hold") {
+			<-received.released
+		}
+	}
 	received.lock.Lock()
 	defer received.lock.Unlock()
 	isDone := true
@@ -64,6 +70,14 @@ func consumerOptions(asked *request) []consumer.Option {
 	}
 }
 
+func selector(asked *request) consumer.MessageSelector {
+	kind := consumer.TAG
+	if asked.IsSQL {
+		kind = consumer.SQL92
+	}
+	return consumer.MessageSelector{Type: kind, Expression: asked.Expression}
+}
+
 func push(asked *request) error {
 	options := consumerOptions(asked)
 	if asked.Trace {
@@ -103,8 +117,7 @@ func push(asked *request) error {
 		return err
 	}
 	stops[asked.Name] = started.Shutdown
-	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: asked.Expression}
-	if err = started.Subscribe(asked.Topic, selector, listen); err != nil {
+	if err = started.Subscribe(asked.Topic, selector(asked), listen); err != nil {
 		return err
 	}
 	return started.Start()
@@ -136,8 +149,7 @@ func pull(asked *request) error {
 	if err != nil {
 		return err
 	}
-	selector := consumer.MessageSelector{Type: consumer.TAG, Expression: asked.Expression}
-	if err = started.Subscribe(asked.Topic, selector); err != nil {
+	if err = started.Subscribe(asked.Topic, selector(asked)); err != nil {
 		return err
 	}
 	if err = started.Start(); err != nil {

@@ -26,7 +26,7 @@ type request struct {
 	Body, Mode, Tags, Keys                                 string
 	OrderKey, DelayLevel                                   int
 	MaxReconsumeTimes                                      int32
-	Trace                                                  bool
+	Trace, IsSQL                                           bool
 }
 
 type consumed struct {
@@ -88,7 +88,7 @@ func run(asked *request, found *answer) (err error) {
 	case "produce":
 		return produce(asked)
 	case "consume":
-		seen[asked.Name] = &messages{}
+		seen[asked.Name] = &messages{released: make(chan struct{})}
 		if asked.Kind == "pull" {
 			return pull(asked)
 		}
@@ -106,6 +106,8 @@ func run(asked *request, found *answer) (err error) {
 		found.Consumed = seen[asked.Name].all()
 	case "asked":
 		found.Asked = transactions[asked.Name].all()
+	case "release":
+		close(seen[asked.Name].released)
 	case "stop":
 		return stops[asked.Name]()
 	default:

@@ -13,6 +13,7 @@ import org.apache.rocketmq.acl.common.AclClientRPCHook;
 import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
@@ -34,6 +35,7 @@ import org.apache.rocketmq.remoting.RPCHook;
 /**
  * Producers and consumers of RocketMQ's own Java client, by name, for any broker. A consumer fails
  * a message with a body that begins with `fail` the first time that it comes, and `poison` always.
+ * A body that begins with `hold` waits in the listener for the consumer's release.
  */
 final class Messaging {
     private static final int TIMEOUT_MS = 30_000;
@@ -43,6 +45,7 @@ final class Messaging {
     private final Map<String, Queue<String>> asked = new HashMap<>();
     private final Map<String, Runnable> stops = new HashMap<>();
     private final Map<String, Queue<JSONObject>> consumed = new HashMap<>();
+    private final Map<String, CountDownLatch> holds = new HashMap<>();
     private DefaultMQProducer replies;
 
     void run(JSONObject request, JSONObject answer) throws Exception {
@@ -56,6 +59,9 @@ final class Messaging {
             case "asked" -> answer.put("asked", new JSONArray(List.copyOf(asked.get(name))));
             case "consumed" ->
                 answer.put("consumed", new JSONArray(List.copyOf(consumed.get(name))));
+            case "release" -> holds.get(name).countDown();
+            case "recall" -> answer.put("msgId", Version.recall(
+                producers.get(name), request.getString("topic"), request.getString("handle")));
             case "stop" -> stops.remove(name).run();
             default -> throw new IllegalArgumentException("unknown act: " + request);
         }
@@ -119,6 +125,7 @@ final class Messaging {
 
     private void consume(String name, JSONObject request) throws Exception {
         consumed.put(name, new ConcurrentLinkedQueue<>());
+        holds.put(name, new CountDownLatch(1));
         if (request.getString("kind").equals("pull")) {
             pull(name, request);
             return;
@@ -136,7 +143,7 @@ final class Messaging {
         // Its end waits for the offsets of messages that its listener has.
         consumer.setAwaitTerminationMillisWhenShutdown(TIMEOUT_MS);
         consumer.setMaxReconsumeTimes((int) request.getOrDefault("maxReconsumeTimes", -1));
-        consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        consumer.subscribe(request.getString("topic"), selector(request));
         switch (request.getString("kind")) {
             case "orderly" -> {
                 consumer.setSuspendCurrentQueueTimeMillis(100);
@@ -159,6 +166,12 @@ final class Messaging {
         }
         consumer.start();
         stops.put(name, consumer::shutdown);
+    }
+
+    private static MessageSelector selector(JSONObject request) {
+        String expression = request.getString("expression");
+        return request.getBooleanValue("isSql") ? MessageSelector.bySql(expression)
+            : MessageSelector.byTag(expression);
     }
 
     private void listen(String name, DefaultMQPushConsumer consumer) {
@@ -194,7 +207,7 @@ final class Messaging {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setAutoCommitIntervalMillis(1_000);
         consumer.setMqClientApiTimeout(TIMEOUT_MS);
-        consumer.subscribe(request.getString("topic"), request.getString("expression"));
+        consumer.subscribe(request.getString("topic"), selector(request));
         consumer.start();
         CountDownLatch ended = new CountDownLatch(1);
         Thread poller = new Thread(() -> {
@@ -219,6 +232,9 @@ final class Messaging {
     private boolean take(String name, List<MessageExt> messages) {
         boolean isDone = true;
         for (MessageExt message : messages) {
+            if (text(message).startsWith("hold")) {
+                hold(name);
+            }
             JSONObject one = new JSONObject();
             one.put("body", text(message));
             one.put("topic", message.getTopic());
@@ -235,6 +251,14 @@ final class Messaging {
             isDone &= !isFailed;
         }
         return isDone;
+    }
+
+    private void hold(String name) {
+        try {
+            holds.get(name).await();
+        } catch (InterruptedException error) {
+            Thread.currentThread().interrupt();
+        }
     }
 
     private JSONArray send(DefaultMQProducer producer, JSONObject request) throws Exception {
@@ -320,6 +344,7 @@ final class Messaging {
         one.put("offsetMsgId", sent.getOffsetMsgId());
         one.put("queueId", sent.getMessageQueue().getQueueId());
         one.put("queueOffset", sent.getQueueOffset());
+        one.put("recallHandle", Version.recallHandle(sent));
         return one;
     }
 

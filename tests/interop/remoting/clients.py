@@ -60,7 +60,8 @@ class Messaging:
     ) -> Consumer:
         """Starts a consumer: concurrent, orderly, broadcasting, replying, pull; in Java pop.
 
-        Options: `trace`, `maxReconsumeTimes` and, in Java, `namespace`.
+        Options: `trace`, `maxReconsumeTimes`, `isSql` for an expression of SQL92, and, in Java,
+        `namespace`.
         """
         usual = {"topic": topic, "kind": kind, "group": group, "expression": expression}
         name = self._start("consume", **usual, **options)
@@ -109,6 +110,11 @@ class Producer:
         reply: str = self.messaging.ask("request", self.name, topic=topic, body=body)["reply"]
         return reply
 
+    def recall(self, topic: str, handle: str) -> str:
+        """Recalls a message with a delivery time; returns its id."""
+        msg_id: str = self.messaging.ask("recall", self.name, topic=topic, handle=handle)["msgId"]
+        return msg_id
+
     def asked(self) -> list[str]:
         """Returns the bodies of the transactions that the broker has checked."""
         bodies: list[str] = self.messaging.ask("asked", self.name)["asked"]
@@ -140,6 +146,10 @@ class Consumer:
     def bodies(self) -> list[str]:
         """Returns the bodies so far, in order."""
         return [each.body for each in self.consumed()]
+
+    def release(self) -> None:
+        """Lets the listener go on with bodies that begin with `hold`."""
+        self.messaging.ask("release", self.name)
 
     def stop(self) -> None:
         """Stops the consumer, which commits its offsets."""

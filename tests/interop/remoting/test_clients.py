@@ -23,8 +23,8 @@ from tests.interop.remoting.clients import (
 )
 from tests.interop.rocketmq import V5, V5_3
 
-# RocketMQ 4 has no pop consumption.
-with_pop = pytest.mark.parametrize("client", [V5, V5_3], indirect=True, scope="session")
+# RocketMQ 4 has neither pop consumption nor recall.
+in_5 = pytest.mark.parametrize("client", [V5, V5_3], indirect=True, scope="session")
 DEAD_LETTERS, TRACES = "%DLQ%consumers", "RMQ_SYS_TRACE_TOPIC"
 # After it the broker checks a transaction.
 CHECK_SECONDS = 60
@@ -198,6 +198,16 @@ def test_a_tag_is_filtered(broker: LocalBroker, messaging: Messaging) -> None:
     assert consumer.bodies() == ["wanted"]
 
 
+def test_an_expression_of_sql92_filters(broker: LocalBroker, messaging: Messaging) -> None:
+    broker.create_topic("T", queues=1)
+    producer = messaging.producer()
+    producer.send("T", ["unwanted"], tags="b", keys="k1")
+    producer.send("T", ["wanted"], tags="a", keys="k2")
+    consumer = messaging.consumer("T", expression="TAGS = 'a' AND KEYS <> 'k1'", isSql=True)
+    until_consumed([consumer], ["wanted"])
+    assert consumer.bodies() == ["wanted"]
+
+
 def test_a_failed_message_comes_again_by_the_retry_topic(
     broker: LocalBroker, messaging: Messaging
 ) -> None:
@@ -240,6 +250,20 @@ def test_a_timed_message_is_not_early(broker: LocalBroker, messaging: Messaging)
     messaging.producer().send("T", ["late"], delayMs="1500")
     until_consumed([consumer], ["late"])
     assert consumer.consumed()[0].age_ms >= 1_000
+
+
+@in_5
+def test_a_recalled_message_never_comes(broker: LocalBroker, messaging: Messaging) -> None:
+    broker.create_topic("T", queues=1)
+    consumer, producer = messaging.consumer("T"), messaging.producer()
+    [recalled] = producer.send("T", ["recalled"], delayMs="60000")
+    [kept] = producer.send("T", ["kept"], delayMs="60000")
+    assert producer.recall("T", recalled["recallHandle"]) == recalled["msgId"]
+    broker.advance_clock(61)
+    until_consumed([consumer], ["kept"])
+    with pytest.raises(RocketMQError):
+        producer.recall("T", kept["recallHandle"])
+    assert [each.text for each in broker.messages("T")] == ["kept"]
 
 
 def test_a_request_gets_its_reply(broker: LocalBroker, messaging: Messaging) -> None:
@@ -302,22 +326,62 @@ def test_a_failed_message_comes_again_in_its_namespace(
     assert retry.text == "fail"
 
 
-@pytest.mark.parametrize("kind", ["concurrent", "orderly", "pull"])
+def kill_amid(broker: LocalBroker, producer: Producer, consumer: Consumer) -> list[str]:
+    """Kills the broker while the consumer has messages that it has not consumed; starts it again.
+
+    Returns the bodies of all acknowledged messages, when the consumer has received them.
+    """
+    before, held, after = numbered("before", 5), numbered("hold", 45), numbered("after", 50)
+    producer.send("T", before + held)
+    until_consumed([consumer], before)
+    broker.kill()
+    assert not {*held}.intersection(consumer.bodies())
+    broker.start()
+    send_again(producer, after)
+    consumer.release()
+    until_consumed([consumer], before + held + after)
+    return before + held + after
+
+
+@pytest.mark.parametrize("kind", ["concurrent", "orderly", "broadcasting", "pull"])
 def test_a_killed_broker_loses_nothing_that_was_acknowledged(
     broker: LocalBroker, messaging: Messaging, kind: str
 ) -> None:
     broker.create_topic("T", queues=1)
-    producer, consumer = messaging.producer(), messaging.consumer("T", kind)
-    before, after = numbered("before", 50), numbered("after", 50)
-    producer.send("T", before)
-    until(lambda: len(consumer.bodies()) > 5, consumer.bodies)
+    consumer = messaging.consumer("T", kind)
+    sent = kill_amid(broker, messaging.producer(), consumer)
+    if kind == "orderly":
+        first_places = [consumer.bodies().index(body) for body in sent]
+        assert first_places == sorted(first_places)
+
+
+def test_a_killed_broker_decides_each_transaction_once(
+    broker: LocalBroker, messaging: Messaging
+) -> None:
+    broker.create_topic("T", queues=1)
+    consumer, producer = messaging.consumer("T"), messaging.producer(mode="transaction")
+    kinds = ["commit", "rollback", "later commit", "later rollback"]
+    producer.send("T", [f"{kind} {number}" for number in range(10) for kind in kinds])
+    # The producer does not wait for the storage of its decisions.
     broker.kill()
     broker.start()
-    send_again(producer, after)
-    until_consumed([consumer], before + after)
-    if kind == "orderly":
-        first_places = [consumer.bodies().index(body) for body in before + after]
-        assert first_places == sorted(first_places)
+    until_registered(broker, "producers")
+    broker.advance_clock(CHECK_SECONDS)
+    until(lambda: bool(producer.asked()))
+    # Some of the checks are answered, others are under way.
+    broker.kill()
+    broker.start()
+    until_registered(broker, "producers")
+
+    def is_decided() -> bool:
+        broker.advance_clock(CHECK_SECONDS)
+        return broker.transactions() == []
+
+    until(is_decided, broker.transactions)
+    committed = [f"{kind}commit {number}" for kind in ("", "later ") for number in range(10)]
+    until_consumed([consumer], committed)
+    assert sorted(each.text for each in broker.messages("T")) == sorted(committed)
+    assert {*consumer.bodies()} == {*committed}
 
 
 def set_pop(broker: LocalBroker, messaging: Messaging, folder: Path) -> None:
@@ -327,7 +391,7 @@ def set_pop(broker: LocalBroker, messaging: Messaging, folder: Path) -> None:
     assert "success" in said, said
 
 
-@with_pop
+@in_5
 def test_pop_consumers_share_the_queues_and_get_a_failed_message_again(
     broker: LocalBroker, messaging: Messaging, tmp_path: Path
 ) -> None:
@@ -349,17 +413,10 @@ def test_pop_consumers_share_the_queues_and_get_a_failed_message_again(
     assert {body for each in consumers for body in each.bodies()} == set(sent)
 
 
-@with_pop
+@in_5
 def test_a_killed_broker_loses_no_message_of_a_pop_consumer(
     broker: LocalBroker, messaging: Messaging, tmp_path: Path
 ) -> None:
     broker.create_topic("T", queues=1)
     set_pop(broker, messaging, tmp_path)
-    producer, consumer = messaging.producer(), messaging.consumer("T", "pop")
-    before, after = numbered("before", 50), numbered("after", 50)
-    producer.send("T", before)
-    until(lambda: len(consumer.bodies()) > 5, consumer.bodies)
-    broker.kill()
-    broker.start()
-    send_again(producer, after)
-    until_consumed([consumer], before + after)
+    kill_amid(broker, messaging.producer(), messaging.consumer("T", "pop"))

@@ -1,4 +1,6 @@
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.protocol.heartbeat.MessageModel;
@@ -42,5 +44,14 @@ final class Version {
     /** The broker assigns queues, and the consumer pops. */
     static void setPop(DefaultMQPushConsumer consumer) {
         throw new IllegalStateException("version 4 has no pop");
+    }
+
+    /** The client has no recall. */
+    static String recallHandle(SendResult sent) {
+        return null;
+    }
+
+    static String recall(DefaultMQProducer producer, String topic, String handle) {
+        throw new UnsupportedOperationException();
     }
 }

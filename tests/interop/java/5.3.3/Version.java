@@ -1,6 +1,8 @@
 import java.util.List;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
 import org.apache.rocketmq.client.producer.TransactionMQProducer;
 import org.apache.rocketmq.common.BrokerConfig;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
@@ -43,5 +45,14 @@ final class Version {
     /** The broker assigns queues, and the consumer pops. */
     static void setPop(DefaultMQPushConsumer consumer) {
         consumer.setClientRebalance(false);
+    }
+
+    static String recallHandle(SendResult sent) {
+        return sent.getRecallHandle();
+    }
+
+    static String recall(DefaultMQProducer producer, String topic, String handle)
+        throws Exception {
+        return producer.recallMessage(topic, handle);
     }
 }
