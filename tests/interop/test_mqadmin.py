@@ -1,4 +1,4 @@
-"""Unmodified mqadmin, of the newest and the oldest version, against a broker of ours."""
+"""Unmodified mqadmin against a broker of ours."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import pytest
 
 from tests.broker.remoting.requests import commit, subscribe, update_topic
 from tests.broker.remoting.test_sends_and_pulls import pull, send
+from tests.interop.answered_calls import answered_calls
 from tests.interop.cluster.java_clients import answered, row
 from tests.interop.cluster.processes import configure_logs
-from tests.interop.rocketmq import ENDS, RocketMQStore
+from tests.interop.rocketmq import VERSIONS, RocketMQStore
 from tests.support.broker.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker, start_broker
+from tests.unit.request_codes import codes_of
 
 __all__ = ["start_broker"]
 
@@ -21,16 +23,24 @@ Tool = Callable[..., Awaitable[str]]
 
 
 @pytest.fixture
-async def remoting(start_broker: StartBroker) -> AsyncIterator[RemotingBroker]:
-    """Yields a broker with remoting and a name server."""
+async def remoting(
+    start_broker: StartBroker, request: pytest.FixtureRequest
+) -> AsyncIterator[RemotingBroker]:
+    """Yields a broker with remoting and a name server.
+
+    It must answer each request that the table names for the test.
+    """
     async with (
-        start_broker(remoting_port=0, name_server_port=0) as running,
+        start_broker(remoting_port=0, name_server_port=0, http_port=0) as running,
         RemotingBroker.of(running) as started,
     ):
         yield started
+        endpoint = f"127.0.0.1:{running.ready.http_port}"
+        answered_now = await asyncio.to_thread(answered_calls, endpoint)
+        assert codes_of(request.node.nodeid) <= answered_now
 
 
-@pytest.fixture(scope="module", params=ENDS)
+@pytest.fixture(scope="module", params=VERSIONS)
 def java(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[RocketMQStore]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rocketpy_proto.model.codes import RequestCode
 from tests.support.documents import TOP
+from tests.unit.compatibility import Case
 
 BROKER = TOP / "broker_emulator/rocketpy_broker"
 SERVERS = {
@@ -38,6 +39,20 @@ def code_table() -> str:
             cells = [str(_number(code)), f"`{code}`", server, tests, contract, *by_client]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def codes_of(node_id: str) -> set[str]:
+    """Returns the codes that the table names for the case of a test with this id, in lower case."""
+    case = Case.of(node_id, "")
+    found = set[str]()
+    for client in CLIENTS:
+        parameters = client["parameters"]
+        table = {"cases": {path.removeprefix("tests/"): "" for path in client["paths"]}}
+        if not parameters or case.parameters.intersection(parameters):
+            found.update(
+                *(codes for test, codes in client["codes"].items() if case.has(table, test))
+            )
+    return {code.lower() for code in found}
 
 
 def _tests(folder: str) -> list[Path]:

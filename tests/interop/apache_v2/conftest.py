@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from urllib.request import ProxyHandler, build_opener
 
 import pytest
 
 from rocketpy_broker import LocalBroker
+from tests.interop.answered_calls import answered_calls
 from tests.interop.apache_v2.clients import JAVA, JAVA_SDK, OWN, PYTHON, PYTHON_SDK, Clients
 from tests.interop.apache_v2.servers import APACHE, OURS, PROXY, ApacheServer, OwnServer, Server
 from tests.unit.compatibility import rpcs_of
@@ -57,17 +56,6 @@ def place(request: pytest.FixtureRequest) -> Place:
     return found
 
 
-def answered_rpcs(broker: LocalBroker) -> set[str]:
-    """Returns the methods that were answered with OK since the broker's start."""
-    with build_opener(ProxyHandler({})).open(f"http://{broker.http_endpoint}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    counted = (
-        r'rocketmq_rpc_latency_milliseconds_count.*request_code="(\w+)",response_code="success"'
-    )
-    found = [each[1] for each in map(re.compile(counted).match, lines) if each]
-    return {"".join(word.title() for word in name.split("_")) for name in found}
-
-
 @pytest.fixture
 def server(place: Place, request: pytest.FixtureRequest) -> Iterator[Server]:
     """Yields a broker of ours for this test, or Apache's servers of the session.
@@ -81,7 +69,10 @@ def server(place: Place, request: pytest.FixtureRequest) -> Iterator[Server]:
         yield OwnServer(broker)
         # The broker does not count streams; SDKs get checks of transactions by this one.
         if named := rpcs_of(request.node.nodeid) - {"Telemetry"}:
-            assert named <= answered_rpcs(broker)
+            assert named <= {
+                "".join(map(str.title, call.split("_")))
+                for call in answered_calls(broker.http_endpoint)
+            }
 
 
 @pytest.fixture

@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
+from tests.interop.answered_calls import answered_calls
 from tests.interop.cluster.java_clients import answered
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.drivers import Driver
 from tests.interop.remoting.clients import GO, Messaging
 from tests.interop.rocketmq import TOP, VERSIONS, RocketMQStore
+from tests.unit.request_codes import codes_of
 
 # Runs a command of mqadmin with these words, and returns what it prints.
 Tool = Callable[..., str]
@@ -24,10 +26,12 @@ JavaOf = Callable[[str], RocketMQStore]
 
 
 @pytest.fixture
-def broker() -> Iterator[LocalBroker]:
-    """Yields a broker of this test."""
-    with LocalBroker() as started:
+def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
+    """Yields a broker of this test, which must answer each request that the table names for it."""
+    with LocalBroker(http_port=0) as started:
         yield started
+        if named := codes_of(request.node.nodeid):
+            assert named <= answered_calls(started.http_endpoint)
 
 
 @pytest.fixture(scope="session", params=[*VERSIONS, GO])

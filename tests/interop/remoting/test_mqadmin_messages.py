@@ -131,7 +131,7 @@ def test_cleaning_and_replication_are_answered(
     broker: LocalBroker, tool: Tool, client: str
 ) -> None:
     address = ("-b", broker.remoting_endpoint)
-    for command in ("cleanUnusedTopic", "cleanExpiredCQ"):
+    for command in ("cleanUnusedTopic", "cleanExpiredCQ", "deleteExpiredCommitLog"):
         assert "success" in tool(command, *address)
     if client == V4:
         return  # It has no haStatus.

@@ -9,39 +9,56 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker, LocalTls
+from tests.interop.cluster.java_clients import answered, row
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.drivers import RocketMQError
 from tests.interop.remoting.clients import Messaging, until_consumed
-from tests.interop.rocketmq import RocketMQStore
+from tests.interop.rocketmq import VERSIONS, RocketMQStore
 from tests.support.certificates import Authority
 
 SENT = [f"in TLS {number}" for number in range(20)]
 
 
 @contextmanager
-def java_clients(
-    broker: LocalBroker, version: str, folder: Path, *properties: str
-) -> Iterator[Messaging]:
-    """Yields clients that use TLS, in a process of their own."""
+def java_process(version: str, folder: Path, *properties: str) -> Iterator[RocketMQStore]:
+    """Yields a process with clients and mqadmin that use TLS."""
     folder.mkdir()
     configure_logs(folder)
     process = RocketMQStore(folder / "java.log", folder, version, ("tls.enable=true", *properties))
     try:
-        clients = Messaging(process, broker.name_server, version)
-        yield clients
-        clients.stop_all()
+        yield process
     finally:
         process.kill()
 
 
+def consume_sent(process: RocketMQStore, broker: LocalBroker, version: str) -> None:
+    """Sends messages and consumes them. Raises RocketMQError."""
+    clients = Messaging(process, broker.name_server, version)
+    consumer = clients.consumer("T")
+    clients.producer().send("T", SENT)
+    until_consumed([consumer], SENT)
+    clients.stop_all()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_producer_and_a_push_consumer_use_tls_by_default(version: str, tmp_path: Path) -> None:
     # RocketMQ's clients verify no server by default.
-    with LocalBroker(tls=True) as broker:
+    with (
+        LocalBroker(tls=True) as broker,
+        java_process(version, tmp_path / "java") as process,
+    ):
         broker.create_topic("T", queues=4)
-        with java_clients(broker, version, tmp_path / "java") as clients:
-            consumer = clients.consumer("T")
-            clients.producer().send("T", SENT)
-            until_consumed([consumer], SENT)
+        consume_sent(process, broker, version)
+
+
+def test_mqadmin_uses_tls(version: str, tmp_path: Path) -> None:
+    with (
+        LocalBroker(tls=True) as broker,
+        java_process(version, tmp_path / "java") as process,
+    ):
+        words = ["clusterList", "-n", broker.name_server]
+        shown = answered(lambda: str(process.ask("admin", words=words)["printed"]))
+        assert row(shown, "DefaultCluster", "broker-a")[3] == broker.remoting_endpoint
 
 
 @pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "another"])
@@ -59,13 +76,13 @@ def test_clients_verify_the_broker_and_have_a_certificate(
         f"tls.client.certPath={client.certificate}",
         f"tls.client.keyPath={client.key}",
     ]
-    with LocalBroker(tls=tls) as broker:
+    with (
+        LocalBroker(tls=tls) as broker,
+        java_process(version, tmp_path / "java", *properties) as process,
+    ):
         broker.create_topic("T", queues=4)
-        with java_clients(broker, version, tmp_path / "java", *properties) as clients:
-            if not is_ours:
-                with pytest.raises(RocketMQError):
-                    clients.producer().send("T", SENT)
-                return
-            consumer = clients.consumer("T")
-            clients.producer().send("T", SENT)
-            until_consumed([consumer], SENT)
+        if is_ours:
+            consume_sent(process, broker, version)
+        else:
+            with pytest.raises(RocketMQError):
+                Messaging(process, broker.name_server, version).producer().send("T", SENT)

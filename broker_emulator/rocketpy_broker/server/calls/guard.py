@@ -102,7 +102,11 @@ class TimedCalls:
         """Reports the first answer of a call; answers of health and reflection have no code."""
         status = getattr(getattr(answer, "head", answer), "status", None)
         if status is not None and hasattr(status, "code"):
-            self._on_called(method, status.code, self._clock.monotonic_ms() - begin_ms)
+            self.called(method, status.code, begin_ms)
+
+    def called(self, method: str, code: int, begin_ms: float) -> None:
+        """Reports a call that has begun at `begin_ms`."""
+        self._on_called(method, code, self._clock.monotonic_ms() - begin_ms)
 
 
 class CallGuard:

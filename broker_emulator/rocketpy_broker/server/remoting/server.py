@@ -27,11 +27,7 @@ from rocketpy_broker.runtime.tasks import Prompt, TaskScope
 from rocketpy_broker.server.bind_address import ListenAddress, listen
 from rocketpy_broker.server.calls.failure_log import PeerLines
 from rocketpy_broker.server.calls.guard import CallGuard
-from rocketpy_broker.server.remoting.connection import (
-    READ_BYTES,
-    RemotingConnection,
-    unsupported,
-)
+from rocketpy_broker.server.remoting.connection import READ_BYTES, RemotingConnection, unsupported
 from rocketpy_broker.server.remoting.unread_answers import UNREAD_BYTES_MAX, UnreadAnswers
 from rocketpy_broker.server.security.remoting_access import RemotingAccess
 from rocketpy_broker.server.security.tls import TlsPort
@@ -61,7 +57,6 @@ INTERVAL_MS = 5_000
 SMALL_BODY_BYTES, LENIENT_BODY_BYTES = 16_384, 65_536
 # The time in which all connections hand over requests in one pass of the loop.
 PASS_MS = 5
-_NAMES = {int(code): code.name for code in RequestCode}
 _REQUESTS = {int(code): exchange.request for code, exchange in EXCHANGES.items()}
 
 
@@ -129,11 +124,12 @@ Processor = Callable[[Request], Step]
 
 
 class Call(NamedTuple):
-    """A request that runs on: its connection, its command and the memory that it keeps."""
+    """A request that runs on: its connection, its command, the memory that it keeps, its begin."""
 
     connection: RemotingConnection
     command: RemotingCommand
     charge: Charge
+    begin_ms: float
 
 
 class Processors(Protocol):
@@ -278,7 +274,7 @@ class RemotingServer:
 
     def received(self, connection: RemotingConnection, command: RemotingCommand, size: int) -> None:
         """Handles one request, or an answer to one of the server's; its frame had `size` bytes."""
-        connection.active_ms = self._clock.monotonic_ms()
+        begin_ms = connection.active_ms = self._clock.monotonic_ms()
         if command.is_response:
             connection.answered(command)
             return
@@ -289,10 +285,11 @@ class RemotingServer:
         # The connection's events share a context, which tasks copy.
         scheduler.connection.set(connection.peer)
         try:
-            call = Call(connection, command, self._guard.begin(connection.peer, size))
+            charge = self._guard.begin(connection.peer, size)
         except BrokerError as error:
             self._send(connection, command, self._failed(connection, command, error))
             return
+        call = Call(connection, command, charge, begin_ms)
         step = self._worked(call, lambda: self._begun(_request(connection, command), processor))
         if isinstance(step, Deferred):
             connection.started()
@@ -309,7 +306,7 @@ class RemotingServer:
 
     def _worked(self, call: Call, work: Callable[[], Step]) -> Answer | Deferred:
         """Returns the next step, or the answer that reports an error; starts a coroutine."""
-        connection, command, charge = call
+        connection, command, charge, _ = call
         try:
             step = work()
         except asyncio.CancelledError:
@@ -348,8 +345,11 @@ class RemotingServer:
 
     def _end(self, call: Call, answer: Answer) -> None:
         self._guard.end(call.charge)
-        if answer is not None:
-            self._send(call.connection, call.command, answer)
+        if answer is None:
+            return
+        if self._guard.timed is not None:
+            self._guard.timed.called(_name_of(call.command), answer.code, call.begin_ms)
+        self._send(call.connection, call.command, answer)
 
     def _send(
         self, connection: RemotingConnection, command: RemotingCommand, answer: RemotingCommand
@@ -377,7 +377,7 @@ class RemotingServer:
             return command.answer(error.code, remark=error.remark)
         if isinstance(error, RemotingFormatError):
             return command.answer(ResponseCode.SYSTEM_ERROR, remark=f"{error!s:.1000}")
-        unexpected = self._guard.unexpected(connection.peer, _name_of(command.code), error)
+        unexpected = self._guard.unexpected(connection.peer, _name_of(command), error)
         return command.answer(unexpected.code, remark=unexpected.remark)
 
     async def _close_old(self) -> None:
@@ -396,5 +396,5 @@ def _request(connection: RemotingConnection, command: RemotingCommand) -> Reques
     return Request(command, _REQUESTS[command.code].decode(command.ext_fields), connection)
 
 
-def _name_of(code: int) -> str:
-    return _NAMES.get(code) or str(code)
+def _name_of(command: RemotingCommand) -> str:
+    return RequestCode(command.code).name

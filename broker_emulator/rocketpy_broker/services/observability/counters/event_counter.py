@@ -36,7 +36,7 @@ from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.statistics import Put
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
-from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.record import RecordBlock
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,10 @@ KNOWN_CODES = {
 OTHER_CODE = -1
 FAILED_CODES = frozenset({int(ResponseCode.SYSTEM_ERROR), int(v2.INTERNAL_SERVER_ERROR)})
 # Methods with long polling.
-HOLDING = frozenset({"pull", "query_offsets", "receive_message", "pull_message"})
+HOLDING = frozenset(
+    {"pull", "query_offsets", "receive_message", "pull_message", "lite_pull_message"}
+    | {"pop_message", "notification"}
+)
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
@@ -309,7 +312,8 @@ def _status(is_success: bool) -> str:
 
 @lru_cache(1_024)
 def _rpc_labels(method: str, code: int) -> Labels:
+    protocol = "remoting" if method in RequestCode.__members__ else "grpc"
     name = _WORD.sub("_", method.rpartition("/")[2]).lower()
     response = KNOWN_CODES.get(code, "other")
     result = "process_request_failed" if code in FAILED_CODES else "success"
-    return ("grpc", name, response, flag(name in HOLDING), result)
+    return (protocol, name, response, flag(name in HOLDING), result)
