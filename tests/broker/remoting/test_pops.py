@@ -155,6 +155,11 @@ async def test_an_ordered_pop_counts_deliveries(remoting: RemotingBroker) -> Non
     assert acked.code == ResponseCode.SUCCESS, acked.remark
 
 
+async def test_all_pops_are_in_the_revive_topic_already(remoting: RemotingBroker) -> None:
+    answer = await remoting.client.ask(Code.POP_ROLLBACK)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
 async def test_a_held_pop_gets_the_next_message(remoting: RemotingBroker) -> None:
     await remoting.running.create_topic(TOPIC, 1)
     held = asyncio.ensure_future(pop(remoting, poll_ms=15_000))

@@ -161,6 +161,7 @@ EXCHANGES: Mapping[Code, Exchange] = {
     ),
     Code.NOTIFICATION: _exchange(pop.NotificationRequest, pop.NotificationResponse),
     Code.POLLING_INFO: _exchange(pop.PollingInfoRequest, pop.PollingInfoResponse),
+    Code.POP_ROLLBACK: _exchange(),
     Code.QUERY_ASSIGNMENT: _exchange(),
     Code.SET_MESSAGE_REQUEST_MODE: _exchange(),
 }

@@ -52,6 +52,8 @@ class AckProcessor:
             Code.ACK_MESSAGE: self._ack,
             Code.BATCH_ACK_MESSAGE: self._batch_ack,
             Code.CHANGE_MESSAGE_INVISIBLETIME: self._change,
+            # It stores pops as the revive topic has them; here all are there already.
+            Code.POP_ROLLBACK: Request.answer,
         }
 
     async def _ack(self, request: Request) -> RemotingCommand:
