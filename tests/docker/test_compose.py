@@ -40,6 +40,12 @@ def test_it_is_valid_by_the_specification() -> None:
     assert done.returncode == 0, done.stdout
 
 
+def test_the_broker_publishes_each_port_that_its_image_exposes(compose: Compose) -> None:
+    broker = compose["services"]["broker"]
+    published = {port.split(":")[2] for port in broker["ports"]}
+    assert published == {*stage_of(broker).last("EXPOSE").words}
+
+
 def edit_ports(compose: Compose) -> object:
     return compose["services"]["broker"].update(ports="8081")
 

@@ -20,6 +20,30 @@ IMAGE = "rocketpy-broker"
 USER = "10001:10001"
 # As in the compose file.
 RIGHTS = ("--cap-drop=ALL", "--security-opt=no-new-privileges")
+# Sends to the broker of the topic's route, as RocketMQ's clients do; prints the answer's code.
+SEND_BY_ROUTE = """
+import json, socket, sys
+from rocketpy_proto.remoting import EXCHANGES, FrameDecoder, RemotingCommand, RequestCode
+from rocketpy_proto.remoting import encode_frame
+from rocketpy_proto.remoting.headers.sends import SendMessageRequest
+
+def ask(address, code, fields, body=b""):
+    host, port = address.rsplit(":", 1)
+    with socket.create_connection((host, int(port))) as connection:
+        command = RemotingCommand(code, 1, body=body, ext_fields=fields)
+        connection.sendall(b"".join(encode_frame(command)))
+        decoder = FrameDecoder()
+        while not (answers := [*decoder.feed(connection.recv(65536))]):
+            pass
+        return answers[0]
+
+route = ask(sys.argv[1], RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "orders"})
+[broker] = json.loads(bytes(route.body))["brokerDatas"]
+form = EXCHANGES[RequestCode.SEND_MESSAGE].request
+header = SendMessageRequest("producers", "orders", 0, 0)
+address = broker["brokerAddrs"]["0"]
+print(ask(address, RequestCode.SEND_MESSAGE, form.encode(header), b"by remoting").code)
+"""
 
 
 @pytest.fixture
@@ -53,7 +77,8 @@ def test_another_container_reaches_it_by_its_name(network: str) -> None:
         options = (f"--network={network}", f"--env=no_grpc_proxy={broker.name}")
         with Container(IMAGE, options=options) as other:
             assert "created topic orders" in other.run(*words)
-        assert "orders" in broker.run("rocketpy", "topic", "list")
+            assert other.run("python", "-c", SEND_BY_ROUTE, f"{broker.name}:9876") == "0\n"
+        assert "by remoting" in broker.run("rocketpy", "message", "tail", "orders", "-n", "1")
 
 
 def test_a_published_port_is_reached_from_the_host(broker: Container) -> None:
