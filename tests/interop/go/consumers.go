@@ -67,6 +67,7 @@ func consumerOptions(asked *request) []consumer.Option {
 		consumer.WithGroupName(asked.Group),
 		consumer.WithInstance(asked.Name),
 		consumer.WithConsumeFromWhere(consumer.ConsumeFromFirstOffset),
+		consumer.WithTls(asked.TLS),
 	}
 }
 

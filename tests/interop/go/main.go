@@ -26,7 +26,7 @@ type request struct {
 	Body, Mode, Tags, Keys                                 string
 	OrderKey, DelayLevel                                   int
 	MaxReconsumeTimes                                      int32
-	Trace, IsSQL                                           bool
+	Trace, IsSQL, TLS                                      bool
 }
 
 type consumed struct {
@@ -122,6 +122,7 @@ func produce(asked *request) error {
 		producer.WithGroupName(asked.Group),
 		producer.WithInstanceName(asked.Name),
 		producer.WithSendMsgTimeout(timeout),
+		producer.WithTls(asked.TLS),
 	}
 	if asked.Trace {
 		options = append(options, producer.WithTrace(trace(asked)))

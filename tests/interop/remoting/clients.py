@@ -6,16 +6,19 @@ The other sides are `java/Messaging.java` and `go/main.go`.
 from __future__ import annotations
 
 import itertools
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interop.cluster.processes import PAUSE_SECONDS
 from tests.interop.drivers import Driver
-from tests.interop.rocketmq import VERSIONS
+from tests.interop.rocketmq import TOP, VERSIONS
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 GO = "go"
@@ -36,6 +39,15 @@ class Consumed:
     age_ms: int
 
 
+@contextmanager
+def go_process(folder: Path) -> Iterator[Driver]:
+    """Yields a process of Go clients; `folder` is its home, which has the local offsets."""
+    environment = {**os.environ, "HOME": str(folder), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
+    command = [str(TOP / ".interop" / "go" / "client")]
+    with Driver(command, folder / "go.log", environment) as process:
+        yield process
+
+
 class Messaging:
     """Clients in one process, by name."""
 
@@ -46,7 +58,7 @@ class Messaging:
         self._names: list[str] = []
 
     def producer(self, group: str = "producers", **options: object) -> Producer:
-        """Starts a producer with the options `mode`, `trace` and, in Java, `namespace`."""
+        """Starts a producer with the options `mode`, `trace`, `namespace` (Java), `tls` (Go)."""
         name = self._start("produce", group=group, **options)
         return Producer(self, name)
 
@@ -60,8 +72,8 @@ class Messaging:
     ) -> Consumer:
         """Starts a consumer: concurrent, orderly, broadcasting, replying, pull; in Java pop.
 
-        Options: `trace`, `maxReconsumeTimes`, `isSql` for an expression of SQL92, and, in Java,
-        `namespace`.
+        Options: `trace`, `maxReconsumeTimes`, `isSql` for an expression of SQL92, `namespace`
+        (Java), `tls` (Go).
         """
         usual = {"topic": topic, "kind": kind, "group": group, "expression": expression}
         name = self._start("consume", **usual, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -14,9 +13,8 @@ from rocketpy_broker import LocalBroker
 from tests.interop.answered_calls import answered_calls
 from tests.interop.cluster.java_clients import answered
 from tests.interop.cluster.processes import configure_logs
-from tests.interop.drivers import Driver
-from tests.interop.remoting.clients import GO, Messaging
-from tests.interop.rocketmq import TOP, VERSIONS, RocketMQStore
+from tests.interop.remoting.clients import GO, Messaging, go_process
+from tests.interop.rocketmq import VERSIONS, RocketMQStore
 from tests.unit.request_codes import codes_of
 
 # Runs a command of mqadmin with these words, and returns what it prints.
@@ -63,15 +61,10 @@ def messaging(
 ) -> Iterator[Messaging]:
     """Yields the clients of one kind; their name server is the broker's.
 
-    Go clients are in a process of this test, whose home has the local offsets.
+    Go clients are in a process of this test.
     """
     with ExitStack() as stack:
-        if client == GO:
-            environment = {**os.environ, "HOME": str(tmp_path), "ROCKETMQ_GO_LOG_LEVEL": "warn"}
-            command = [str(TOP / ".interop" / "go" / "client")]
-            process: Driver = stack.enter_context(Driver(command, tmp_path / "go.log", environment))
-        else:
-            process = java_of(client)
+        process = stack.enter_context(go_process(tmp_path)) if client == GO else java_of(client)
         clients = Messaging(process, broker.name_server, client)
         stack.callback(clients.stop_all)
         yield clients

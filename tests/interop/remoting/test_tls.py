@@ -1,4 +1,4 @@
-"""RocketMQ's own Java clients at our broker and name server over TLS."""
+"""RocketMQ's own Java and Go clients at our broker and name server over TLS."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from rocketpy_broker import LocalBroker, LocalTls
 from tests.interop.cluster.java_clients import answered, row
 from tests.interop.cluster.processes import configure_logs
-from tests.interop.drivers import RocketMQError
-from tests.interop.remoting.clients import Messaging, until_consumed
+from tests.interop.drivers import Driver, RocketMQError
+from tests.interop.remoting.clients import GO, Messaging, go_process, until_consumed
 from tests.interop.rocketmq import VERSIONS, RocketMQStore
 from tests.support.certificates import Authority
 
@@ -31,21 +31,24 @@ def java_process(version: str, folder: Path, *properties: str) -> Iterator[Rocke
         process.kill()
 
 
-def consume_sent(process: RocketMQStore, broker: LocalBroker, version: str) -> None:
+def consume_sent(process: Driver, broker: LocalBroker, version: str) -> None:
     """Sends messages and consumes them. Raises RocketMQError."""
     clients = Messaging(process, broker.name_server, version)
-    consumer = clients.consumer("T")
-    clients.producer().send("T", SENT)
+    # An option of the Go client; that of the Java client is a property of its process.
+    consumer = clients.consumer("T", tls=True)
+    clients.producer(tls=True).send("T", SENT)
     until_consumed([consumer], SENT)
     clients.stop_all()
 
 
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_producer_and_a_push_consumer_use_tls_by_default(version: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [*VERSIONS, GO])
+def test_a_producer_and_a_push_consumer_use_tls(version: str, tmp_path: Path) -> None:
     # RocketMQ's clients verify no server by default.
     with (
         LocalBroker(tls=True) as broker,
-        java_process(version, tmp_path / "java") as process,
+        go_process(tmp_path)
+        if version == GO
+        else java_process(version, tmp_path / "java") as process,
     ):
         broker.create_topic("T", queues=4)
         consume_sent(process, broker, version)
