@@ -17,8 +17,10 @@ class TooManyEntriesError(BrokerError):
 
     code = ResponseCode.SYSTEM_BUSY
 
-    def __init__(self, kind: str, count_max: int) -> None:
-        super().__init__(f"too many {kind} are registered, limit {count_max}; delete unused ones")
+    def __init__(self, kind: str, bytes_max: int) -> None:
+        super().__init__(
+            f"too many {kind} are registered, limit {bytes_max} bytes; delete unused ones"
+        )
 
 
 class NoRouteError(BrokerError):

@@ -12,11 +12,12 @@ from pathlib import Path
 import msgspec
 
 from rocketpy_broker.errors import ConfigFileError
-from rocketpy_broker.nameserver.errors import TooManyEntriesError
+from rocketpy_broker.nameserver.entry_bytes import EntryBytes, size_of
 from rocketpy_broker.store.files import durable
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-ENTRIES_MAX = 100_000
+# Each change encodes all keys, and so does the answer to a registration.
+BYTES_MAX = 8 << 20
 TABLE = "configTable"
 
 
@@ -27,6 +28,7 @@ class KVConfig:
         """Reads the file, if it exists. Raises ConfigFileError."""
         self._path = path
         self._table: dict[str, dict[str, str]] = {}
+        self._bytes = EntryBytes("keys", BYTES_MAX)
         # One change at a time: each writes the whole file.
         self._saving = asyncio.Lock()
         if path is None or not path.exists():
@@ -38,6 +40,9 @@ class KVConfig:
         except (OSError, msgspec.DecodeError) as error:
             raise ConfigFileError(path, str(error), "repair it, or move it away") from error
         self._table = loaded.get(TABLE, {})
+        for namespace, values in self._table.items():
+            for key, value in values.items():
+                self._bytes.total += size_of((namespace, key, value))
 
     def get(self, namespace: str, key: str) -> str | None:
         """Returns a value; None for a missing key."""
@@ -50,19 +55,23 @@ class KVConfig:
     async def put(self, namespace: str, key: str, value: str) -> None:
         """Stores a value. Raises TooManyEntriesError, OSError."""
         async with self._saving:
-            count = sum(map(len, self._table.values()))
-            if self.get(namespace, key) is None and count >= ENTRIES_MAX:
-                raise TooManyEntriesError("keys", ENTRIES_MAX)
+            before = self.get(namespace, key)
+            old = () if before is None else (namespace, key, before)
+            growth = self._bytes.growth((namespace, key, value), old)
             values = {**self._table.get(namespace, {}), key: value}
             await self._save({**self._table, namespace: values})
+            self._bytes.total += growth
 
     async def delete(self, namespace: str, key: str) -> None:
         """Deletes a value; does nothing for a missing key. Raises OSError."""
         async with self._saving:
-            if self.get(namespace, key) is None:
+            before = self.get(namespace, key)
+            if before is None:
                 return
             left = {name: value for name, value in self._table[namespace].items() if name != key}
-            await self._save({**self._table, namespace: left})
+            table = {**self._table, namespace: left}
+            await self._save({name: values for name, values in table.items() if values})
+            self._bytes.change(old=(namespace, key, before))
 
     async def _save(self, table: dict[str, dict[str, str]]) -> None:
         if self._path is not None:

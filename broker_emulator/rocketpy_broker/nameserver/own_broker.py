@@ -24,10 +24,6 @@ from rocketpy_proto.remoting.headers.cluster import (
 )
 
 logger = logging.getLogger(__name__)
-# The length of any host and port.
-ADDRESS_CHARACTERS_MAX = 300
-# Its registration never expires.
-NEVER_MS = 1 << 60
 
 
 class OwnBroker:
@@ -61,7 +57,6 @@ class OwnBroker:
         """Stores the named topics as they are now; drops the ones that are gone."""
         table = self._topics.table(names)
         header = self._identity.registration(UNKNOWN_HOST)
-        header = msgspec.structs.replace(header, heartbeat_timeout_ms=NEVER_MS)
         try:
             yield from self.routes.register(header, table, None)
         except (RegistrationError, TooManyEntriesError) as error:
@@ -92,12 +87,10 @@ class OwnBroker:
                 "the broker in this name server's process; give the other broker another name or id"
             )
         is_id = MASTER_ID <= header.broker_id <= SLAVES_MAX
-        is_named = is_id and len(address) <= ADDRESS_CHARACTERS_MAX
-        if not is_named or header.cluster_name != identity.cluster_name:
+        if not is_id or header.cluster_name != identity.cluster_name:
             raise RegistrationError(
-                f"another broker {identity.broker_name} needs an id from 0 to {SLAVES_MAX}, the "
-                f"cluster {identity.cluster_name}, and an address of at most "
-                f"{ADDRESS_CHARACTERS_MAX} characters"
+                f"another broker {identity.broker_name} needs an id from 0 to {SLAVES_MAX}, and "
+                f"the cluster {identity.cluster_name}"
             )
 
     def answered(

@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from rocketpy_broker.errors import AnswerTooLargeError
 from rocketpy_broker.nameserver.errors import RegistrationError
 from rocketpy_broker.nameserver.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocketpy_broker.nameserver.own_broker import OwnBroker
 from rocketpy_broker.nameserver.route_table import STEP_TOPICS, RouteTable
 from rocketpy_broker.nameserver.steps import in_steps
-from rocketpy_broker.server.remoting.server import Processor, Request
+from rocketpy_broker.server.remoting.server import SMALL_BODY_BYTES, Processor, Request
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.remoting import RemotingCommand, encode_body
+from rocketpy_proto.remoting import FRAME_BYTES_MAX, RemotingCommand, encode_body
 from rocketpy_proto.remoting.bodies.configs import TopicConfigTable
 from rocketpy_proto.remoting.bodies.registration import (
     RegisterBrokerBody,
@@ -40,8 +41,10 @@ from rocketpy_proto.remoting.headers.cluster import (
 
 # 4.9.4: the first version whose clients read standard JSON.
 STANDARD_JSON_VERSION = 401
-# A larger body is decoded in a thread.
+# A larger body is decoded in a thread, and so is a compressed one.
 LARGE_BODY_BYTES = 65_536
+# The queues of a topic: more than all brokers have.
+QUEUES_BYTES_MAX = 1 << 20
 
 
 class NameServerProcessors:
@@ -88,12 +91,13 @@ class NameServerProcessors:
     async def _register(self, request: Request) -> RemotingCommand:
         if self._own is not None:
             self._own.check_other(request.header, request.connection)
-        if len(request.command.body) <= LARGE_BODY_BYTES:
+        is_large = len(request.command.body) > LARGE_BODY_BYTES
+        if not is_large and not request.header.is_compressed:
             topics = _topics_in(request)
         else:
             topics = await asyncio.to_thread(_topics_in, request)
-            if not request.connection.is_open:
-                raise RegistrationError("the connection has ended")
+        if not request.connection.is_open:
+            raise RegistrationError("the connection has ended")
         found = await in_steps(self._routes.register(request.header, topics, request.connection))
         if self._own is not None:
             found = self._own.answered(request.header, request.connection) or found
@@ -103,12 +107,13 @@ class NameServerProcessors:
     def _unregister(self, request: Request) -> RemotingCommand:
         if self._own is not None:
             self._own.check_other(request.header, request.connection)
-        self._routes.unregister(request.header)
+        self._routes.unregister(request.header, request.connection)
         return request.answer()
 
-    def _data_version(self, request: Request) -> RemotingCommand:
+    async def _data_version(self, request: Request) -> RemotingCommand:
+        asked = await request.bounded_body(SMALL_BODY_BYTES)
         known = self._routes.data_version(request.header)
-        changed = QueryDataVersionResponse(known is None or known != request.body())
+        changed = QueryDataVersionResponse(known is None or known != asked)
         return request.answer(changed, body=b"" if known is None else encode_body(known))
 
     # --- Routes ---
@@ -158,8 +163,9 @@ class NameServerProcessors:
             address = self._own.address(request.connection)
         return await _listed(request, names, address)
 
-    def _register_topic(self, request: Request) -> RemotingCommand:
-        self._routes.register_topic(request.header.topic, request.body().queue_datas)
+    async def _register_topic(self, request: Request) -> RemotingCommand:
+        body = await request.bounded_body(QUEUES_BYTES_MAX)
+        self._routes.register_topic(request.header.topic, body.queue_datas)
         return request.answer()
 
     def _delete_topic(self, request: Request) -> RemotingCommand:
@@ -185,7 +191,7 @@ class NameServerProcessors:
         header = request.header
         value = self._kv_config.get(header.namespace, header.key)
         if value is None:
-            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            remark = f"No config item, Namespace: {header.namespace:.200} Key: {header.key:.200}"
             return request.command.answer(ResponseCode.QUERY_NOT_FOUND, remark=remark)
         return request.answer(KVConfigResponse(value))
 
@@ -196,7 +202,7 @@ class NameServerProcessors:
     def _namespace(self, request: Request) -> RemotingCommand:
         table = self._kv_config.namespace(request.header.namespace)
         if table is None:
-            remark = f"No config item, Namespace: {request.header.namespace}"
+            remark = f"No config item, Namespace: {request.header.namespace:.200}"
             return request.command.answer(ResponseCode.QUERY_NOT_FOUND, remark=remark)
         return request.answer(body=encode_body(TextTable(table)))
 
@@ -221,6 +227,8 @@ async def _listed(
 ) -> RemotingCommand:
     """Returns an answer with names; a thread encodes many."""
     topics = TopicList(tuple(names), address)
+    if sum(map(len, names)) > FRAME_BYTES_MAX:
+        raise AnswerTooLargeError("the list of topics", FRAME_BYTES_MAX)
     if len(names) <= STEP_TOPICS:
         return request.answer(body=encode_body(topics))
     return request.answer(body=await asyncio.to_thread(encode_body, topics))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from rocketpy_broker.nameserver.registration import EXPIRY_MS_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting import decode_body, encode_body
 from rocketpy_proto.remoting.bodies.configs import DataVersion
@@ -167,3 +168,83 @@ async def test_n01_a_broker_asks_whether_its_topics_have_changed(
             if answer.body:
                 assert decode_body(DataVersion, answer.body) == version
             await register(broker, table("T", "U"))
+
+
+def takeovers(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Returns the warnings that name a broker."""
+    return [
+        each.getMessage()
+        for each in caplog.records
+        if each.levelname == "WARNING" and f"broker {NAME}, id 0" in each.getMessage()
+    ]
+
+
+async def test_n01_a_registration_beside_the_brokers_own_one_is_logged(
+    name_server: RunningNameServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with name_server.client() as broker, name_server.client() as other:
+        await register(broker, table("T", "U"))
+        await register(broker, table("T", "U"))
+        assert not takeovers(caplog)
+        await register(other, table("T", "U", counter=9, queues=1), heartbeat_timeout_ms=1)
+        [line] = takeovers(caplog)
+        own, its = (each.writer.get_extra_info("sockname")[1] for each in (broker, other))
+        assert f":{its}: takes the place of its registration by ipv4:127.0.0.1:{own};" in line
+
+
+async def test_n01_the_end_of_another_connections_broker_is_logged(
+    name_server: RunningNameServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with name_server.client() as broker, name_server.client() as other:
+        await register(broker, table("T", "U"))
+        await unregister(other, broker_addr="10.9.9.9:1")
+        assert await addresses(other, "T") == {NAME: {0: ADDRESS}}
+        assert not takeovers(caplog)
+        await unregister(other)
+        assert await route(other, "T") is None
+        [line] = takeovers(caplog)
+        own = broker.writer.get_extra_info("sockname")[1]
+        assert f"ends its registration by ipv4:127.0.0.1:{own};" in line
+
+
+async def test_n01_a_broker_that_connects_again_takes_nothing_over(
+    name_server: RunningNameServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        async with name_server.client() as broker:
+            await register(broker, table("T", "U"))
+        await until(lambda: not name_server.server.routes.topics)
+    async with name_server.client() as broker:
+        await register(broker, table("T", "U"))
+        await unregister(broker)
+    assert {"is removed: its connection has ended" in each for each in takeovers(caplog)} == {True}
+
+
+async def test_n01_a_broker_name_is_in_one_cluster_and_an_address_has_any_names(
+    name_server: RunningNameServer,
+) -> None:
+    routes = name_server.server.routes
+    async with name_server.client() as other:
+        async with name_server.client() as broker:
+            for number in range(3):
+                await register(broker, table("T", "U"), cluster_name=f"C{number}")
+                await register(broker, table("T", "U"), broker_name=f"b{number}")
+            info = routes.cluster_info()
+            assert info.cluster_addr_table == {"C2": (NAME,), CLUSTER: ("b0", "b1", "b2")}
+            assert set(await addresses(other, "T")) == {NAME, "b0", "b1", "b2"}
+        await until(lambda: not routes.topics)
+        assert routes.cluster_info().broker_addr_table == {}
+
+
+async def test_n01_no_registration_lasts_longer_than_an_hour_of_silence(
+    name_server: RunningNameServer,
+) -> None:
+    routes = name_server.server.routes
+    async with name_server.client() as broker:
+        await register(broker, table("T", "U"), heartbeat_timeout_ms=(1 << 63) - 1)
+        name_server.clock.advance(EXPIRY_MS_MAX)
+        routes.remove_expired()
+        assert routes.cluster_info().broker_addr_table
+        name_server.clock.advance(1)
+        routes.remove_expired()
+        assert not routes.cluster_info().broker_addr_table

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from rocketpy_broker.nameserver import route_table
 from rocketpy_broker.nameserver.name_server import REQUESTS_OF_CONNECTION
+from rocketpy_broker.runtime.process_tuning import raise_descriptor_limit
 from rocketpy_broker.server.remoting import connection as connections
 from rocketpy_broker.server.remoting import server as servers
 from rocketpy_broker.server.remoting import unread_answers
+from rocketpy_broker.server.remoting.connection import REQUESTS_PER_TURN
+from rocketpy_broker.server.remoting.connection_limit import CONNECTIONS_MAX, CONNECTIONS_OF_HOST
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
-from rocketpy_proto.remoting import RemotingCommand, encode_frame
+from rocketpy_proto.remoting import EXCHANGES, ONE_WAY_FLAG, RemotingCommand, encode_frame
 from rocketpy_proto.remoting.headers.topics import GetRouteInfoRequest
-from tests.broker.nameserver.registrations import NAME, addresses, register, route, table
-from tests.support.broker.remoting_client import RunningNameServer
+from tests.broker.nameserver.registrations import (
+    NAME,
+    addresses,
+    register,
+    registration,
+    route,
+    table,
+)
+from tests.support.broker.remoting_client import RunningNameServer, connected
 from tests.support.broker.running_broker import until
 
 
@@ -101,16 +111,33 @@ async def test_n14_a_client_that_reads_no_answer_is_read_no_more(
         assert await route(other, names[0]) is not None
 
 
-async def test_n14_connections_beyond_the_limit_are_closed(
-    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
+async def test_n14_connections_beyond_the_limit_are_closed_and_other_addresses_get_some(
+    name_server: RunningNameServer,
 ) -> None:
-    monkeypatch.setattr(servers, "CONNECTIONS_MAX", 2)
-    async with name_server.client() as client, name_server.client() as second:
-        await second.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
-        async with name_server.client() as third:
-            assert await third.is_closed()
-        assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+    """Opens as many connections as one address may have, at the real limit."""
+    raise_descriptor_limit()
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(name_server.client()) for _ in range(CONNECTIONS_MAX)
+        ]
+        await until(lambda: len(name_server.server.server) == CONNECTIONS_MAX)
+        async with name_server.client() as further:
+            assert await further.is_closed()
+        others = [
+            await stack.enter_async_context(connected(name_server.port, "127.0.0.2"))
+            for _ in range(CONNECTIONS_OF_HOST)
+        ]
+        async with connected(name_server.port, "127.0.0.2") as further:
+            assert await further.is_closed()
+        for client in (*others, clients[0], clients[-1]):
+            assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+        clients[1].writer.close()
+        others[1].writer.close()
+        count = CONNECTIONS_MAX + CONNECTIONS_OF_HOST - 2
+        await until(lambda: len(name_server.server.server) == count)
+        async with connected(name_server.port, "127.0.0.2") as again:
+            assert (await again.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
+    await until(lambda: not len(name_server.server.server))
 
 
 async def test_n14_large_frames_wait_for_a_place_and_stalled_ones_lose_theirs(
@@ -147,24 +174,6 @@ async def test_n14_an_idle_connection_is_closed_in_two_minutes(
             await used.ask(RequestCode.GET_BROKER_CLUSTER_INFO)
         assert await idle.is_closed()
         assert (await used.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0
-
-
-async def test_n14_registrations_beyond_the_limits_are_refused(
-    name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(route_table, "ENTRIES_MAX", 3)
-    monkeypatch.setattr(route_table, "BROKERS_MAX", 2)
-    async with name_server.client() as client:
-        await register(client, table("T", "U"))
-        answer = await register(client, table("T", "U", "V", "W", counter=2))
-        assert answer.code == ResponseCode.SYSTEM_BUSY
-        assert answer.remark is not None
-        assert "too many topics are registered, limit 3" in answer.remark
-        assert await route(client, "W") is None
-        await register(client, None, broker_name="b", broker_addr="b:1")
-        refused = await register(client, None, broker_name="c", broker_addr="c:1")
-        assert refused.code == ResponseCode.SYSTEM_BUSY
-        assert await route(client, "T") is not None
 
 
 async def test_n14_a_route_of_a_long_name_is_refused_in_few_bytes(
@@ -238,3 +247,25 @@ async def test_n14_a_large_request_keeps_its_place_until_it_is_handled(
         name_server.clock.advance(servers.CROWDED_MS_MAX)
         assert (await again).code == ResponseCode.SUCCESS
         assert len(server) == 1
+
+
+async def test_n14_one_way_registrations_of_a_closed_connection_leave_nothing(
+    name_server: RunningNameServer,
+) -> None:
+    """Sends more registrations than a turn takes, and closes before they are handled."""
+    routes, server = name_server.server.routes, name_server.server.server
+    form = EXCHANGES[RequestCode.REGISTER_BROKER].request
+    async with name_server.client() as client:
+        for number in range(10 * REQUESTS_PER_TURN):
+            fields = form.encode(registration(broker_name=f"b{number}"))
+            client.tell(
+                RemotingCommand(
+                    RequestCode.REGISTER_BROKER, number, flag=ONE_WAY_FLAG, ext_fields=fields
+                )
+            )
+    await until(lambda: not len(server))
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not routes.cluster_info().broker_addr_table
+    async with name_server.client() as client:
+        assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0

@@ -11,7 +11,8 @@ import pytest
 
 from rocketpy_broker.runtime.process_tuning import raise_descriptor_limit
 from rocketpy_broker.server.http.connections import CONNECTIONS_OF_HOST, REQUEST_SECONDS
-from rocketpy_broker.server.remoting.server import CONNECTIONS_MAX, IDLE_MS_MAX
+from rocketpy_broker.server.remoting.connection_limit import CONNECTIONS_MAX
+from rocketpy_broker.server.remoting.server import IDLE_MS_MAX
 from rocketpy_proto.remoting import RemotingCommand, encode_frame
 from tests.broker.security.callers import (
     UNKNOWN_CODE,

@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.remoting.headers.cluster import KVConfigRequest
 from tests.interop.cluster.cluster import OLD, A, B, Cluster
+from tests.interop.cluster.connection import Answer, ask
 from tests.interop.cluster.java_clients import JavaClient, JavaMessage, JavaQueue, mqadmin
 from tests.interop.cluster.processes import until
 from tests.interop.cluster.servers import CLUSTER, NameServer
@@ -72,9 +75,14 @@ def test_n02_mqadmin_deletes_a_topic(cluster: Cluster, own: NameServer, tool: To
     until(is_gone, "unwanted is gone", [own])
 
 
-def test_n02_mqadmin_keeps_a_key_and_deletes_it(tool: Tool) -> None:
+def test_n02_mqadmin_keeps_a_key_and_deletes_it(own: NameServer, tool: Tool) -> None:
+    def kept() -> Answer:
+        return ask(own.address, RequestCode.GET_KV_CONFIG, KVConfigRequest("space", "key"))
+
     tool("updateKvConfig", "-s", "space", "-k", "key", "-v", "value")
+    assert kept().ok().header.value == "value"
     tool("deleteKvConfig", "-s", "space", "-k", "key")
+    assert kept().code == ResponseCode.QUERY_NOT_FOUND
 
 
 @pytest.mark.parametrize("version", ENDS)

@@ -80,9 +80,9 @@ class RemotingClient:
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncIterator[RemotingClient]:
-    """Yields a connection of its own to a server of this machine."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def connected(port: int, host: str = "127.0.0.1") -> AsyncIterator[RemotingClient]:
+    """Yields a connection of its own to a server of this machine, from its address `host`."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
     try:
         yield RemotingClient(reader, writer)
     finally:

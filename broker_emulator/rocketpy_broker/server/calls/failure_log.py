@@ -1,4 +1,4 @@
-"""Log lines for unexpected failures of calls, one per peer and minute.
+"""Log lines for what peers cause, such as failures of calls; few per peer and minute.
 
 The first failure at each place in the code has its trace. A line for each failure would let one
 client fill the disk.
@@ -22,15 +22,17 @@ TEXT_MAX = 200
 
 @dataclass(slots=True)
 class _Peer:
-    silent_until_ms: float
+    until_ms: float
+    lines: int = 1
     withheld: int = 0
 
 
 class PeerLines:
-    """A permit for one log line per peer and minute, regardless of the port."""
+    """A permit for `lines_max` log lines per peer and minute, regardless of the port."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, lines_max: int = 1) -> None:
         self._clock = clock
+        self._lines_max = lines_max
         self._peers: OrderedDict[str, _Peer] = OrderedDict()
 
     def __len__(self) -> int:
@@ -40,7 +42,10 @@ class PeerLines:
         """Returns the number of withheld lines; None where this line is withheld, too."""
         name, now_ms = host_of(peer), self._clock.monotonic_ms()
         known = self._peers.get(name)
-        if known is not None and now_ms < known.silent_until_ms:
+        if known is not None and now_ms < known.until_ms:
+            if known.lines < self._lines_max:
+                known.lines += 1
+                return 0
             known.withheld += 1
             return None
         self._peers[name] = _Peer(now_ms + INTERVAL_MS)

@@ -28,6 +28,7 @@ from rocketpy_broker.server.bind_address import ListenAddress, listen
 from rocketpy_broker.server.calls.failure_log import PeerLines
 from rocketpy_broker.server.calls.guard import CallGuard
 from rocketpy_broker.server.remoting.connection import READ_BYTES, RemotingConnection, unsupported
+from rocketpy_broker.server.remoting.connection_limit import ConnectionLimit
 from rocketpy_broker.server.remoting.unread_answers import UNREAD_BYTES_MAX, UnreadAnswers
 from rocketpy_broker.server.security.remoting_access import RemotingAccess
 from rocketpy_broker.server.security.tls import TlsPort
@@ -44,17 +45,16 @@ from rocketpy_proto.remoting import (
 from rocketpy_proto.remoting.fields import decode_bounded_body
 
 logger = logging.getLogger(__name__)
-CONNECTIONS_MAX = 1_000
 # A connection without a byte in either direction is closed.
 IDLE_MS_MAX = 120_000
-# Large frames that are received at a time, and the time for one while another connection
-# waits for a place.
-LARGE_FRAMES_MAX = 16
+# Large frames that are received at a time, up to 26 MiB of memory each, and the time for one while
+# another connection waits for a place.
+LARGE_FRAMES_MAX = 8
 CROWDED_MS_MAX = 20_000
 INTERVAL_MS = 5_000
 # A body up to this size takes few milliseconds to decode. A client's body that is not plain JSON
-# takes up to 20 ms.
-SMALL_BODY_BYTES, LENIENT_BODY_BYTES = 16_384, 65_536
+# takes up to 20 ms, and a list of such text half a second in a thread.
+SMALL_BODY_BYTES, LENIENT_BODY_BYTES, LENIENT_LIST_BYTES = 16_384, 65_536, 1 << 20
 # The time in which all connections hand over requests in one pass of the loop.
 PASS_MS = 5
 _REQUESTS = {int(code): exchange.request for code, exchange in EXCHANGES.items()}
@@ -87,7 +87,7 @@ class Request(NamedTuple):
             raise ParameterIllegalError("bytes of the body", size, f"{bytes_max} or fewer")
         return self.command.body
 
-    def body(self, lenient_bytes_max: int | None = None) -> Any:
+    def body(self, lenient_bytes_max: int = LENIENT_LIST_BYTES) -> Any:
         """Returns the body as a value. Raises RemotingFormatError."""
         kind = REQUEST_BODIES[RequestCode(self.command.code)]
         return decode_bounded_body(kind, self.command.body, lenient_bytes_max)
@@ -163,6 +163,7 @@ class RemotingServer:
         self._malformed = PeerLines(clock)
         self._buffer = bytearray(READ_BYTES)
         self._connections: set[RemotingConnection] = set()
+        self._limit = ConnectionLimit()
         # Connections with a place for a large frame and its start, and the ones that wait for one.
         self._large: dict[RemotingConnection, float] = {}
         self._queued: dict[RemotingConnection, None] = {}
@@ -216,8 +217,8 @@ class RemotingServer:
     # --- Events of connections ---
 
     def opened(self, connection: RemotingConnection) -> bool:
-        """Takes in a new connection; False beyond CONNECTIONS_MAX or while the server stops."""
-        if not self._is_serving or len(self._connections) >= CONNECTIONS_MAX:
+        """Takes in a new connection; False beyond a limit or while the server stops."""
+        if not self._is_serving or not self._limit.enter(connection.peer):
             return False
         connection.active_ms = self._clock.monotonic_ms()
         self._empty.clear()
@@ -229,6 +230,7 @@ class RemotingServer:
         if connection not in self._connections:
             return
         self._connections.remove(connection)
+        self._limit.leave(connection.peer)
         self._queued.pop(connection, None)
         self.small_frame(connection)
         self.connection_lost(connection)

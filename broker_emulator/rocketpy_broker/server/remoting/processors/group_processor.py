@@ -14,7 +14,7 @@ import msgspec
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.server.remoting.server import Processor, Request
+from rocketpy_broker.server.remoting.server import LENIENT_BODY_BYTES, Processor, Request
 from rocketpy_broker.server.remoting.tables import AnswerSize, TableText, encode_large
 from rocketpy_broker.server.remoting.values import (
     GROUP_FIELDS,
@@ -84,7 +84,7 @@ class GroupProcessor:
 
     async def _update(self, request: Request) -> RemotingCommand:
         """Creates a group or replaces all of its fields but the unknown ones."""
-        body: configs.SubscriptionGroupConfig = request.body()
+        body: configs.SubscriptionGroupConfig = await request.bounded_body(LENIENT_BODY_BYTES)
         if body.attributes:
             raise ParameterIllegalError("attributes", dict(body.attributes), "none")
         fields = {name: getattr(body, field) for field, name in GROUP_FIELDS.items()}
