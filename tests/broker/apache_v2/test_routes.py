@@ -49,6 +49,7 @@ async def test_a_route_names_each_queue_of_the_topic_at_the_endpoints_of_the_cli
         ("FIFO", [v2.FIFO]),
         ("DELAY", [v2.DELAY]),
         ("TRANSACTION", [v2.TRANSACTION]),
+        ("PRIORITY", [v2.PRIORITY]),
         ("MIXED", MIXED),
     ],
 )

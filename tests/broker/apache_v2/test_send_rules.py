@@ -224,6 +224,7 @@ MESSAGES: dict[str, Change] = {
     "FIFO": system(message_group="g"),
     "DELAY": at(5_000),
     "TRANSACTION": recovery(0),
+    "PRIORITY": system(priority=1),
 }
 
 

@@ -14,6 +14,7 @@ from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.apache_v2.test_routes import create
 from tests.support.broker.apache_client import ApacheClient, message, records
+from tests.support.broker.apache_consumers import Consumer
 
 
 async def test_a_record_has_all_parts_of_its_message(apache: ApacheClient) -> None:
@@ -66,6 +67,21 @@ async def test_a_priority_is_a_property(apache: ApacheClient) -> None:
     await apache.send(message("t", priority=0), message("t", priority=3))
     found = await records(apache.running, "t")
     assert [each.properties["_SYS_MSG_PRIORITY_"] for each in found] == ["0", "3"]
+
+
+async def test_messages_of_a_priority_topic_come_with_it_in_the_order_of_their_sends(
+    apache: ApacheClient,
+) -> None:
+    await create(apache, "t", read=1, write=1, kind="PRIORITY")
+    for priority in (1, 9, 5):
+        assert (await apache.send(message("t", priority=priority))).status.code == v2.OK
+    received = await Consumer(apache.running, topic="t").receive()
+    found = [each.system_properties for each in received.messages]
+    assert [(each.message_type, each.priority) for each in found] == [
+        (v2.PRIORITY, 1),
+        (v2.PRIORITY, 9),
+        (v2.PRIORITY, 5),
+    ]
 
 
 async def test_messages_without_a_group_go_round_the_queues(apache: ApacheClient) -> None:
