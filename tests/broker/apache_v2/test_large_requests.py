@@ -8,8 +8,6 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
-import pytest
-
 from rocketpy_broker.server.apache_v2.endpoints import ROUTE_BYTES_MAX
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.errors import FlushTimeoutError, StoreBusyError
+from rocketpy_broker.errors import BrokerError, FlushTimeoutError, StoreBusyError
 from rocketpy_broker.server.apache_v2.sends.group_queue import consistent_hash, queue_of_group
+from rocketpy_broker.services.replication.errors import SlaveNotAvailableError, SlaveTimeoutError
 from rocketpy_broker.services.send.service import SendService
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record.sys_flag import COMPRESSED
@@ -152,19 +153,27 @@ async def test_a_large_request_with_many_parts_is_not_decoded(apache: ApacheClie
     assert "parts" in response.status.message
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (FlushTimeoutError(5_000), v2.MASTER_PERSISTENCE_TIMEOUT),
+        (SlaveTimeoutError(1, 3_000), v2.SLAVE_PERSISTENCE_TIMEOUT),
+        (SlaveNotAvailableError(None, 1), v2.HA_NOT_AVAILABLE),
+    ],
+)
 async def test_a_message_that_is_stored_but_not_confirmed_has_no_ids(
-    apache: ApacheClient, monkeypatch: pytest.MonkeyPatch
+    error: BrokerError, code: v2.Code, apache: ApacheClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(apache, "t", read=1, write=1)
 
     async def late(_sends: SendService, _stored: object) -> None:
-        raise FlushTimeoutError(5_000)
+        raise error
 
     monkeypatch.setattr(SendService, "acknowledged", late)
     response = await apache.send(message("t"))
-    assert response.status.code == v2.MASTER_PERSISTENCE_TIMEOUT
+    assert response.status.code == code
     (entry,) = response.entries
-    assert (entry.status.code, entry.message_id) == (v2.MASTER_PERSISTENCE_TIMEOUT, "")
+    assert (entry.status.code, entry.message_id) == (code, "")
     assert len(await records(apache.running, "t")) == 1
 
 
