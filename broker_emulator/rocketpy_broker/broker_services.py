@@ -16,6 +16,7 @@ from rocketpy_broker.server.apache_v2.servicers.consumer_servicer import Consume
 from rocketpy_broker.server.apache_v2.servicers.queue_servicer import QueueServicer
 from rocketpy_broker.server.apache_v2.servicers.route_servicer import RouteServicer
 from rocketpy_broker.server.apache_v2.servicers.send_servicer import SendServicer
+from rocketpy_broker.server.apache_v2.servicers.telemetry_commands import TelemetryCommands
 from rocketpy_broker.server.apache_v2.servicers.telemetry_servicer import TelemetryServicer
 from rocketpy_broker.server.apache_v2.servicers.transaction_servicer import TransactionServicer
 from rocketpy_broker.server.apache_v2.services import ApacheV2Services
@@ -150,6 +151,7 @@ class BrokerServices:
         self.metrics = None if context.config.http_port is None else self._metrics(context)
         self.admin = self._operations(context)
         self.remoting_clients = RemotingClients(self.groups.clients, context)
+        self.telemetry_commands = TelemetryCommands(context.call_clock)
         self.apache_clients = ApacheClients(
             self.groups.clients, self.groups.configs, context.config, context.clock
         )
@@ -313,7 +315,7 @@ class BrokerServices:
         return [
             RouteServicer(self.topics, config),
             ClientServicer(self.apache_clients),
-            TelemetryServicer(self.apache_clients, self._clock),
+            TelemetryServicer(self.apache_clients, self.telemetry_commands, self._clock),
             SendServicer(
                 self.sends,
                 self.delay.recall,
@@ -345,7 +347,9 @@ class BrokerServices:
             ClientProcessor(
                 clients, remote, self.groups.locks, self.filters, config.limits.clients
             ),
-            ForwardProcessor(clients, remote, self.admin.store_admin, config),
+            ForwardProcessor(
+                clients, remote, self.telemetry_commands, self.admin.store_admin, config
+            ),
             ReplyProcessor(sends.store, remote, self._store, self._clock),
             OffsetProcessor(self.offsets, self.delay.progress, config),
             LookupProcessor(self._store),

@@ -2,7 +2,8 @@
 
 - DELAY: with a delivery time in the past, so that the broker delivers at once.
 - FIFO: to the queue of the message group; a message without one is its own group.
-- NORMAL: without the message group.
+- NORMAL: without the message group and the priority.
+- PRIORITY: without the message group; a message without a priority gets 0.
 - TRANSACTION: prepared as a half message of `producer_group`, then committed.
 """
 
@@ -15,6 +16,7 @@ from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import (
+    PRIORITY,
     PRODUCER_GROUP,
     RETRY_TOPIC,
     SHARDING_KEY,
@@ -45,8 +47,11 @@ class TopicRules:
             queue_id = abs(java_hash(group)) % self.write_queue_nums
             ordered = {**properties, SHARDING_KEY: group}
             return replace(outgoing, properties=ordered, queue_id=queue_id)
-        if self.message_type == "NORMAL":
+        if self.message_type in {"NORMAL", "PRIORITY"}:
             without = {name: value for name, value in properties.items() if name != SHARDING_KEY}
+            priority = without.pop(PRIORITY, "0")
+            if self.message_type == "PRIORITY":
+                without[PRIORITY] = priority
             return replace(outgoing, properties=without)
         return outgoing
 

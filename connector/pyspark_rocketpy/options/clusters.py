@@ -19,21 +19,16 @@ NAME_SERVER = OptionSpec(
     "name servers of an Apache RocketMQ cluster, in place of endpoints",
     endpoints,
 )
-USER_OPTIONS = (
+ACCESS_OPTIONS = (
     OptionSpec("accessKey", None, "a name", "the user at the broker or cluster; needs secretKey"),
     OptionSpec("secretKey", None, "a secret", "the user's secret; signs every request"),
-)
-ACCESS_OPTIONS = (
-    *USER_OPTIONS,
     OptionSpec(
         "securityToken",
         None,
         "a secret",
-        "a session token for accessKey and secretKey, of clusters only",
+        "a session token for accessKey and secretKey; only clusters get it",
     ),
 )
-CLUSTER_OPTIONS = (NAME_SERVER, *ACCESS_OPTIONS)
-_USER_NAMES = frozenset(spec.name for spec in USER_OPTIONS)
 _FIELDS = {
     "name_server": "name_servers",
     "access_key": "access_key",
@@ -61,34 +56,29 @@ def cluster_of(
 ) -> ClusterOptions | None:
     """Moves the cluster's options out of `values`; returns None if endpoints are set.
 
-    Fields `access_key` and `secret_key` of `values` are then the user at the broker.
+    Fields `access_key` and `secret_key` of `values` are then the user at the broker. A broker of
+    rocketpy issues no session tokens, and its bearer tokens have no place for one.
     `given` are the options that the user has set, by names in lower case. `only_clusters` names
     further options that a broker of rocketpy does not accept. Raises OptionError.
     """
     taken = {name: values.pop(field_name) for field_name, name in _FIELDS.items()}
+    check_user(taken)
     if taken["name_servers"] is None:
-        for name in (*(spec.name for spec in CLUSTER_OPTIONS), *only_clusters):
-            if name.lower() in given and name not in _USER_NAMES:
+        for name in (NAME_SERVER.name, *only_clusters):
+            if name.lower() in given:
                 raise OptionError(
                     f"option {name} is only for clusters of Apache RocketMQ (option "
                     f"{NAME_SERVER.name}); leave it out with endpoints"
                 )
         values |= {name: taken[name] for name in ("access_key", "secret_key")}
-        check_user(values)
         return None
     values |= {"endpoints": (), "access_key": None, "secret_key": None}
-    cluster = ClusterOptions(**taken, tls=tls)  # type: ignore[arg-type]
-    _check(cluster)
-    return cluster
+    return ClusterOptions(**taken, tls=tls)  # type: ignore[arg-type]
 
 
 def check_user(values: Mapping[str, object]) -> None:
-    """Raises OptionError unless both options of a user are set, or none."""
+    """Raises OptionError for half a user, or for a session token without a user."""
     if (values["access_key"] is None) != (values["secret_key"] is None):
         raise OptionError("options accessKey and secretKey go together; set both, or none")
-
-
-def _check(cluster: ClusterOptions) -> None:
-    check_user({"access_key": cluster.access_key, "secret_key": cluster.secret_key})
-    if cluster.security_token is not None and cluster.access_key is None:
+    if values["security_token"] is not None and values["access_key"] is None:
         raise OptionError("option securityToken needs options accessKey and secretKey; set them")

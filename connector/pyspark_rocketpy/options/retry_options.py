@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark_rocketpy.errors import OptionError
-from pyspark_rocketpy.options.clusters import USER_OPTIONS, check_user
+from pyspark_rocketpy.options.clusters import ACCESS_OPTIONS, check_user
 from pyspark_rocketpy.options.foreign_names import SOURCE_FOREIGN_NAMES
 from pyspark_rocketpy.options.shared import (
     CONNECT_TIMEOUT,
@@ -48,7 +48,7 @@ RETRY_OPTIONS = (
     CONNECT_TIMEOUT,
     RETRY_TIMES_MAX,
     RETRY_BACKOFF,
-    *USER_OPTIONS,
+    *ACCESS_OPTIONS,
     *TLS_OPTIONS,
 )
 _NO_CLUSTER = "use endpoints; only a broker of rocketpy takes messages back"
@@ -83,6 +83,7 @@ class RetryOptions:
                 "option consumerGroup is missing; set it to the group that consumes the messages"
             )
         check_user(values)
+        del values["security_token"]
         values["delay_level"] = _level(str(values["delay_level"]))
         return cls(**values)  # type: ignore[arg-type]
 

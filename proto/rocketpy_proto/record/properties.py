@@ -19,7 +19,7 @@ from rocketpy_proto.record.layout import (
 TAGS = "TAGS"
 KEYS = "KEYS"
 UNIQ_KEY = "UNIQ_KEY"
-SHARDING_KEY = "__SHARDINGKEY"
+SHARDING_KEY, PRIORITY = "__SHARDINGKEY", "_SYS_MSG_PRIORITY_"
 KEY_SEPARATOR = " "
 # Properties that delay a message's delivery to readers.
 DELAY = "DELAY"

@@ -100,9 +100,11 @@ async def test_settings_of_an_orderly_group_say_so(apache: ApacheClient) -> None
             v2.UNRECOGNIZED_CLIENT_TYPE,
         ),
         (consuming("g", "t", client_type=v2.LITE_PUSH_CONSUMER), v2.UNRECOGNIZED_CLIENT_TYPE),
+        (consuming("g", "t", client_type=99), v2.UNRECOGNIZED_CLIENT_TYPE),  # type: ignore[arg-type]
         (producing("a.b"), v2.ILLEGAL_TOPIC),
         (consuming("g", "a.b"), v2.ILLEGAL_TOPIC),
         (consuming("g.h", "t"), v2.ILLEGAL_CONSUMER_GROUP),
+        (consuming("g" * 121, "t"), v2.ILLEGAL_CONSUMER_GROUP),
         (consuming("CID_RMQ_SYS_x", "t"), v2.ILLEGAL_CONSUMER_GROUP),
         (consuming("g", "t", expression=" || "), v2.BAD_REQUEST),
         (
@@ -249,11 +251,14 @@ async def test_a_producer_is_a_member_of_a_group_for_each_topic(apache: ApacheCl
     assert known(apache) == 0
 
 
+@pytest.mark.parametrize("client_type", [v2.SIMPLE_CONSUMER, v2.PULL_CONSUMER])
 async def test_a_consumer_is_a_member_of_its_group_with_its_subscriptions(
-    apache: ApacheClient,
+    client_type: v2.ClientType, apache: ApacheClient
 ) -> None:
     apache.language = "GO"
-    await apache.settle(consuming("g", "t", "u", client_type=v2.SIMPLE_CONSUMER))
+    answer = await apache.settle(consuming("g", "t", "u", client_type=client_type))
+    assert answer.status.code == v2.OK
+    assert (await apache.heartbeat(client_type)).code == v2.OK
     registry = apache.running.broker.services.groups.clients
     assert registry.member_ids("g") == ["host@1@0@abc"]
     group = registry.consumer_group("g")
@@ -299,6 +304,7 @@ async def test_a_consumer_without_settings_joins_its_group_by_a_heartbeat(
     [
         (v2.CLIENT_TYPE_UNSPECIFIED, "g", v2.UNRECOGNIZED_CLIENT_TYPE),
         (v2.LITE_SIMPLE_CONSUMER, "g", v2.UNRECOGNIZED_CLIENT_TYPE),
+        (99, "g", v2.UNRECOGNIZED_CLIENT_TYPE),
         (v2.SIMPLE_CONSUMER, "", v2.ILLEGAL_CONSUMER_GROUP),
         (v2.SIMPLE_CONSUMER, "CID_RMQ_SYS_x", v2.ILLEGAL_CONSUMER_GROUP),
     ],

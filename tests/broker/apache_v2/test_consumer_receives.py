@@ -16,12 +16,14 @@ import pytest
 from rocketpy_broker.server.apache_v2.receives.requests import receive_wait_ms
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.status import RefusedError
+from rocketpy_broker.services.receipts import pop_service
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZSTD
 from tests.support.blocks import BORN_MS, WireBlock, wire_block
+from tests.support.broker.apache_client import ApacheClient
 from tests.support.broker.apache_consumers import WAIT_MS, Consumer, duration
 from tests.support.broker.pops import (
     INVISIBLE_MS,
@@ -222,6 +224,7 @@ async def test_a_tag_with_an_equal_code_does_not_match(start_broker: StartBroker
         ({"invisible_duration": None}, v2.ILLEGAL_INVISIBLE_TIME),
         ({"group": v2.Resource(name="a b")}, v2.ILLEGAL_CONSUMER_GROUP),
         ({"group": v2.Resource(name="CID_RMQ_SYS_x")}, v2.ILLEGAL_CONSUMER_GROUP),
+        ({"group": v2.Resource(name="g" * 121)}, v2.ILLEGAL_CONSUMER_GROUP),
         ({"message_queue": v2.MessageQueue()}, v2.ILLEGAL_TOPIC),
         ({"message_queue": v2.MessageQueue(topic={"name": "TBW102"})}, v2.ILLEGAL_TOPIC),
         ({"message_queue": v2.MessageQueue(topic={"name": "none"})}, v2.TOPIC_NOT_FOUND),
@@ -234,6 +237,7 @@ async def test_a_tag_with_an_equal_code_does_not_match(start_broker: StartBroker
             {"filter_expression": {"type": v2.TAG, "expression": "||"}},
             v2.ILLEGAL_FILTER_EXPRESSION,
         ),
+        ({"filter_expression": {"type": 99, "expression": "a"}}, v2.ILLEGAL_FILTER_EXPRESSION),
         ({"filter_expression": {"expression": "a" * 8_193}}, v2.ILLEGAL_FILTER_EXPRESSION),
         ({"attempt_id": "a" * 256}, v2.BAD_REQUEST),
     ],
@@ -248,6 +252,36 @@ async def test_the_code_of_a_refused_receive(
         assert received.kinds == ["status", "delivery_timestamp"]
         # It has taken nothing from the group.
         assert (await consumer.receive()).attempts == [1]
+
+
+async def test_a_group_has_a_name_of_120_characters(start_broker: StartBroker) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        assert (await Consumer(running, group="g" * 120).receive()).bodies == [b"a"]
+
+
+async def test_an_unknown_group_is_refused_while_groups_are_not_created(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, auto_create_subscription_group=False) as running:
+        received = await Consumer(running).receive()
+        assert received.status.code == v2.CONSUMER_GROUP_NOT_FOUND
+        heartbeat = await ApacheClient(running).heartbeat(v2.SIMPLE_CONSUMER, "g")
+        assert heartbeat.code == v2.CONSUMER_GROUP_NOT_FOUND
+
+
+async def test_more_waiting_receives_than_the_limit_are_refused(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pop_service, "POLLING_MAX", 1)
+    async with with_messages(start_broker) as running:
+        consumer = Consumer(running)
+        held = asyncio.ensure_future(consumer.receive())
+        await running.held(1)
+        refused = await consumer.receive()
+        assert refused.status.code == v2.TOO_MANY_REQUESTS
+        assert "polling full" in refused.status.message
+        await running.append(TOPIC, 0, b"a")
+        assert (await held).bodies == [b"a"]
 
 
 async def test_a_receive_without_a_client_id_is_refused(running: RunningBroker) -> None:

@@ -49,6 +49,7 @@ async def test_a_route_names_each_queue_of_the_topic_at_the_endpoints_of_the_cli
         ("FIFO", [v2.FIFO]),
         ("DELAY", [v2.DELAY]),
         ("TRANSACTION", [v2.TRANSACTION]),
+        ("PRIORITY", [v2.PRIORITY]),
         ("MIXED", MIXED),
     ],
 )
@@ -102,6 +103,7 @@ async def test_a_topic_without_a_route_has_its_code(
     "endpoints",
     [
         v2.Endpoints(addresses=[v2.Address(host="127.0.0.1", port=1)]),
+        v2.Endpoints(scheme=99, addresses=[v2.Address(host="127.0.0.1", port=1)]),  # type: ignore[arg-type]
         v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="name", port=1)]),
         v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="::1", port=1)]),
         v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=70_000)]),

@@ -83,6 +83,8 @@ ILLEGAL: list[tuple[str, Change, v2.Code]] = [
     ("group with a control", system(message_group="a\x7f"), v2.ILLEGAL_MESSAGE_GROUP),
     ("lite topic", system(lite_topic="l"), v2.UNSUPPORTED),
     ("lite type", system(message_type=v2.LITE), v2.UNSUPPORTED),
+    ("type of a later version", system(message_type=99), v2.BAD_REQUEST),
+    ("encoding of a later version", system(body_encoding=99), v2.BAD_REQUEST),
     ("separator in the trace", system(trace_context="a\x01b"), v2.BAD_REQUEST),
 ]
 
@@ -113,7 +115,7 @@ LEGAL: list[tuple[str, Change]] = [
     ("latest delivery", at(DAY_MS)),
     ("past delivery", at(-5_000)),
     ("longest recovery", recovery(3_600)),
-    ("unknown encoding", system(body_encoding=v2.ENCODING_UNSPECIFIED)),
+    ("encoding not set", system(body_encoding=v2.ENCODING_UNSPECIFIED)),
 ]
 
 
@@ -224,6 +226,7 @@ MESSAGES: dict[str, Change] = {
     "FIFO": system(message_group="g"),
     "DELAY": at(5_000),
     "TRANSACTION": recovery(0),
+    "PRIORITY": system(priority=1),
 }
 
 

@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.errors import FlushTimeoutError, StoreBusyError
+from rocketpy_broker.errors import BrokerError, FlushTimeoutError, StoreBusyError
 from rocketpy_broker.server.apache_v2.sends.group_queue import consistent_hash, queue_of_group
+from rocketpy_broker.services.replication.errors import SlaveNotAvailableError, SlaveTimeoutError
 from rocketpy_broker.services.send.service import SendService
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.apache_v2.test_routes import create
 from tests.support.broker.apache_client import ApacheClient, message, records
+from tests.support.broker.apache_consumers import Consumer
 
 
 async def test_a_record_has_all_parts_of_its_message(apache: ApacheClient) -> None:
@@ -66,6 +68,21 @@ async def test_a_priority_is_a_property(apache: ApacheClient) -> None:
     await apache.send(message("t", priority=0), message("t", priority=3))
     found = await records(apache.running, "t")
     assert [each.properties["_SYS_MSG_PRIORITY_"] for each in found] == ["0", "3"]
+
+
+async def test_messages_of_a_priority_topic_come_with_it_in_the_order_of_their_sends(
+    apache: ApacheClient,
+) -> None:
+    await create(apache, "t", read=1, write=1, kind="PRIORITY")
+    for priority in (1, 9, 5):
+        assert (await apache.send(message("t", priority=priority))).status.code == v2.OK
+    received = await Consumer(apache.running, topic="t").receive()
+    found = [each.system_properties for each in received.messages]
+    assert [(each.message_type, each.priority) for each in found] == [
+        (v2.PRIORITY, 1),
+        (v2.PRIORITY, 9),
+        (v2.PRIORITY, 5),
+    ]
 
 
 async def test_messages_without_a_group_go_round_the_queues(apache: ApacheClient) -> None:
@@ -136,19 +153,27 @@ async def test_a_large_request_with_many_parts_is_not_decoded(apache: ApacheClie
     assert "parts" in response.status.message
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (FlushTimeoutError(5_000), v2.MASTER_PERSISTENCE_TIMEOUT),
+        (SlaveTimeoutError(1, 3_000), v2.SLAVE_PERSISTENCE_TIMEOUT),
+        (SlaveNotAvailableError(None, 1), v2.HA_NOT_AVAILABLE),
+    ],
+)
 async def test_a_message_that_is_stored_but_not_confirmed_has_no_ids(
-    apache: ApacheClient, monkeypatch: pytest.MonkeyPatch
+    error: BrokerError, code: v2.Code, apache: ApacheClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(apache, "t", read=1, write=1)
 
     async def late(_sends: SendService, _stored: object) -> None:
-        raise FlushTimeoutError(5_000)
+        raise error
 
     monkeypatch.setattr(SendService, "acknowledged", late)
     response = await apache.send(message("t"))
-    assert response.status.code == v2.MASTER_PERSISTENCE_TIMEOUT
+    assert response.status.code == code
     (entry,) = response.entries
-    assert (entry.status.code, entry.message_id) == (v2.MASTER_PERSISTENCE_TIMEOUT, "")
+    assert (entry.status.code, entry.message_id) == (code, "")
     assert len(await records(apache.running, "t")) == 1
 
 

@@ -11,7 +11,7 @@ import pytest
 from rocketpy_broker import LocalBroker, Message
 from tests.support.broker.shell import run
 
-TYPES = ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "UNSPECIFIED"]
+TYPES = ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "UNSPECIFIED"]
 _numbers = count()
 
 
@@ -24,7 +24,8 @@ def number() -> int:
 @pytest.fixture
 def messages(rocketpy_broker: LocalBroker, rocketpy_topic: str) -> list[Message]:
     """Returns three messages: plain, with a message group, with a property of the user's."""
-    groups: Iterator[dict[str, str]] = iter([{}, {"__SHARDINGKEY": "g1"}, {"shop": "3"}])
+    shop = {"shop": "3", "_SYS_MSG_PRIORITY_": "7"}
+    groups: Iterator[dict[str, str]] = iter([{}, {"__SHARDINGKEY": "g1"}, shop])
     for body, properties in zip("abc", groups, strict=True):
         rocketpy_broker.send(rocketpy_topic, body, tags="A", properties=properties, queue_id=0)
     return rocketpy_broker.messages(rocketpy_topic)

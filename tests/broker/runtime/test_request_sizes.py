@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -49,17 +50,23 @@ async def call(running: RunningBroker, service: str, method: str, data: bytes) -
     return answer
 
 
-async def first_answer(running: RunningBroker, method: MethodDescriptor, data: bytes) -> Any:
+async def first_answer(
+    running: RunningBroker,
+    method: MethodDescriptor,
+    data: bytes,
+    metadata: Sequence[tuple[str, str]] = (),
+) -> Any:
     """Returns the first response of a method of any kind, to a request in bytes."""
     path = f"/{method.containing_service.full_name}/{method.name}"
     if method.client_streaming:
         streamed: Any = running.channel.stream_stream(path)
-        answer = await streamed(iter([data])).read()
+        answer = await streamed(iter([data]), metadata=metadata).read()
     elif method.server_streaming:
         stream: Any = running.channel.unary_stream(path)
-        answer = await stream(data).read()
+        answer = await stream(data, metadata=metadata).read()
     else:
-        answer = await call(running, method.containing_service.name, method.name, data)
+        unary: Any = running.channel.unary_unary(path)
+        answer = await unary(data, metadata=metadata)
     return GetMessageClass(method.output_type).FromString(answer)
 
 

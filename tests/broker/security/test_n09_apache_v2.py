@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,12 +10,16 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message_factory import GetMessageClass
 
-from rocketpy_broker.server.apache_v2.access import REQUIREMENTS
 from rocketpy_broker.server.apache_v2.handlers import SERVICE
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.remoting.headers.clients import ConsumeMessageDirectlyRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2, groups_pb2_grpc
+from tests.broker.runtime.test_request_sizes import first_answer
 from tests.support.broker.apache_client import (
     ACCESS_POINT,
     ApacheClient,
@@ -26,7 +31,7 @@ from tests.support.broker.apache_client import group as group_of
 from tests.support.broker.apache_client import topic as topic_of
 from tests.support.broker.running_broker import until
 from tests.support.broker.transactions import rounds
-from tests.support.broker.users import GROUP, OTHER, SECRETS, TOPIC, Secured
+from tests.support.broker.users import GROUP, OTHER, SECRETS, TOPIC, Secured, sent_message
 
 DATE_TIME = "20260101T000000Z"
 Metadata = Sequence[tuple[str, str]]
@@ -55,10 +60,6 @@ def client(secured: Secured, access_key: str) -> SigningClient:
 
 def route(name: str) -> service_pb2.QueryRouteRequest:
     return service_pb2.QueryRouteRequest(topic=topic_of(name), endpoints=ACCESS_POINT)
-
-
-def test_each_method_has_its_permissions() -> None:
-    assert set(REQUIREMENTS) == {method.name for method in SERVICE.methods}
 
 
 SIGNATURES: dict[str, Metadata] = {
@@ -94,6 +95,55 @@ Ask = Callable[[ApacheClient, str], Any]
 
 def queue(name: str) -> v2.MessageQueue:
     return v2.MessageQueue(topic=topic_of(name), id=0)
+
+
+def of_reader(**more: Any) -> dict[str, Any]:
+    return {"group": group_of(GROUP), "topic": topic_of(TOPIC), **more}
+
+
+def of_queue(**more: Any) -> dict[str, Any]:
+    return {"group": group_of(GROUP), "message_queue": queue(TOPIC), **more}
+
+
+# A request for each method, by the user that may send it and one that may not.
+REQUESTS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "QueryRoute": ("reader", "monitor", {"topic": topic_of(TOPIC), "endpoints": ACCESS_POINT}),
+    "Heartbeat": ("reader", "writer", {"group": group_of(GROUP), "client_type": v2.PUSH_CONSUMER}),
+    "SendMessage": ("writer", "reader", {"messages": [message(TOPIC)]}),
+    "QueryAssignment": ("reader", "writer", of_reader(endpoints=ACCESS_POINT)),
+    # Its invisible time is refused after the permission.
+    "ReceiveMessage": ("reader", "writer", of_queue(batch_size=1)),
+    "AckMessage": ("reader", "writer", of_reader()),
+    "ForwardMessageToDeadLetterQueue": ("reader", "writer", of_reader()),
+    "PullMessage": ("reader", "writer", of_queue(offset=99)),
+    "UpdateOffset": ("reader", "writer", of_queue()),
+    "GetOffset": ("reader", "writer", of_queue()),
+    "QueryOffset": ("reader", "writer", {"message_queue": queue(TOPIC)}),
+    "EndTransaction": ("writer", "reader", {"topic": topic_of(TOPIC)}),
+    "Telemetry": ("writer", "reader", {"settings": producing(TOPIC)}),
+    "NotifyClientTermination": ("reader", "writer", {"group": group_of(GROUP)}),
+    "ChangeInvisibleDuration": ("reader", "writer", of_reader()),
+    "RecallMessage": ("writer", "reader", {"topic": topic_of(TOPIC)}),
+    # Not supported, whatever the user.
+    "SyncLiteSubscription": ("reader", "", of_reader()),
+}
+
+
+@pytest.mark.parametrize("method", list(SERVICE.methods), ids=lambda each: each.name)
+async def test_n09_each_method_needs_a_signature_and_its_permission(
+    secured: Secured, method: MethodDescriptor
+) -> None:
+    allowed, denied, fields = REQUESTS[method.name]
+    request = GetMessageClass(method.input_type)(**fields).SerializeToString()
+
+    async def code(user: ApacheClient) -> int:
+        answer = await first_answer(secured.running, method, request, user.metadata)
+        return int(answer.status.code)
+
+    assert await code(ApacheClient(secured.running)) == v2.UNAUTHORIZED
+    assert await code(client(secured, allowed)) != v2.UNAUTHORIZED
+    if denied:
+        assert await code(client(secured, denied)) == v2.UNAUTHORIZED
 
 
 READER_CALLS: dict[str, Ask] = {
@@ -210,3 +260,21 @@ async def test_n09_a_repeated_header_names_one_namespace_for_check_and_work(
     twice.namespace = "tenant"
     answer = await twice.call("QueryRoute", route(TOPIC))
     assert answer.status.code == v2.UNAUTHORIZED
+
+
+@pytest.mark.parametrize(("topic", "is_sent"), [(TOPIC, True), (OTHER, False)])
+async def test_n09_a_user_gets_no_message_of_a_topic_that_it_may_not_read(
+    secured: Secured, topic: str, is_sent: bool
+) -> None:
+    reader = client(secured, "reader")
+    msg_id = await sent_message(secured, topic)
+    header = ConsumeMessageDirectlyRequest(GROUP, reader.client_id, msg_id)
+    async with reader.telemetry(consuming(GROUP, TOPIC)) as call:
+        asking = asyncio.ensure_future(
+            secured.ask("admin", RequestCode.CONSUME_MESSAGE_DIRECTLY, header)
+        )
+        if is_sent:
+            assert (await call.read()).verify_message_command.message.body == b"secret"
+        else:
+            assert (await asking).code == ResponseCode.NO_PERMISSION
+    await until(asking.done)

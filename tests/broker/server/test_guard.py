@@ -10,16 +10,19 @@ from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import ManualClock
+from rocketpy_broker.server.apache_v2.handlers import SERVICE
 from rocketpy_broker.server.calls import failure_log, guard
 from rocketpy_broker.server.calls.failure_log import FailureLog
 from rocketpy_broker.server.calls.stream_limits import TooManyCallsError
 from rocketpy_broker.server.grpc import server
+from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.runtime.test_request_sizes import METHODS, first_answer
@@ -44,6 +47,17 @@ async def test_b10_a_malformed_request_is_answered_by_a_code(
         answer = await first_answer(running, METHODS[name], MALFORMED)
     assert answer.status.code == ResponseCode.INVALID_PARAMETER
     assert "malformed" in answer.status.remark
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("method", list(SERVICE.methods), ids=lambda each: each.name)
+async def test_b10_a_malformed_request_of_an_sdk_is_answered_by_a_code(
+    start_broker: StartBroker, caplog: pytest.LogCaptureFixture, method: MethodDescriptor
+) -> None:
+    async with start_broker() as running:
+        answer = await first_answer(running, method, MALFORMED, [("x-mq-client-id", "c")])
+    assert answer.status.code == v2.BAD_REQUEST
+    assert "malformed" in answer.status.message
     assert not caplog.records
 
 

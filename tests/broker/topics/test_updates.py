@@ -230,7 +230,6 @@ async def test_n03_values_that_no_topic_can_have_are_refused(
         ({"+message.type": ""}, "message.type is '', accepted is"),
         ({"+queue.type": "Any"}, "queue.type is 'Any', accepted is SimpleCQ"),
         ({"+queue.type": "BatchCQ"}, "queue.type is 'BatchCQ', which this broker does not support"),
-        ({"+message.type": "PRIORITY"}, "is 'PRIORITY', which this broker does not support"),
         ({"+message.type": "LITE"}, "is 'LITE', which this broker does not support"),
         ({"+cleanup.policy": "COMPACTION"}, "is 'COMPACTION', which this broker does not support"),
         ({"+reserve.time": "soon"}, "reserve.time is 'soon', accepted is a number of ms"),

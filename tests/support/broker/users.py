@@ -112,12 +112,17 @@ class Secured:
         return self.running.broker.store.range_of(QueueKey(topic, 0)).max_offset
 
 
-async def sent_offset(secured: Secured, name: str) -> int:
-    """Returns the offset in the log of a new message of a topic."""
+async def sent_message(secured: Secured, name: str) -> str:
+    """Returns the offset message id of a new message of a topic."""
     header = SendMessageRequest("producers", name, 0, 1_700_000_000_000)
     answer = await secured.ask("admin", RequestCode.SEND_MESSAGE, header, b"secret")
     form = EXCHANGES[RequestCode.SEND_MESSAGE].response
-    return decode_offset_message_id(form.decode(answer.ext_fields).msg_id)[1]
+    return str(form.decode(answer.ext_fields).msg_id)
+
+
+async def sent_offset(secured: Secured, name: str) -> int:
+    """Returns the offset in the log of a new message of a topic."""
+    return decode_offset_message_id(await sent_message(secured, name))[1]
 
 
 @asynccontextmanager

@@ -14,6 +14,8 @@ from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record.hosts import PORT_MAX
 
 ADDRESSES_MAX, HOST_CHARACTERS_MAX = 16, 255
+# A response repeats the endpoints for each queue. Its bytes are written in one step.
+ROUTE_BYTES_MAX = 16 << 20
 _VERSIONS = {v2.IPv4: 4, v2.IPv6: 6}
 
 
@@ -34,6 +36,17 @@ def endpoints_for(asked: v2.Endpoints, config: BrokerConfig) -> v2.Endpoints:
             f"with ports from 1 to {PORT_MAX}",
         )
     return asked
+
+
+def check_bytes(queue: v2.MessageQueue, count: int) -> None:
+    """Raises RefusedError if a response with `count` queues like this one is too large."""
+    size = count * queue.ByteSize()
+    if size > ROUTE_BYTES_MAX:
+        raise RefusedError(
+            v2.ILLEGAL_ACCESS_POINT,
+            f"the endpoints for {count} queues take {size} bytes, limit {ROUTE_BYTES_MAX}. Name "
+            "fewer addresses",
+        )
 
 
 def own_endpoints(config: BrokerConfig) -> v2.Endpoints:

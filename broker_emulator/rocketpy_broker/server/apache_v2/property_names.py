@@ -10,6 +10,7 @@ from rocketpy_broker.services.transactions.messages import FIRST_HALF, IMMUNITY_
 from rocketpy_proto.record.properties import (
     KEYS,
     NOT_COPIED_NAMES,
+    PRIORITY,
     SHARDING_KEY,
     TAGS,
     UNIQ_KEY,
@@ -17,7 +18,6 @@ from rocketpy_proto.record.properties import (
 
 BORN_HOST = "__BORNHOST"
 TRACE_CONTEXT = "TRACE_CONTEXT"
-PRIORITY = "_SYS_MSG_PRIORITY_"
 DEAD_LETTER_TOPIC, DEAD_LETTER_MESSAGE_ID = "DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID"
 RESERVED_NAMES = NOT_COPIED_NAMES | {
     *(KEYS, TAGS, UNIQ_KEY, SHARDING_KEY, TRACE_CONTEXT, PRIORITY, IMMUNITY_SECONDS),

@@ -1,8 +1,8 @@
 """Checks of messages against their topic's attribute `message.type`.
 
-A message is of type TRANSACTION, DELAY, FIFO or NORMAL, by its properties, in this order. A topic
-without the attribute accepts all types, as in RocketMQ's broker; its proxy would accept NORMAL
-only. Messages that the broker itself stores, such as messages sent back, are not checked.
+A message is of type TRANSACTION, DELAY, FIFO, PRIORITY or NORMAL, by its properties, in this order.
+A topic without the attribute accepts all types, as in RocketMQ's broker; its proxy would accept
+NORMAL only. Messages that the broker itself stores, such as messages sent back, are not checked.
 Source: docs/design/grpc_v2_semantics.md sections 4 and 7.2.
 """
 
@@ -17,7 +17,7 @@ from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MESSAGE_TYP
 from rocketpy_broker.services.topics.attributes import UNSPECIFIED as ANY
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.record import RecordBlock, property_column
-from rocketpy_proto.record.properties import SHARDING_KEY, TRAN_MSG, WAITING_NAMES
+from rocketpy_proto.record.properties import PRIORITY, SHARDING_KEY, TRAN_MSG, WAITING_NAMES
 
 NORMAL, FIFO, DELAY, TRANSACTION = "NORMAL", "FIFO", "DELAY", "TRANSACTION"
 _UNCHECKED = frozenset({None, ANY, MIXED})
@@ -50,6 +50,7 @@ def accepted_type(topic: TopicConfig) -> str | None:
 def types_of(block: RecordBlock, *, may_wait: bool) -> NDArray[np.object_]:
     """Returns the type of each record."""
     types = np.full(len(block), NORMAL, object)
+    types[_has(block, PRIORITY)] = "PRIORITY"
     types[_has(block, SHARDING_KEY)] = FIFO
     if may_wait:
         for name in WAITING_NAMES - {TRAN_MSG}:

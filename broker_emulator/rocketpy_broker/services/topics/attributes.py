@@ -1,8 +1,8 @@
 """Attributes of a topic, and their changes by `+name` and `-name`.
 
 A stored attribute has its plain name. Attributes of other versions of RocketMQ are kept unchanged,
-and can be removed. This broker does not support compaction, batch queues, priority messages and
-lite topics. It refuses their values in requests, and keeps the values written by RocketMQ.
+and can be removed. This broker does not support compaction, batch queues and lite topics. It
+refuses their values in requests, and keeps the values written by RocketMQ.
 Source: TopicAttributes, AttributeUtil, docs/design/storage.md section 11.2,
 docs/design/broker_behaviour.md section 9.1.
 """
@@ -17,7 +17,7 @@ from rocketpy_broker.errors import TopicAttributeError
 QUEUE_TYPE, CLEANUP_POLICY = "queue.type", "cleanup.policy"
 MESSAGE_TYPE, RESERVE_TIME = "message.type", "reserve.time"
 MIXED, UNSPECIFIED = "MIXED", "UNSPECIFIED"
-MESSAGE_TYPES = (UNSPECIFIED, "NORMAL", "FIFO", "DELAY", "TRANSACTION", MIXED)
+MESSAGE_TYPES = (UNSPECIFIED, "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", MIXED)
 ADD, REMOVE = "+", "-"
 # Changes of one request; four names exist.
 CHANGES_MAX = 16
@@ -37,7 +37,7 @@ class Choice:
 _CHOICES = {
     QUEUE_TYPE: Choice(("SimpleCQ",), ("BatchCQ",), is_changeable=False),
     CLEANUP_POLICY: Choice(("DELETE",), ("COMPACTION",), is_changeable=False),
-    MESSAGE_TYPE: Choice(MESSAGE_TYPES, ("PRIORITY", "LITE")),
+    MESSAGE_TYPE: Choice(MESSAGE_TYPES, ("LITE",)),
 }
 NAMES = tuple(sorted({*_CHOICES, RESERVE_TIME}))
 

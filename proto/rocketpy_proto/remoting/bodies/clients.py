@@ -173,6 +173,17 @@ class ConsumeMessageDirectlyResult(Body, frozen=True):
     spent_ms: Int64 = field(name="spentTimeMills", default=0)
 
 
+# Properties of a consumer that RocketMQ's tools read.
+CONSUME_TYPE, CONSUMER_START_TIME = "PROP_CONSUME_TYPE", "PROP_CONSUMER_START_TIMESTAMP"
+
+
+class ConsumerRunningInfo(Body, frozen=True):
+    """GET_CONSUMER_RUNNING_INFO: the fields that an SDK has; tools take others as empty."""
+
+    properties: dict[str, str] = field(default_factory=dict)
+    jstack: str | None = None
+
+
 class LockBatchRequestBody(Body, frozen=True):
     """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ. A client id holds a lock for 60 s."""
 

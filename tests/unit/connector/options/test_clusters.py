@@ -82,11 +82,7 @@ def test_no_address_at_all_is_told_with_both_ways() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "securityToken",
-        "pullsInFlightMax",
-        "brokerUnavailableTimeout",
-    ],
+    ["pullsInFlightMax", "brokerUnavailableTimeout"],
 )
 def test_options_of_clusters_are_refused_with_endpoints(name: str) -> None:
     values = {"pullsInFlightMax": "8", "brokerUnavailableTimeout": "1m"}
@@ -97,26 +93,26 @@ def test_options_of_clusters_are_refused_with_endpoints(name: str) -> None:
 
 
 def test_a_broker_with_endpoints_takes_a_user() -> None:
-    keys = {"accessKey": "user", "secretKey": "s3cret-word"}
-    options = {"endpoints": "h:1", "topic": "T", **keys}
+    options = {"endpoints": "h:1", "topic": "T", **KEYS}
     for parsed in (
         SourceOptions.parse(options),
         SinkOptions.parse(options),
-        RetryOptions.parse({"endpoints": "h:1", "consumerGroup": "g", **keys}),
+        RetryOptions.parse({"endpoints": "h:1", "consumerGroup": "g", **KEYS}),
     ):
         assert (parsed.access_key, parsed.secret_key) == ("user", "s3cret-word")
         assert "s3cret" not in repr(parsed)
+        assert "t0ken" not in repr(parsed)
     for transport in (
         GrpcTransport.of_source(SourceOptions.parse(options)),
         GrpcTransport.of_sink(SinkOptions.parse(options)),
     ):
         assert transport.client.secret_key == "s3cret-word"
         assert "s3cret" not in repr(transport)
-    cluster = SourceOptions.parse({**CLUSTER, **keys})
+    cluster = SourceOptions.parse({**CLUSTER, **KEYS})
     assert (cluster.access_key, cluster.secret_key) == (None, None)
 
 
-@pytest.mark.parametrize("name", ["accessKey", "secretKey"])
+@pytest.mark.parametrize("name", ["accessKey", "secretKey", "securityToken"])
 def test_half_a_user_is_refused_with_endpoints(name: str) -> None:
     half = {"endpoints": "h:1", name: "s3cret-word"}
     for parse, more in (
@@ -124,7 +120,7 @@ def test_half_a_user_is_refused_with_endpoints(name: str) -> None:
         (SinkOptions.parse, {"topic": "T"}),
         (RetryOptions.parse, {"consumerGroup": "g"}),
     ):
-        with pytest.raises(OptionError, match="accessKey and secretKey go together") as caught:
+        with pytest.raises(OptionError, match="options accessKey and secretKey") as caught:
             parse({**half, **more})
         assert "word" not in str(caught.value)
 

@@ -11,7 +11,6 @@ from rocketpy_broker.server.apache_v2.property_names import (
     BORN_HOST,
     DEAD_LETTER_MESSAGE_ID,
     DEAD_LETTER_TOPIC,
-    PRIORITY,
     RESERVED_NAMES,
     TRACE_CONTEXT,
 )
@@ -22,6 +21,7 @@ from rocketpy_proto.record.properties import (
     DELAY,
     KEY_SEPARATOR,
     KEYS,
+    PRIORITY,
     SHARDING_KEY,
     TAGS,
     TIMER_DELIVER_MS,

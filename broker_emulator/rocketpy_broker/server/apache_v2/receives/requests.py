@@ -79,8 +79,13 @@ def filter_text(expression: v2.FilterExpression) -> FilterText:
             v2.ILLEGAL_FILTER_EXPRESSION,
             f"the filter expression has {len(text)} characters, limit {EXPRESSION_CHARACTERS_MAX}",
         )
-    if expression.type != v2.SQL:
+    if expression.type in {v2.FILTER_TYPE_UNSPECIFIED, v2.TAG}:
         return FilterText(TAG, text or ALL_TAGS)
+    if expression.type != v2.SQL:
+        raise RefusedError(
+            v2.ILLEGAL_FILTER_EXPRESSION,
+            f"the type of the filter is {expression.type}, accepted are TAG and SQL",
+        )
     if not text.strip():
         raise RefusedError(
             v2.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty; write a condition"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 
 from rocketpy_broker.errors import RecordIllegalError
-from rocketpy_broker.server.apache_v2.property_names import BORN_HOST, PRIORITY, TRACE_CONTEXT
+from rocketpy_broker.server.apache_v2.property_names import BORN_HOST, TRACE_CONTEXT
 from rocketpy_broker.server.apache_v2.receives.requests import milliseconds
 from rocketpy_broker.services.transactions.messages import IMMUNITY_SECONDS
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
@@ -16,6 +16,7 @@ from rocketpy_proto.record import UNKNOWN_HOST, Host, Record, RecordError, encod
 from rocketpy_proto.record.properties import (
     KEY_SEPARATOR,
     KEYS,
+    PRIORITY,
     PRODUCER_GROUP,
     SHARDING_KEY,
     TAGS,

@@ -26,6 +26,7 @@ GROUP_BYTES_MAX = 63
 MESSAGE_ID_CHARACTERS_MAX = 255
 DELAY_MS_MAX = DAY_MS
 RECOVERY_SECONDS_MAX = 3_600
+_ENCODINGS, _TYPES = v2.Encoding.values(), v2.MessageType.values()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,17 @@ def _check_recovery(message: v2.Message) -> None:
         )
 
 
+def _check_enums(message: v2.Message) -> None:
+    """Raises RefusedError for values of a later interface, which consumers would get as others."""
+    system = message.system_properties
+    if system.body_encoding not in _ENCODINGS or system.message_type not in _TYPES:
+        raise RefusedError(
+            v2.BAD_REQUEST,
+            f"the message has the body encoding {system.body_encoding} and the type "
+            f"{system.message_type}; this broker knows {_ENCODINGS} and {_TYPES}",
+        )
+
+
 def _check_group(system: v2.SystemProperties) -> None:
     group = system.message_group
     if not group:
@@ -170,6 +182,7 @@ _CHECKS: tuple[Callable[[v2.Message], None], ...] = (
     _check_size,
     _check_message_id,
     _check_recovery,
+    _check_enums,
 )
 
 

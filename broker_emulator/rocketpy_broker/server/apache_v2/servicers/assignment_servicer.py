@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.server.apache_v2.endpoints import endpoints_for
+from rocketpy_broker.server.apache_v2.endpoints import check_bytes, endpoints_for
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.receives.requests import group_and_topic
 from rocketpy_broker.server.apache_v2.request_context import Caller
@@ -58,6 +58,7 @@ class AssignmentServicer:
         config = self._groups.find(group)
         is_ordered = config is not None and config.consume_message_orderly
         queue_ids: Sequence[int] = range(topic.readable_queues) if is_ordered else [ANY_QUEUE]
+        check_bytes(queue, len(queue_ids))
         response = service_pb2.QueryAssignmentResponse()
         for number, queue_id in enumerate(queue_ids, 1):
             queue.id = queue_id

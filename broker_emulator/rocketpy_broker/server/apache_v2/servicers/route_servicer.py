@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.server.apache_v2.endpoints import endpoints_for
+from rocketpy_broker.server.apache_v2.endpoints import check_bytes, endpoints_for
 from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
 from rocketpy_broker.server.apache_v2.request_context import Caller
@@ -69,6 +69,7 @@ class RouteServicer:
         if count < 1:
             # Clients divide by the number of queues.
             raise RefusedError(v2.FORBIDDEN, f"topic {name!r} has no queues; add some")
+        check_bytes(queue, count)
         for queue_id in range(count):
             queue.id = queue_id
             queue.permission = permission(topic, queue_id)

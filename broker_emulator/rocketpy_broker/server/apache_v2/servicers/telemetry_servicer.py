@@ -2,8 +2,8 @@
 
 A stream belongs to the client id of its headers, from its first moment. Each settings command gets
 an answer. The newest answer is sent again REPEAT_MS after the first one: the SDK for Node.js may
-miss that while it starts. Checks of transactions go down the stream. The broker ends a stream with
-gRPC's OK: an error would end a process of that SDK.
+miss that while it starts. Checks of transactions and commands of tools go down the stream. The
+broker ends a stream with gRPC's OK: an error would end a process of that SDK.
 Source: ClientActivity#telemetry, docs/design/grpc_v2_semantics.md section 4.
 """
 
@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 from rocketpy_broker.errors import BrokerError, NoticesEndedError
 from rocketpy_broker.runtime import scheduler
@@ -23,6 +23,7 @@ from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.handlers import Decoded, Methods
 from rocketpy_broker.server.apache_v2.receives.delivered_message import delivered
 from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.server.apache_v2.servicers.telemetry_commands import TelemetryCommands, Write
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
 from rocketpy_broker.services.groups.client_stream import ClientStream
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import (
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
     from rocketpy_broker.server.apache_v2.request_context import Context
 
 REPEAT_MS = 2_000
-Write: TypeAlias = Callable[[TelemetryCommand], Awaitable[None]]
 
 
 class TelemetryServicer:
     """The method Telemetry."""
 
-    def __init__(self, clients: ApacheClients, clock: Clock) -> None:
+    def __init__(self, clients: ApacheClients, commands: TelemetryCommands, clock: Clock) -> None:
         self._clients = clients
+        self._commands = commands
         self._clock = clock
 
     def methods(self) -> Methods:
@@ -84,9 +85,13 @@ class TelemetryServicer:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with TaskScope() as scope:
             scope.start(self._write_notices(caller, stream, write, over))
-            # TimeoutError: the broker has ended the stream.
-            with contextlib.suppress(TimeoutError):
-                await run_until(over, self._read(requests, caller, write, scope))
+            self._commands.open(caller, scope, write)
+            try:
+                # TimeoutError: the broker has ended the stream.
+                with contextlib.suppress(TimeoutError):
+                    await run_until(over, self._read(requests, caller, write, scope))
+            finally:
+                self._commands.close(caller.client_id, scope)
 
     async def _read(
         self, requests: AsyncIterator[Decoded], caller: Caller, write: Write, scope: TaskScope
@@ -95,8 +100,9 @@ class TelemetryServicer:
         async for command in requests:
             if isinstance(command, BrokerError):
                 raise command
-            # Results of commands that this broker never sends have no meaning here.
-            if not isinstance(command, TelemetryCommand) or not command.HasField("settings"):
+            assert isinstance(command, TelemetryCommand)
+            if not command.HasField("settings"):
+                self._commands.take_result(caller.client_id, command)
                 continue
             settings = await self._clients.settle(caller, command.settings)
             answer = TelemetryCommand(status=status.success(), settings=settings)

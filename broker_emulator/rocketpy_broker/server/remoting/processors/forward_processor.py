@@ -1,11 +1,13 @@
 """Requests that the broker forwards to a client, and answers with the client's answer.
 
+A client of RocketMQ's SDKs gets them on its telemetry stream.
 Source: AdminBrokerProcessor#callConsumer, Broker2Client, docs/design/remoting.md section 6.1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
@@ -26,7 +28,13 @@ from rocketpy_proto.remoting import (
     decode_body,
     encode_body,
 )
-from rocketpy_proto.remoting.bodies.clients import ConsumerStatusBody
+from rocketpy_proto.remoting.bodies.clients import (
+    CONSUME_TYPE,
+    CONSUMER_START_TIME,
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ConsumerStatusBody,
+)
 from rocketpy_proto.remoting.headers.clients import (
     ConsumeMessageDirectlyRequest,
     ConsumerStatusRequest,
@@ -38,6 +46,19 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 CLIENTS_A_SLOT = 100
 
 
+class SdkClients(Protocol):
+    """Clients of RocketMQ's SDKs, which have no connection of this protocol."""
+
+    def opened_ms(self, client_id: str) -> int | None:
+        """Returns the time since which a client is online; None for one that is not."""
+
+    async def consume(self, client_id: str, record: bytes) -> str:
+        """Returns the result of a client that consumes a message. Raises BrokerError."""
+
+    async def stack_traces(self, client_id: str) -> str:
+        """Returns the stack traces of a client's threads. Raises BrokerError."""
+
+
 class ForwardProcessor:
     """The processor of requests to consumers: running info, a message, offsets."""
 
@@ -45,11 +66,13 @@ class ForwardProcessor:
         self,
         clients: ClientService,
         remote: RemotingClients,
+        sdks: SdkClients,
         messages: StoreAdminService,
         config: BrokerConfig,
     ) -> None:
         self._clients = clients
         self._remote = remote
+        self._sdks = sdks
         self._messages = messages
         self._broker_name = config.broker_name
         self._bytes_max = config.limits.clients.request_bytes_max
@@ -64,31 +87,47 @@ class ForwardProcessor:
 
     async def _running_info(self, request: Request) -> RemotingCommand:
         header: GetConsumerRunningInfoRequest = request.header
-        fields = request.command.ext_fields
-        return await self._forward(request, header.consumer_group, header.client_id, fields)
+        group, client_id = header.consumer_group, header.client_id
+        self._check_online(group, client_id)
+        since_ms = self._sdks.opened_ms(client_id)
+        if since_ms is None:
+            return await self._forward(request, client_id, request.command.ext_fields)
+        stacks = await self._sdks.stack_traces(client_id) if header.is_stack_wanted else None
+        return request.answer(body=encode_body(self._info(group, since_ms, stacks)))
+
+    def _info(self, group: str, since_ms: int, stacks: str | None) -> ConsumerRunningInfo:
+        """Returns what the broker knows of an SDK's consumer, with its stack traces."""
+        known = self._clients.consumer_group(group)
+        properties = {CONSUMER_START_TIME: str(since_ms)}
+        if known is not None:
+            properties[CONSUME_TYPE] = f"CONSUME_{known.latest.consume_type.name}"
+        return ConsumerRunningInfo(properties, stacks)
 
     async def _consume(self, request: Request) -> RemotingCommand:
         """Sends a stored message to a client, which consumes it at once."""
         header: ConsumeMessageDirectlyRequest = request.header
+        client_id = header.client_id or ""
+        self._check_online(header.consumer_group, client_id)
         wanted = admin_pb2.ViewMessageRequest(offset_msg_id=header.msg_id or "")
         record = (await self._messages.view_message(wanted)).records
+        if self._sdks.opened_ms(client_id) is not None:
+            result = await self._sdks.consume(client_id, record)
+            found = ConsumeMessageDirectlyResult(result, remark="from gRPC client")
+            return request.answer(body=encode_body(found))
         fields = {**request.command.ext_fields, "brokerName": self._broker_name}
-        group, client_id = header.consumer_group, header.client_id or ""
-        return await self._forward(request, group, client_id, fields, record)
+        return await self._forward(request, client_id, fields, record)
 
-    async def _forward(
-        self,
-        request: Request,
-        group: str,
-        client_id: str,
-        fields: Mapping[str, str],
-        body: bytes = b"",
-    ) -> RemotingCommand:
+    def _check_online(self, group: str, client_id: str) -> None:
+        """Raises ConsumerNotOnlineError for a client outside of the group."""
         if client_id not in self._clients_of(group):
             raise ConsumerNotOnlineError(
                 f"The Consumer <{group}> <{client_id:.300}> not online; start it, or check its "
                 "heartbeats"
             )
+
+    async def _forward(
+        self, request: Request, client_id: str, fields: Mapping[str, str], body: bytes = b""
+    ) -> RemotingCommand:
         code = Code(request.command.code)
         answer = await self._remote.ask(
             client_id, RemotingCommand(code, 0, ext_fields=fields, body=body)

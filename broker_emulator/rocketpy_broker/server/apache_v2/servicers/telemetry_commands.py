@@ -1,0 +1,179 @@
+"""Commands of RocketMQ's tools that clients get on their telemetry streams.
+
+A client has one command at a time. Its result has the nonce of the command.
+Source: GrpcClientChannel, GrpcChannelManager, docs/design/grpc_v2_semantics.md section 4.7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from rocketpy_broker.errors import BrokerError, PermissionDeniedError
+from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.tasks import TaskScope
+from rocketpy_broker.server.apache_v2 import status
+from rocketpy_broker.server.apache_v2.receives.message_mapper import MessageMapper
+from rocketpy_broker.server.apache_v2.request_context import Caller
+from rocketpy_broker.services import caller as services_caller
+from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.apache.rocketmq.v2.service_pb2 import TelemetryCommand
+from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.record import RecordBlock, decode_record
+
+Write: TypeAlias = Callable[[TelemetryCommand], Awaitable[None]]
+# The time for a result, as RocketMQ's proxy has it.
+ANSWER_MS_MAX = 5_000
+# The results of a listener, by the status of a verified message.
+_RESULTS = {
+    v2.OK: "CR_SUCCESS",
+    v2.FAILED_TO_CONSUME_MESSAGE: "CR_LATER",
+    v2.MESSAGE_CORRUPTED: "CR_RETURN_NULL",
+}
+# The SDK for Node.js answers with the command that it got.
+_ANSWERS = ("verify_message_result", "thread_stack_trace", "verify_message_command")
+
+
+class CommandError(BrokerError):
+    """A command without a result."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
+@dataclass(slots=True)
+class _Stream:
+    """A telemetry stream; `nonce` and `answer` are of the command that waits for its result."""
+
+    caller: Caller
+    user: services_caller.Caller | None
+    opened_ms: int
+    scope: TaskScope
+    write: Write
+    is_writing: bool = False
+    nonce: str = ""
+    answer: asyncio.Future[TelemetryCommand] | None = None
+
+    async def send(self, command: TelemetryCommand) -> None:
+        self.is_writing = True
+        await self.write(command)
+        self.is_writing = False
+
+
+class TelemetryCommands:
+    """The clients with a telemetry stream, and the commands to them."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._mapper = MessageMapper(clock)
+        self._streams: dict[str, _Stream] = {}
+        self._nonces = itertools.count(1)
+
+    def open(self, caller: Caller, scope: TaskScope, write: Write) -> None:
+        """Adds the stream of a client; `scope` lives as long as the stream."""
+        user, now_ms = services_caller.current.get(), self._clock.now_ms()
+        self._streams[caller.client_id] = _Stream(caller, user, now_ms, scope, write)
+
+    def close(self, client_id: str, scope: TaskScope) -> None:
+        """Removes an ended stream, unless the client has a newer one."""
+        stream = self._streams.get(client_id)
+        if stream is None or stream.scope is not scope:
+            return
+        del self._streams[client_id]
+        if stream.answer is not None and not stream.answer.done():
+            stream.answer.set_exception(_not_online(client_id))
+
+    def opened_ms(self, client_id: str) -> int | None:
+        """Returns the time at which the client has opened its stream; None without one."""
+        stream = self._streams.get(client_id)
+        return None if stream is None else stream.opened_ms
+
+    def take_result(self, client_id: str, result: TelemetryCommand) -> None:
+        """Takes the result of a command; another one is ignored."""
+        stream, kind = self._streams.get(client_id), result.WhichOneof("command")
+        if stream is None or kind not in _ANSWERS or stream.answer is None:
+            return
+        if getattr(result, kind).nonce == stream.nonce and not stream.answer.done():
+            stream.answer.set_result(result)
+
+    async def consume(self, client_id: str, record: bytes) -> str:
+        """Makes a client consume a stored message; returns RocketMQ's name of the result.
+
+        Raises CommandError, PermissionDeniedError.
+        """
+        stream = self._stream(client_id)
+        topic = decode_record(record).record.topic
+        if stream.user is not None and not stream.user.may_read(topic):
+            raise PermissionDeniedError("the message is of a topic that the client may not read")
+        resource = stream.caller.resource(topic)
+        message = await self._mapper.message(RecordBlock.parse(record), 0, resource)
+        command = service_pb2.VerifyMessageCommand(message=message)
+        answer = await self._ask(client_id, TelemetryCommand(verify_message_command=command))
+        result = _RESULTS.get(answer.status.code)
+        if result is None:
+            raise _unsupported(answer.status)
+        return result
+
+    async def stack_traces(self, client_id: str) -> str:
+        """Returns the stack traces of a client's threads. Raises CommandError."""
+        command = service_pb2.PrintThreadStackTraceCommand()
+        answer = await self._ask(
+            client_id, TelemetryCommand(print_thread_stack_trace_command=command)
+        )
+        if answer.HasField("status") and answer.status.code != v2.OK:
+            raise _unsupported(answer.status)
+        return answer.thread_stack_trace.thread_stack_trace
+
+    def _stream(self, client_id: str) -> _Stream:
+        stream = self._streams.get(client_id)
+        if stream is None:
+            raise _not_online(client_id)
+        return stream
+
+    async def _ask(self, client_id: str, command: TelemetryCommand) -> TelemetryCommand:
+        stream = self._stream(client_id)
+        if stream.is_writing or stream.answer is not None:
+            raise CommandError(
+                ResponseCode.SYSTEM_BUSY,
+                f"the client {client_id!r} has not answered another command; ask again later",
+            )
+        late = CommandError(
+            ResponseCode.CONSUME_MSG_TIMEOUT,
+            f"the client {client_id!r} has not answered, limit {ANSWER_MS_MAX} ms; the SDKs for "
+            "Python and Rust never answer",
+        )
+        stream.nonce = str(next(self._nonces))
+        getattr(command, str(command.WhichOneof("command"))).nonce = stream.nonce
+        command.status.CopyFrom(status.success())
+        answer: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()
+        stream.answer = answer
+        timer = self._clock.call_later(
+            ANSWER_MS_MAX, lambda: None if answer.done() else answer.set_exception(late)
+        )
+        stream.scope.start(stream.send(command))
+        try:
+            return await answer
+        finally:
+            timer.cancel()
+            stream.answer = None
+
+
+def _not_online(client_id: str) -> CommandError:
+    return CommandError(
+        ResponseCode.CONSUMER_NOT_ONLINE,
+        f"the client {client_id!r} not online; start it, or check its heartbeats",
+    )
+
+
+def _unsupported(reported: v2.Status) -> CommandError:
+    code = reported.code
+    known = v2.Code.Name(code) if code in v2.Code.values() else str(code)
+    return CommandError(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        f"the client does not do this. It reports {known}: {reported.message:.300}",
+    )
