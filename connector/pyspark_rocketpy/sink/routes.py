@@ -176,20 +176,21 @@ def _of_columns(
     `topics` are numbers. The loop is over the existing pairs of topics and brokers.
     """
     column = rows.batch.column("queueId").cast(pa.int64())
-    given = column.fill_null(-1).to_numpy(zero_copy_only=False)
+    given = column.fill_null(0).to_numpy(zero_copy_only=False)
+    is_given = column.is_valid().to_numpy(zero_copy_only=False)
     names, brokers = _brokers(rows)
     pairs = topics * len(names) + brokers
     numbers = [range(0)] * (len(queues) * len(names))
-    for pair in np.flatnonzero(np.bincount(pairs[given >= 0])).tolist():
+    for pair in np.flatnonzero(np.bincount(pairs[is_given])).tolist():
         topic, broker = divmod(pair, len(names))
         found = queues[topic].at(names[broker])
         if found is None:
-            row = int(np.argmax((pairs == pair) & (given >= 0)))
+            row = int(np.argmax((pairs == pair) & is_given))
             raise _no_such_broker(rows, row, names[broker], queues[topic])
         numbers[pair] = found
     firsts = np.array([each.start for each in numbers], np.int64)[pairs]
     nums = np.array([len(each) for each in numbers], np.int64)[pairs]
-    wrong = (given < -1) | ((given >= nums) & (given >= 0))
+    wrong = is_given & ((given < 0) | (given >= nums))
     if wrong.any():
         row = int(np.argmax(wrong))
         name = names[brokers[row]]
@@ -197,7 +198,7 @@ def _of_columns(
             f"column queueId is {given[row]} in {rows.where(row)}; its topic has queues 0 to "
             f"{nums[row] - 1}{f' at broker {name}' if name else ''}"
         )
-    return np.where(given >= 0, firsts + given, queue_ids)
+    return np.where(is_given, firsts + given, queue_ids)
 
 
 def _brokers(rows: Rows) -> tuple[list[str], Counts]:

@@ -82,7 +82,7 @@ class RocketpyBatchReader(DataSourceReader):
                 "correct it, or create a topic first"
             )
         begin = self._planner.resolve(starting, bounds)
-        end = self._planner.resolve(ending, bounds)
+        end = boundaries.reaching(self._planner.resolve(ending, bounds), begin, bounds)
         boundaries.require_order(starting, begin, ending, end)
         begin, end = self._pushed.applied(begin, end, bounds, self._planner.queries.search)
         keys: list[Sequence[str]] = [(key,) for key in sorted(self._pushed.keys)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,13 @@ from pyspark_rocketpy.sink.columns import SinkColumns
 from pyspark_rocketpy.sink.writers import RocketpyWriter, SinkPlan
 from pyspark_rocketpy.source.columns import source_schema
 from pyspark_rocketpy.source.readers import RocketpyBatchReader, RocketpyStreamReader
-from tests.unit.connector.transport.scripted import MemoryBroker, ScriptedTransport, away
+from pyspark_rocketpy.transport.values import QueueTime
+from tests.unit.connector.transport.scripted import (
+    MemoryBroker,
+    ScriptedOffsetQueries,
+    ScriptedTransport,
+    away,
+)
 
 TEXTS = {"endpoints": "nowhere:1", "topic": "T", "startingOffsets": "earliest"}
 COLUMNS = SinkColumns.check(StructType([StructField("body", BinaryType())]))
@@ -49,6 +55,24 @@ def test_a_batch_reads_what_a_save_wrote(broker: MemoryBroker) -> None:
     reader = RocketpyBatchReader(options, source_schema(("body",)), ScriptedTransport(broker))
     found = [body for task in reader.partitions() for body in bodies(reader.read(task))]
     assert sorted(found) == [b"a", b"a", b"b", b"b"]
+
+
+def test_messages_that_come_while_a_batch_is_planned_do_not_fail_it(
+    broker: MemoryBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create_topic("T", 1)
+    start_ms, answer = broker.now_ms + 1_000, ScriptedOffsetQueries.search
+
+    def search(queries: ScriptedOffsetQueries, times: Sequence[QueueTime]) -> list[int | None]:
+        save(broker, b"before the start")
+        broker.now_ms = start_ms
+        save(broker, b"after the bounds")
+        return answer(queries, times)
+
+    monkeypatch.setattr(ScriptedOffsetQueries, "search", search)
+    options = SourceOptions.parse({**TEXTS, "startingTimestamp": str(start_ms)})
+    reader = RocketpyBatchReader(options, source_schema(("body",)), ScriptedTransport(broker))
+    assert reader.partitions() == []
 
 
 def test_a_stream_reads_each_message_once_and_reports_how_far_it_is(

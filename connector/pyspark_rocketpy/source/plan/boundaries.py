@@ -219,6 +219,22 @@ def _given(option: str, place: str, offset: int, queue: QueueBounds) -> int:
     return offset
 
 
+def reaching(end: Positions, begin: Positions, bounds: Bounds) -> Positions:
+    """Returns the ends, and the start of each queue that starts after its known end.
+
+    A search by time finds messages that came after the bounds were queried.
+    """
+    return {
+        topic: {
+            queue: max(offset, begin[topic][queue])
+            if begin[topic][queue] > bounds[topic][queue].max_offset
+            else offset
+            for queue, offset in queues.items()
+        }
+        for topic, queues in end.items()
+    }
+
+
 def require_order(starting: Boundary, begin: Positions, ending: Boundary, end: Positions) -> None:
     """Raises OffsetError for a queue with an end before its start."""
     for topic, queues in sorted(begin.items()):

@@ -21,7 +21,8 @@ A planned batch has a begin and an end in each queue:
     any       topic was recreated or deleted    nothing                 begin .. end
 
 A queue that is not listed is still stored. Its unread messages are out of reach until the topic has
-its queues again. Topics that the query does not read lose nothing.
+its queues again. Topics that the query does not read lose nothing. Nor do topics of a cluster that
+have no listed queue: they are absent while their brokers are away.
 """
 
 from __future__ import annotations
@@ -179,9 +180,12 @@ class _Case:
         """Adds a topic in which the query has these positions, perhaps of a topic that is gone."""
         result, is_read = self.result, topic in self.read
         if fate is not None:
-            for queue in sorted(positions if topic in self.checkpoint.listed else ()):
+            # A cluster's topic is absent with its brokers, whose listed queues have bounds.
+            is_away = fate == DELETED and any(queue.broker_name for queue in positions)
+            is_lost = topic in self.checkpoint.listed and not is_away
+            for queue in sorted(positions if is_lost else ()):
                 self._lose_rest(topic, queue, positions[queue], fate)
-            if fate == DELETED and (result.epochs.get(topic) or not is_read):
+            if fate == DELETED and (result.epochs.get(topic) or not is_read or is_away):
                 result.kept[topic] = dict(positions)
             positions = {}
         if topic not in self.bounds:

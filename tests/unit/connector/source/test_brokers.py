@@ -57,6 +57,20 @@ def test_a_queue_that_a_present_broker_does_not_list_keeps_its_position() -> Non
     assert found.begin == {"T": {A0: 5, B0: 7}}
 
 
+@pytest.mark.parametrize("listed", [{}, {"T": {}}])
+def test_a_topic_without_listed_queues_keeps_its_positions_while_its_brokers_are_away(
+    listed: Positions,
+) -> None:
+    known = Checkpoint({"U": {B0: 7}, **listed}, kept={"T": {A0: 5, A1: 6}})
+    bounds: Bounds = {"U": {B0: QueueBounds(0, 9, -1)}}
+    outages = BrokerOutages(TIMEOUT_MS, is_fatal=True)
+    found = reconcile(known, outages.filled(bounds, known, {"T", "U"}), {"T", "U"})
+    assert (found.lost, found.kept) == ([], known.kept)
+    assert found.begin == {"U": {B0: 7}}
+    again = reconcile(Checkpoint(found.positions, found.kept), ONLY_A | bounds, {"T", "U"})
+    assert again.begin == {"T": {A0: 5, A1: 6}, "U": {B0: 7}}
+
+
 def test_what_was_planned_of_a_broker_that_goes_away_stays_planned() -> None:
     end: Positions = {"T": {A0: 9, A1: 6, B0: 12}}
     planned = Checkpoint(end, begin=REACHED)
