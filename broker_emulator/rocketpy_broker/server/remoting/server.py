@@ -287,11 +287,10 @@ class RemotingServer:
         # The connection's events share a context, which tasks copy.
         scheduler.connection.set(connection.peer)
         try:
-            charge = self._guard.begin(connection.peer, size)
+            call = Call(connection, command, self._guard.begin(connection.peer, size), begin_ms)
         except BrokerError as error:
             self._send(connection, command, self._failed(connection, command, error))
             return
-        call = Call(connection, command, charge, begin_ms)
         step = self._worked(call, lambda: self._begun(_request(connection, command), processor))
         if isinstance(step, Deferred):
             connection.started()
@@ -347,11 +346,10 @@ class RemotingServer:
 
     def _end(self, call: Call, answer: Answer) -> None:
         self._guard.end(call.charge)
-        if answer is None:
-            return
-        if self._guard.timed is not None:
-            self._guard.timed.called(_name_of(call.command), answer.code, call.begin_ms)
-        self._send(call.connection, call.command, answer)
+        if answer is not None:
+            if timed := self._guard.timed:
+                timed.called(_name_of(call.command), answer.code, call.begin_ms)
+            self._send(call.connection, call.command, answer)
 
     def _send(
         self, connection: RemotingConnection, command: RemotingCommand, answer: RemotingCommand
