@@ -23,6 +23,8 @@ from tests.support.blocks import wire_block
 from tests.support.broker.apache_client import ApacheClient, consuming, message, producing, topic
 from tests.support.broker.running_broker import StartBroker, until
 
+# A value that the interface does not have.
+UNKNOWN: Any = 99
 LIST = "customized_backoff"
 
 
@@ -100,7 +102,7 @@ async def test_settings_of_an_orderly_group_say_so(apache: ApacheClient) -> None
             v2.UNRECOGNIZED_CLIENT_TYPE,
         ),
         (consuming("g", "t", client_type=v2.LITE_PUSH_CONSUMER), v2.UNRECOGNIZED_CLIENT_TYPE),
-        (consuming("g", "t", client_type=99), v2.UNRECOGNIZED_CLIENT_TYPE),  # type: ignore[arg-type]
+        (consuming("g", "t", client_type=UNKNOWN), v2.UNRECOGNIZED_CLIENT_TYPE),
         (producing("a.b"), v2.ILLEGAL_TOPIC),
         (consuming("g", "a.b"), v2.ILLEGAL_TOPIC),
         (consuming("g.h", "t"), v2.ILLEGAL_CONSUMER_GROUP),

@@ -18,6 +18,7 @@ from rocketpy_broker.nameserver.route_table import BROKER_BYTES_MAX, MAPPING_BYT
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting import encode_body
 from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, TopicConfigTable
+from rocketpy_proto.remoting.bodies.registration import decode_compressed
 from rocketpy_proto.remoting.bodies.routes import QueueData, TopicRouteData
 from rocketpy_proto.remoting.headers.cluster import (
     KVConfigRequest,
@@ -92,8 +93,8 @@ async def test_n14_topics_beyond_the_limit_are_refused_and_the_ones_before_route
         assert await route(client, "V") is not None
         assert await route(client, "W") is None
         for topic in ("V", "V", "U"):
-            header = DeleteTopicInNamesrvRequest(topic)
-            assert (await client.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)).code == 0
+            gone = DeleteTopicInNamesrvRequest(topic)
+            assert (await client.ask(RequestCode.DELETE_TOPIC_IN_NAMESRV, gone)).code == 0
         queues = TopicRouteData(queue_datas=(QueueData(NAME, 4, 4, 6), QueueData(NAME, 4, 4, 6)))
         for topic, code in (("X", 0), ("Y", 0), ("Z", ResponseCode.SYSTEM_BUSY)):
             header = RegisterTopicRequest(topic)
@@ -145,8 +146,8 @@ async def test_n14_keys_beyond_the_limit_are_refused_and_deleted_ones_leave_noth
             assert (await client.ask(RequestCode.DELETE_KV_CONFIG, gone)).code == 0
         answer = await client.ask(RequestCode.PUT_KV_CONFIG, header)
         assert answer.code == ResponseCode.SUCCESS
-        gone = KVNamespaceRequest("space-0")
-        listed = await client.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, gone)
+        empty = KVNamespaceRequest("space-0")
+        listed = await client.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, empty)
         assert listed.code == ResponseCode.QUERY_NOT_FOUND
 
 
@@ -177,7 +178,7 @@ async def test_n12_a_small_body_that_inflates_holds_up_no_other_client(
     name_server: RunningNameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads = set[str]()
-    decode = processors.decode_compressed
+    decode = decode_compressed
 
     def decoded(data: bytes) -> Any:
         threads.add(threading.current_thread().name)

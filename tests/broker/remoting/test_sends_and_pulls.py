@@ -29,11 +29,9 @@ from rocketpy_proto.remoting.headers.pulls import (
     PullMessageResponse,
 )
 from rocketpy_proto.remoting.headers.sends import (
-    RecallMessageRequest,
     SendMessageRequest,
     SendMessageResponse,
 )
-from tests.broker.delay.test_levels import advance
 from tests.broker.remoting.requests import update_topic
 from tests.support.broker.remoting_client import RemotingBroker, RemotingClient, connected
 from tests.support.broker.running_broker import StartBroker, until
@@ -384,36 +382,3 @@ async def test_a_lite_pull_is_a_pull(remoting: RemotingBroker) -> None:
     await remoting.running.create_topic("T")
     await send(remoting.client, b"body")
     assert bodies(await remoting.client.ask(Code.LITE_PULL_MESSAGE, pull_header())) == [b"body"]
-
-
-@pytest.mark.parametrize("name", ["TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"])
-async def test_a_delayed_message_is_recalled_by_the_handle_of_its_send(
-    remoting: RemotingBroker, name: str
-) -> None:
-    running = remoting.running
-    await running.create_topic("T", queues=1)
-    running.clock.advance(345)
-    times = {"TIMER_DELIVER_MS": running.clock.now_ms() + 5_000, "TIMER_DELAY_MS": 5_000}
-    given = f"{name}\x01{times.get(name, 5)}\x02UNIQ_KEY\x01"
-    sent = await send(remoting.client, b"recalled", properties=given + "ID")
-    await send(remoting.client, b"kept", properties=given + "OTHER")
-    assert sent.recall_handle is not None
-    header = RecallMessageRequest("T", sent.recall_handle)
-    answer = await remoting.client.ask(Code.RECALL_MESSAGE, header)
-    assert answer.code == ResponseCode.SUCCESS, answer.remark
-    assert EXCHANGES[Code.RECALL_MESSAGE].response.decode(answer.ext_fields).msg_id == "ID"
-    await advance(running, 7_000)
-    assert bodies(await pull(remoting.client)) == [b"kept"]
-
-
-@pytest.mark.parametrize(
-    "properties",
-    ["DELAY\x011", "TIMER_DELIVER_MS\x011", "TAGS\x01a"],
-    ids=["level", "past", "none"],
-)
-async def test_a_message_that_no_timer_holds_has_no_handle(
-    remoting: RemotingBroker, properties: str
-) -> None:
-    await remoting.running.create_topic("T", queues=1)
-    sent = await send(remoting.client, b"late", properties=properties + "\x02UNIQ_KEY\x01ID")
-    assert sent.recall_handle is None

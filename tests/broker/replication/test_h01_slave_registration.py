@@ -74,7 +74,10 @@ async def test_h01_a_slave_is_registered_again_at_a_name_server_that_has_lost_it
         async with slave(start_broker, name_servers=names) as running:
             brokers = server.server.routes._brokers
             await until(lambda: "broker-a" in brokers)
-            server.server.routes.unregister(BrokerRequest("broker-a", own(running), CLUSTER, 1))
+            request = BrokerRequest("broker-a", own(running), CLUSTER, 1)
+            [member] = brokers["broker-a"].members.values()
+            assert member.connection is not None
+            server.server.routes.unregister(request, member.connection)
             assert await addresses(client, "TBW102") == {}
 
             def is_back() -> bool:

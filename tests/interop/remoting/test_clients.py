@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from tests.interop.drivers import RocketMQError
 from tests.interop.remoting.clients import (
     Consumer,
     Messaging,
-    Producer,
     in_java,
     until,
     until_consumed,
@@ -53,20 +51,6 @@ def second_consumer(messaging: Messaging, max_reconsume_times: int = 16) -> Cons
     """
     messaging.consumer("T").stop()
     return messaging.consumer("T", maxReconsumeTimes=max_reconsume_times)
-
-
-def send_again(producer: Producer, bodies: list[str]) -> None:
-    """Sends each message until it is acknowledged, after the end of the broker."""
-
-    def is_sent(body: str) -> bool:
-        try:
-            producer.send("T", [body])
-        except RocketMQError:
-            return False
-        return True
-
-    for body in bodies:
-        until(partial(is_sent, body))
 
 
 def redeliveries(consumer: Consumer) -> set[int]:
@@ -326,73 +310,6 @@ def test_a_failed_message_comes_again_in_its_namespace(
     assert retry.text == "fail"
 
 
-def kill_amid(broker: LocalBroker, producer: Producer, consumer: Consumer) -> list[str]:
-    """Kills the broker while the consumer has messages that it has not consumed; starts it again.
-
-    Returns the bodies of all acknowledged messages, when the consumer has received them.
-    """
-    before, held, after = numbered("before", 5), numbered("hold", 45), numbered("after", 50)
-    producer.send("T", before + held)
-    until_consumed([consumer], before)
-    broker.kill()
-    assert not {*held}.intersection(consumer.bodies())
-    broker.start()
-    send_again(producer, after)
-    consumer.release()
-    until_consumed([consumer], before + held + after)
-    return before + held + after
-
-
-@pytest.mark.parametrize("kind", ["concurrent", "orderly", "pull"])
-def test_a_killed_broker_loses_nothing_that_was_acknowledged(
-    broker: LocalBroker, messaging: Messaging, kind: str
-) -> None:
-    broker.create_topic("T", queues=1)
-    consumer = messaging.consumer("T", kind)
-    sent = kill_amid(broker, messaging.producer(), consumer)
-    if kind == "orderly":
-        first_places = [consumer.bodies().index(body) for body in sent]
-        assert first_places == sorted(first_places)
-
-
-# Other clients take 30 s to reconnect.
-@in_5
-def test_a_broadcasting_consumer_goes_on_after_a_kill(
-    broker: LocalBroker, messaging: Messaging
-) -> None:
-    broker.create_topic("T", queues=1)
-    kill_amid(broker, messaging.producer(), messaging.consumer("T", "broadcasting"))
-
-
-def test_a_killed_broker_decides_each_transaction_once(
-    broker: LocalBroker, messaging: Messaging
-) -> None:
-    broker.create_topic("T", queues=1)
-    consumer, producer = messaging.consumer("T"), messaging.producer(mode="transaction")
-    kinds = ["commit", "rollback", "later commit", "later rollback"]
-    producer.send("T", [f"{kind} {number}" for number in range(10) for kind in kinds])
-    # The producer does not wait for the storage of its decisions.
-    broker.kill()
-    broker.start()
-    until_registered(broker, "producers")
-    broker.advance_clock(CHECK_SECONDS)
-    until(lambda: bool(producer.asked()))
-    # Some of the checks are answered, others are under way.
-    broker.kill()
-    broker.start()
-    until_registered(broker, "producers")
-
-    def is_decided() -> bool:
-        broker.advance_clock(CHECK_SECONDS)
-        return broker.transactions() == []
-
-    until(is_decided, broker.transactions)
-    committed = [f"{kind}commit {number}" for kind in ("", "later ") for number in range(10)]
-    until_consumed([consumer], committed)
-    assert sorted(each.text for each in broker.messages("T")) == sorted(committed)
-    assert {*consumer.bodies()} == {*committed}
-
-
 def set_pop(broker: LocalBroker, messaging: Messaging, folder: Path) -> None:
     """Lets the group pop the topic, by RocketMQ's tool."""
     words = ("-b", broker.remoting_endpoint, "-t", "T", "-g", "consumers", "-m", "POP", "-q", "0")
@@ -420,12 +337,3 @@ def test_pop_consumers_share_the_queues_and_get_a_failed_message_again(
     assert max(times()) >= 1
     assert len({*times()}) == len(times())
     assert {body for each in consumers for body in each.bodies()} == set(sent)
-
-
-@in_5
-def test_a_killed_broker_loses_no_message_of_a_pop_consumer(
-    broker: LocalBroker, messaging: Messaging, tmp_path: Path
-) -> None:
-    broker.create_topic("T", queues=1)
-    set_pop(broker, messaging, tmp_path)
-    kill_amid(broker, messaging.producer(), messaging.consumer("T", "pop"))

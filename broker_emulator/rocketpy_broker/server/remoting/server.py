@@ -124,7 +124,7 @@ Processor = Callable[[Request], Step]
 
 
 class Call(NamedTuple):
-    """A request that runs on: its connection, its command, the memory that it keeps, its begin."""
+    """A request that runs on: its connection, its command, the memory that it keeps, its start."""
 
     connection: RemotingConnection
     command: RemotingCommand

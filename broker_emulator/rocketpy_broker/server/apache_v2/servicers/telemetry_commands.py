@@ -1,4 +1,4 @@
-"""Commands of RocketMQ's tools that clients get on their telemetry streams.
+"""Commands of RocketMQ's tools for clients, by their telemetry streams.
 
 A client has one command at a time. Its result has the nonce of the command.
 Source: GrpcClientChannel, GrpcChannelManager, docs/design/grpc_v2_semantics.md section 4.7.
