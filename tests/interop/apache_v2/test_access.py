@@ -45,19 +45,25 @@ REFUSALS = {
 }
 
 
-def keys_of(user: str, topic: str) -> dict[str, str]:
+def keys_of(user: str, topic: str) -> Keys:
     """Returns the keys of a user of a topic."""
-    return {"accessKey": f"{user}-{topic}", "secretKey": f"a-secret-of-the-{user}"}
+    return Keys(f"{user}-{topic}", f"a-secret-of-the-{user}")
 
 
 def users_of(topic: str, group: str) -> list[BrokerUser]:
     """Returns an admin, and the users of a topic."""
-    writer, reader = (keys_of(each, topic).values() for each in ("writer", "reader"))
+    writer, reader = (keys_of(each, topic) for each in ("writer", "reader"))
+    topics, groups = {topic: "SUB"}, {group: "SUB"}
     return [
         BrokerUser("root", "a-secret-of-the-admin", role="admin"),
-        BrokerUser(*writer, topics={topic: "PUB"}),
-        BrokerUser(*reader, topics={topic: "SUB"}, groups={group: "SUB"}),
+        BrokerUser(writer.access_key, writer.secret_key, topics={topic: "PUB"}),
+        BrokerUser(reader.access_key, reader.secret_key, topics=topics, groups=groups),
     ]
+
+
+def options_of(keys: Keys) -> dict[str, str]:
+    """Returns a client's options with these keys."""
+    return {"accessKey": keys.access_key, "secretKey": keys.secret_key}
 
 
 @dataclass(frozen=True)
@@ -72,12 +78,12 @@ class Guarded:
     @property
     def writer(self) -> Mapping[str, str]:
         """The keys of the user that sends."""
-        return keys_of("writer", self.topic)
+        return options_of(keys_of("writer", self.topic))
 
     @property
     def reader(self) -> Mapping[str, str]:
         """The keys of the user that reads."""
-        return keys_of("reader", self.topic)
+        return options_of(keys_of("reader", self.topic))
 
     @property
     def unknown(self) -> list[Mapping[str, str]]:
@@ -112,9 +118,9 @@ def guarded(
         stack.callback(found.clients.kill)
         if isinstance(server, ApacheServer):
             with Connection(server.address) as admin:
-                create_user(admin, Keys(*found.writer.values()), {f"Topic:{topic}": ["Pub"]})
+                create_user(admin, keys_of("writer", topic), {f"Topic:{topic}": ["Pub"]})
                 rights = {f"Topic:{topic}": ["Sub"], f"Group:{group}": ["Sub"]}
-                create_user(admin, Keys(*found.reader.values()), rights)
+                create_user(admin, keys_of("reader", topic), rights)
         server.create_topic(topic, queues=1)
         server.create_group(group)
         yield found
