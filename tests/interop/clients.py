@@ -11,7 +11,7 @@ from rocketpy_broker.store.check.faults import Fault
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.values import QueueKey
-from tests.interop.cluster.servers import BROKER_PORTS, free_port
+from tests.interop.cluster.servers import BROKER_PORTS, LOOPBACK, free_port
 from tests.interop.remoting.clients import until as wait_until
 from tests.interop.rocketmq import V5, RocketMQStore
 
@@ -37,9 +37,9 @@ class RocketMQBroker:
         scratch.mkdir(exist_ok=True)
         self._process = RocketMQStore(scratch / "rocketmq.log", scratch, version)
         texts = {name: str(value) for name, value in conf.items()}
-        self._process.ask(
-            "startBroker", folder=str(folder), port=free_port(BROKER_PORTS), conf=texts
-        )
+        port = free_port(BROKER_PORTS)
+        self.address = f"{LOOPBACK}:{port}"
+        self._process.ask("startBroker", folder=str(folder), port=port, conf=texts)
 
     def create_topic(self) -> None:
         """Creates the topic of all messages."""

@@ -122,11 +122,12 @@ class ApacheServer(ServerProcess):
         folder: Path,
         conf: Mapping[str, object] | None = None,
         jvm_options: Sequence[str] = ("-Xmx384m",),
+        proxy_conf: Mapping[str, object] | None = None,
     ) -> None:
-        """Takes properties of the broker and options of the JVM that override the tests' ones."""
+        """Takes properties of broker and proxy, and options of the JVM, over the tests'."""
         self._name_server = NameServer("name-server", folder / "name-server", is_own=True)
         port, self._grpc_port = free_port(BROKER_PORTS), free_port((0,))
-        self._address = f"{LOOPBACK}:{port}"
+        self.address = f"{LOOPBACK}:{port}"
         self._queues: dict[str, int] = {}
         folder.mkdir(parents=True, exist_ok=True)
         authority = Authority(folder)
@@ -154,6 +155,7 @@ class ApacheServer(ServerProcess):
             "tlsTestModeEnable": False,
             "tlsCertPath": str(pair.certificate),
             "tlsKeyPath": str(pair.key),
+            **(proxy_conf or {}),
         }
         _, path = conf_arguments(folder, properties)
         proxy_path = folder / "rmq-proxy.json"
@@ -180,7 +182,7 @@ class ApacheServer(ServerProcess):
             topic=topic, read_queue_nums=queues, write_queue_nums=queues, attributes=attributes
         )
         self._queues[topic] = queues
-        with Connection(self._address) as connection:
+        with Connection(self.address) as connection:
             connection.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, header).ok()
         # The proxy keeps the answer that a topic has no route for a while.
         servers = [self._name_server, self]
@@ -192,12 +194,12 @@ class ApacheServer(ServerProcess):
         config = SubscriptionGroupConfig(
             group_name=group, retry_max_times=retry_max_times, is_consumed_orderly=is_orderly
         )
-        with Connection(self._address) as connection:
+        with Connection(self.address) as connection:
             connection.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config).ok()
 
     def stored(self, topic: str) -> list[Message]:
         queues = range(self._queues.get(topic, _QUEUES_DEFAULT))
-        with Connection(self._address) as connection:
+        with Connection(self.address) as connection:
             records = [one for each in queues for one in read_all(connection, Queue(topic, each))]
         return [Message.of(each) for each in sorted(records, key=lambda one: one.physical_offset)]
 

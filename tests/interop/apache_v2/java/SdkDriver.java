@@ -61,7 +61,11 @@ public final class SdkDriver {
                 driver.run(JSON.parseObject(line), answer);
             } catch (Throwable error) {
                 error.printStackTrace();
-                answer.put("error", error.toString());
+                Throwable cause = error;
+                while (cause.getCause() != null) {
+                    cause = cause.getCause();
+                }
+                answer.put("error", cause == error ? "" + error : error + " by " + cause);
             }
             String json = JSON.toJSONString(
                 answer,
