@@ -23,7 +23,9 @@ STALLED = struct.pack(">i", FRAME_BYTES_MAX - 4) + bytes(FRAME_BYTES_MAX - 5)
 STEADY_SECONDS = 1.0
 
 
-async def test_n14_a_hundred_clients_that_stall_take_bounded_memory(tmp_path: Path) -> None:
+async def test_n14_a_hundred_clients_of_rocketmq_that_stall_take_bounded_memory(
+    tmp_path: Path,
+) -> None:
     loop = asyncio.get_running_loop()
     with LocalBroker(tmp_path / "store") as broker, ExitStack() as closing:
         process = psutil.Process(broker.pid)
