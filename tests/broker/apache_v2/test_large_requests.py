@@ -16,8 +16,8 @@ from tests.broker.apache_v2.test_routes import create
 from tests.support.broker.apache_client import ACCESS_POINT, ApacheClient, group, message, topic
 from tests.support.broker.apache_consumers import Consumer
 
-# A shorter step is no work of the request.
-STEP_SECONDS_MIN = 0.0005
+# A shorter step is no work of the request. The loop may be busy for 20 ms.
+STEP_SECONDS_MIN, STEP_SECONDS_MAX = 0.0001, 0.02
 # Sixteen addresses, the most that a request may name.
 LONG = v2.Endpoints(
     scheme=v2.IPv6,
@@ -26,7 +26,7 @@ LONG = v2.Endpoints(
 
 
 async def in_steps(work: Coroutine[Any, Any, Any]) -> Any:
-    """Returns the result of work; no step has a third of the processor time of all."""
+    """Returns the result of work; each step is short, or a small part of the work."""
     gc.collect()
     gc.disable()
     try:
@@ -39,7 +39,7 @@ async def in_steps(work: Coroutine[Any, Any, Any]) -> Any:
     finally:
         gc.enable()
     steps = [each for each in steps if each > STEP_SECONDS_MIN]
-    assert max(steps) < sum(steps) / 3
+    assert max(steps) < max(STEP_SECONDS_MAX, sum(steps) / 3)
     return task.result()
 
 
