@@ -23,9 +23,9 @@ from tests.support.blocks import wire_block
 from tests.support.broker.apache_client import ApacheClient, consuming, message, producing, topic
 from tests.support.broker.running_broker import StartBroker, until
 
-# A value that the interface does not have.
-UNKNOWN: Any = 99
 LIST = "customized_backoff"
+# Of a later version of the interface.
+LATER: Any = 99
 
 
 def members(apache: ApacheClient, group: str) -> list[str]:
@@ -102,7 +102,7 @@ async def test_settings_of_an_orderly_group_say_so(apache: ApacheClient) -> None
             v2.UNRECOGNIZED_CLIENT_TYPE,
         ),
         (consuming("g", "t", client_type=v2.LITE_PUSH_CONSUMER), v2.UNRECOGNIZED_CLIENT_TYPE),
-        (consuming("g", "t", client_type=UNKNOWN), v2.UNRECOGNIZED_CLIENT_TYPE),
+        (consuming("g", "t", client_type=LATER), v2.UNRECOGNIZED_CLIENT_TYPE),
         (producing("a.b"), v2.ILLEGAL_TOPIC),
         (consuming("g", "a.b"), v2.ILLEGAL_TOPIC),
         (consuming("g.h", "t"), v2.ILLEGAL_CONSUMER_GROUP),
@@ -306,7 +306,7 @@ async def test_a_consumer_without_settings_joins_its_group_by_a_heartbeat(
     [
         (v2.CLIENT_TYPE_UNSPECIFIED, "g", v2.UNRECOGNIZED_CLIENT_TYPE),
         (v2.LITE_SIMPLE_CONSUMER, "g", v2.UNRECOGNIZED_CLIENT_TYPE),
-        (99, "g", v2.UNRECOGNIZED_CLIENT_TYPE),
+        (LATER, "g", v2.UNRECOGNIZED_CLIENT_TYPE),
         (v2.SIMPLE_CONSUMER, "", v2.ILLEGAL_CONSUMER_GROUP),
         (v2.SIMPLE_CONSUMER, "CID_RMQ_SYS_x", v2.ILLEGAL_CONSUMER_GROUP),
     ],

@@ -13,8 +13,8 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.support.broker.apache_client import ACCESS_POINT, ApacheClient, topic
 from tests.support.broker.running_broker import StartBroker
 
-# A value that the interface does not have.
-UNKNOWN: Any = 99
+# Of a later version of the interface.
+LATER: Any = 99
 MIXED = [v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION]
 
 
@@ -107,7 +107,7 @@ async def test_a_topic_without_a_route_has_its_code(
     "endpoints",
     [
         v2.Endpoints(addresses=[v2.Address(host="127.0.0.1", port=1)]),
-        v2.Endpoints(scheme=UNKNOWN, addresses=[v2.Address(host="127.0.0.1", port=1)]),
+        v2.Endpoints(scheme=LATER, addresses=[v2.Address(host="127.0.0.1", port=1)]),
         v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="name", port=1)]),
         v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="::1", port=1)]),
         v2.Endpoints(scheme=v2.IPv4, addresses=[v2.Address(host="127.0.0.1", port=70_000)]),

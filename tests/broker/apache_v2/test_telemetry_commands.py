@@ -156,11 +156,17 @@ async def test_an_sdk_that_does_not_answer_has_five_seconds(remote: RemotingBrok
         assert json.loads(bytes((await asking).body))["jstack"] == nonces[1]
 
 
-async def test_a_command_ends_with_the_stream_of_its_client(remote: RemotingBroker) -> None:
+@pytest.mark.parametrize("is_replaced", [True, False])
+async def test_a_command_ends_with_the_stream_of_its_client(
+    remote: RemotingBroker, *, is_replaced: bool
+) -> None:
     apache = ApacheClient(remote.running)
     async with apache.telemetry(consuming("g", "T")) as call:
         asking = asked(remote, Code.GET_CONSUMER_RUNNING_INFO, running_info(stacks=True))
         await call.read()
+        if is_replaced:
+            async with apache.telemetry(consuming("g", "T")):
+                assert (await asking).code == ResponseCode.CONSUMER_NOT_ONLINE
     assert (await asking).code == ResponseCode.CONSUMER_NOT_ONLINE
     answer = await asked(remote, Code.GET_CONSUMER_RUNNING_INFO, running_info(stacks=True))
     assert answer.code == ResponseCode.CONSUMER_NOT_ONLINE

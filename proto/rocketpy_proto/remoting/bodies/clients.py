@@ -178,7 +178,7 @@ CONSUME_TYPE, CONSUMER_START_TIME = "PROP_CONSUME_TYPE", "PROP_CONSUMER_START_TI
 
 
 class ConsumerRunningInfo(Body, frozen=True):
-    """GET_CONSUMER_RUNNING_INFO: the fields that an SDK has; tools take missing ones as empty."""
+    """GET_CONSUMER_RUNNING_INFO: the fields of an SDK; tools take missing ones as empty."""
 
     properties: dict[str, str] = field(default_factory=dict)
     jstack: str | None = None

@@ -152,7 +152,7 @@ def _check_recovery(message: v2.Message) -> None:
 
 
 def _check_enums(message: v2.Message) -> None:
-    """Raises RefusedError for values of a later interface: consumers would get other values."""
+    """Raises RefusedError for values of a later interface: consumers would get other ones."""
     system = message.system_properties
     if system.body_encoding not in _ENCODINGS or system.message_type not in _TYPES:
         raise RefusedError(

@@ -1,4 +1,4 @@
-"""Commands of RocketMQ's tools for clients, by their telemetry streams.
+"""Commands of RocketMQ's tools to clients, by their telemetry streams.
 
 A client has one command at a time. Its result has the nonce of the command.
 Source: GrpcClientChannel, GrpcChannelManager, docs/design/grpc_v2_semantics.md section 4.7.
@@ -47,8 +47,11 @@ class CommandError(BrokerError):
 
 
 @dataclass(slots=True)
-class _Stream:
-    """A telemetry stream; `nonce` and `answer` are of the command that waits for its result."""
+class CommandStream:
+    """A telemetry stream of a client, as long as its `scope` lives.
+
+    `nonce` and `answer` are of the command that waits for its result.
+    """
 
     caller: Caller
     user: services_caller.Caller | None
@@ -60,9 +63,18 @@ class _Stream:
     answer: asyncio.Future[TelemetryCommand] | None = None
 
     async def send(self, command: TelemetryCommand) -> None:
+        """Writes a command, which takes as long as the client does not read."""
         self.is_writing = True
         await self.write(command)
         self.is_writing = False
+
+    def take_result(self, result: TelemetryCommand) -> None:
+        """Takes the result of the command; another one is ignored."""
+        kind = result.WhichOneof("command")
+        if kind not in _ANSWERS or self.answer is None or self.answer.done():
+            return
+        if getattr(result, kind).nonce == self.nonce:
+            self.answer.set_result(result)
 
 
 class TelemetryCommands:
@@ -71,20 +83,21 @@ class TelemetryCommands:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._mapper = MessageMapper(clock)
-        self._streams: dict[str, _Stream] = {}
+        self._streams: dict[str, CommandStream] = {}
         self._nonces = itertools.count(1)
 
-    def open(self, caller: Caller, scope: TaskScope, write: Write) -> None:
-        """Adds the stream of a client; `scope` lives as long as the stream."""
+    def open(self, caller: Caller, scope: TaskScope, write: Write) -> CommandStream:
+        """Returns the new stream of a client."""
         user, now_ms = services_caller.current.get(), self._clock.now_ms()
-        self._streams[caller.client_id] = _Stream(caller, user, now_ms, scope, write)
+        stream = CommandStream(caller, user, now_ms, scope, write)
+        self._streams[caller.client_id] = stream
+        return stream
 
-    def close(self, client_id: str, scope: TaskScope) -> None:
-        """Removes an ended stream, unless the client has a newer one."""
-        stream = self._streams.get(client_id)
-        if stream is None or stream.scope is not scope:
-            return
-        del self._streams[client_id]
+    def close(self, stream: CommandStream) -> None:
+        """Ends a stream and its command; the client may have a newer stream."""
+        client_id = stream.caller.client_id
+        if self._streams.get(client_id) is stream:
+            del self._streams[client_id]
         if stream.answer is not None and not stream.answer.done():
             stream.answer.set_exception(_not_online(client_id))
 
@@ -92,14 +105,6 @@ class TelemetryCommands:
         """Returns the time at which the client has opened its stream; None without one."""
         stream = self._streams.get(client_id)
         return None if stream is None else stream.opened_ms
-
-    def take_result(self, client_id: str, result: TelemetryCommand) -> None:
-        """Takes the result of a command; another one is ignored."""
-        stream, kind = self._streams.get(client_id), result.WhichOneof("command")
-        if stream is None or kind not in _ANSWERS or stream.answer is None:
-            return
-        if getattr(result, kind).nonce == stream.nonce and not stream.answer.done():
-            stream.answer.set_result(result)
 
     async def consume(self, client_id: str, record: bytes) -> str:
         """Makes a client consume a stored message; returns RocketMQ's name of the result.
@@ -113,7 +118,7 @@ class TelemetryCommands:
         resource = stream.caller.resource(topic)
         message = await self._mapper.message(RecordBlock.parse(record), 0, resource)
         command = service_pb2.VerifyMessageCommand(message=message)
-        answer = await self._ask(client_id, TelemetryCommand(verify_message_command=command))
+        answer = await self._ask(stream, TelemetryCommand(verify_message_command=command))
         result = _RESULTS.get(answer.status.code)
         if result is None:
             raise _unsupported(answer.status)
@@ -123,20 +128,23 @@ class TelemetryCommands:
         """Returns the stack traces of a client's threads. Raises CommandError."""
         command = service_pb2.PrintThreadStackTraceCommand()
         answer = await self._ask(
-            client_id, TelemetryCommand(print_thread_stack_trace_command=command)
+            self._stream(client_id), TelemetryCommand(print_thread_stack_trace_command=command)
         )
         if answer.HasField("status") and answer.status.code != v2.OK:
             raise _unsupported(answer.status)
         return answer.thread_stack_trace.thread_stack_trace
 
-    def _stream(self, client_id: str) -> _Stream:
+    def _stream(self, client_id: str) -> CommandStream:
         stream = self._streams.get(client_id)
         if stream is None:
             raise _not_online(client_id)
         return stream
 
-    async def _ask(self, client_id: str, command: TelemetryCommand) -> TelemetryCommand:
-        stream = self._stream(client_id)
+    async def _ask(self, stream: CommandStream, command: TelemetryCommand) -> TelemetryCommand:
+        client_id = stream.caller.client_id
+        if self._streams.get(client_id) is not stream:
+            # It has ended meanwhile; a newer one may be of another user.
+            raise _not_online(client_id)
         if stream.is_writing or stream.answer is not None:
             raise CommandError(
                 ResponseCode.SYSTEM_BUSY,

@@ -23,7 +23,11 @@ from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.handlers import Decoded, Methods
 from rocketpy_broker.server.apache_v2.receives.delivered_message import delivered
 from rocketpy_broker.server.apache_v2.request_context import Caller
-from rocketpy_broker.server.apache_v2.servicers.telemetry_commands import TelemetryCommands, Write
+from rocketpy_broker.server.apache_v2.servicers.telemetry_commands import (
+    CommandStream,
+    TelemetryCommands,
+    Write,
+)
 from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
 from rocketpy_broker.services.groups.client_stream import ClientStream
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import (
@@ -85,16 +89,20 @@ class TelemetryServicer:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         async with TaskScope() as scope:
             scope.start(self._write_notices(caller, stream, write, over))
-            self._commands.open(caller, scope, write)
+            commands = self._commands.open(caller, scope, write)
             try:
                 # TimeoutError: the broker has ended the stream.
                 with contextlib.suppress(TimeoutError):
-                    await run_until(over, self._read(requests, caller, write, scope))
+                    await run_until(over, self._read(requests, caller, commands, write))
             finally:
-                self._commands.close(caller.client_id, scope)
+                self._commands.close(commands)
 
     async def _read(
-        self, requests: AsyncIterator[Decoded], caller: Caller, write: Write, scope: TaskScope
+        self,
+        requests: AsyncIterator[Decoded],
+        caller: Caller,
+        commands: CommandStream,
+        write: Write,
     ) -> None:
         is_first, newest = True, TelemetryCommand()
         async for command in requests:
@@ -102,7 +110,7 @@ class TelemetryServicer:
                 raise command
             assert isinstance(command, TelemetryCommand)
             if not command.HasField("settings"):
-                self._commands.take_result(caller.client_id, command)
+                commands.take_result(command)
                 continue
             settings = await self._clients.settle(caller, command.settings)
             answer = TelemetryCommand(status=status.success(), settings=settings)
@@ -110,7 +118,7 @@ class TelemetryServicer:
             await write(answer)
             if is_first:
                 is_first = False
-                scope.start(self._repeat(newest, write))
+                commands.scope.start(self._repeat(newest, write))
 
     async def _repeat(self, answer: TelemetryCommand, write: Write) -> None:
         await sleep(self._clock, REPEAT_MS)
