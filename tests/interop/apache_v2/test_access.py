@@ -35,9 +35,9 @@ CHECKING = {
         ),
     }.items()
 }
-
-# What each client shows of keys of no user, and of a user without the permission: at all servers
-# the same. The SDK for Python hides the status of a route, the one for Java that of its settings.
+# Texts of refusals, by client: for keys of no user, and for a user without the permission. They are
+# the same at all servers. The SDK for Python hides the status of a route, and the one for Java the
+# status of its settings.
 REFUSALS = {
     OWN: (r"\(code 40100\)$", r"lacks the permission PUB .*\(code 16\)"),
     JAVA: (r"response-code=40100\]", "Stream is already completed"),
