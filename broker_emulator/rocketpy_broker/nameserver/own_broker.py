@@ -24,6 +24,8 @@ from rocketpy_proto.remoting.headers.cluster import (
 )
 
 logger = logging.getLogger(__name__)
+# The length of any host and port.
+ADDRESS_CHARACTERS_MAX = 300
 
 
 class OwnBroker:
@@ -87,10 +89,12 @@ class OwnBroker:
                 "the broker in this name server's process; give the other broker another name or id"
             )
         is_id = MASTER_ID <= header.broker_id <= SLAVES_MAX
-        if not is_id or header.cluster_name != identity.cluster_name:
+        is_named = is_id and len(address) <= ADDRESS_CHARACTERS_MAX
+        if not is_named or header.cluster_name != identity.cluster_name:
             raise RegistrationError(
-                f"another broker {identity.broker_name} needs an id from 0 to {SLAVES_MAX}, and "
-                f"the cluster {identity.cluster_name}"
+                f"another broker {identity.broker_name} needs an id from 0 to {SLAVES_MAX}, the "
+                f"cluster {identity.cluster_name}, and an address of at most "
+                f"{ADDRESS_CHARACTERS_MAX} characters"
             )
 
     def answered(
