@@ -47,6 +47,13 @@ def json_object(value: object) -> Mapping[str, Any]:
     raise ValueError(f"{shown(value)} is not a JSON object")
 
 
+def unicode_text(value: object) -> str:
+    """Returns a text of valid Unicode; JSON may have lone surrogates. Raises ValueError."""
+    if isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value):
+        return value
+    raise ValueError(f"{shown(value)} is not a text")
+
+
 def whole(value: object, low: int = -NUMBER_MAX - 1, high: int = NUMBER_MAX) -> int:
     """Returns a whole number within the bounds. Raises ValueError."""
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:

@@ -36,6 +36,7 @@ from pyspark_rocketpy.json_values import (
     parse_json,
     queue_id,
     shown,
+    unicode_text,
     whole,
 )
 from pyspark_rocketpy.times import TIME_FORMS, time_ms
@@ -327,7 +328,7 @@ def _positions_in(offset: Mapping[str, Any], name: str) -> Positions:
         raise _wrong_field(name, "it is missing")
     try:
         by_key = json_object(offset[name])
-        keys = {key.rpartition(SEPARATOR)[0]: key for key in by_key}
+        keys = {unicode_text(key.rpartition(SEPARATOR)[0]): key for key in by_key}
         found = {topic: _by_queue(topic, by_key[key], _OFFSET) for topic, key in keys.items()}
     except ValueError as error:
         raise _wrong_field(name, str(error)) from error
@@ -348,10 +349,10 @@ def _epochs_of(offset: Offset) -> dict[str, int]:
 
 
 def _text_in(offset: Offset, name: str) -> str:
-    text = offset.get(name, "")
-    if not isinstance(text, str):
-        raise _wrong_field(name, f"{shown(text)} is not a text")
-    return text
+    try:
+        return unicode_text(offset.get(name, ""))
+    except ValueError as error:
+        raise _wrong_field(name, str(error)) from error
 
 
 def _wrong_field(name: str, reason: str) -> OffsetError:

@@ -205,6 +205,7 @@ WRONG_TABLES: tuple[object, ...] = (
     {KEY: {"a": {"0": 1.5}}},
     {"T": {"0": 1}},
     {f"@{GROUP}": {"0": 1}},
+    {f"\ud800@{GROUP}": {"0": 1}},
     {KEY: {"0": 1}, "T@another-group": {"0": 2}},
 )
 
@@ -233,7 +234,9 @@ def test_a_table_of_the_checkpoint_that_cannot_be_read_is_named(field: str, tabl
         ("epochs", {"T": {"0": 1}}),
         ("store", 3),
         ("store", None),
+        ("store", "\ud800"),
         ("recovery", {}),
+        ("recovery", "\ud800"),
         ("first", "yes"),
         ("first", 1),
         ("new", {KEY: {"7": 1}}),

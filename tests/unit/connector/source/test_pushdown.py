@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 
-from pyspark_rocketpy.offsets import Positions, QueueBounds
+from pyspark_rocketpy.offsets import Bounds, Positions, QueueBounds
 from pyspark_rocketpy.source.pushdown import PushedFilters
 from pyspark_rocketpy.transport.values import QueueTime
 from tests.support.queues import Q0, Q1
@@ -155,6 +155,27 @@ def test_s5_what_is_gone_is_still_missed_where_it_may_have_passed() -> None:
     behind = GreaterThan(("queueOffset",), 3)
     begin, _ = PushedFilters.of([behind]).applied(lost, END, BOUNDS, search)
     assert begin == {"T": {Q0: 4, Q1: 4}}
+
+
+def test_c03_messages_before_a_fall_of_store_times_pass_a_filter() -> None:
+    stored = [100, 300, 150, 160]
+    bounds: Bounds = {"T": {Q0: QueueBounds(0, len(stored), -1)}}
+
+    def after_the_last_earlier(times: Sequence[QueueTime]) -> list[int | None]:
+        """Answers as the broker does after its clock was corrected."""
+        found = [
+            1 + max(i for i, ms in enumerate(stored) if ms < one.timestamp_ms) for one in times
+        ]
+        return [offset if offset < len(stored) else None for offset in found]
+
+    def kept(one: Filter) -> set[int]:
+        pushed = PushedFilters.of([one])
+        begin, end = pushed.applied({"T": {Q0: 0}}, {"T": {Q0: 4}}, bounds, after_the_last_earlier)
+        return {stored[i] for i in range(begin["T"][Q0], end["T"][Q0])}
+
+    moment = EPOCH + dt.timedelta(milliseconds=200)
+    assert kept(LessThan(("storeTimestamp",), moment)) >= {100, 150, 160}
+    assert kept(GreaterThanOrEqual(("storeTimestamp",), moment)) >= {300}
 
 
 def test_c03_tags_of_filters_and_of_the_option_are_both_asked_for() -> None:
