@@ -9,7 +9,7 @@ section 5.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,9 +29,12 @@ from pyspark_rocketpy.source.plan.boundaries import Search
 from pyspark_rocketpy.transport.values import QueueTime
 
 NUMBER_MAX = (1 << 63) - 1
+# Store times fall where a broker's clock steps back. A search by time leaves out what is before.
+FALL_MS_MAX = 60_000
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _MICROSECONDS_PER_MS = 1_000
+Offsets = dict[tuple[str, BrokerQueue], int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +101,11 @@ class PushedFilters:
         A queue may be empty. Raises ConnectionFailedError, BrokerError.
         """
         times = self.times_ms
-        oldest = _found(times.begin, bounds, search) if times.begin > EVERYTHING.begin else {}
-        newest = _found(times.end, bounds, search) if times.end < EVERYTHING.end else {}
+        oldest, newest = Offsets(), Offsets()
+        if times.begin > EVERYTHING.begin:
+            oldest = _found(times.begin - FALL_MS_MAX, bounds, search)
+        if times.end < EVERYTHING.end:
+            newest = _found(min(times.end + FALL_MS_MAX, NUMBER_MAX), bounds, search)
         narrow_begin: Positions = {topic: {} for topic in end}
         narrow_end: Positions = {topic: {} for topic in end}
         for topic, queues in end.items():
@@ -117,7 +123,7 @@ class PushedFilters:
         return narrow_begin, narrow_end
 
 
-def _found(time_ms: int, bounds: Bounds, search: Search) -> Mapping[tuple[str, BrokerQueue], int]:
+def _found(time_ms: int, bounds: Bounds, search: Search) -> Offsets:
     """Returns the offset of each queue at a time."""
     asked = [
         QueueTime.of(topic, queue, max(time_ms, 0))
