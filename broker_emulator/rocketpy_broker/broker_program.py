@@ -29,6 +29,7 @@ from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import event_loop, process_tuning
 from rocketpy_broker.runtime.process_tuning import READY_PREFIX
 from rocketpy_broker.runtime.standard_output import say
+from rocketpy_broker.server.bind_address import address_text
 from rocketpy_broker.services.replication.options import replication_of
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.cleaner import CleanPolicy
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 INPUT_BYTES = 4096
 SEGMENT_BYTES_MIN = 4096
+LOG_LEVEL = "ROCKETPY_LOG_LEVEL"
+LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
@@ -158,7 +161,7 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
             counted(recovery.bytes_dropped, "byte"),
         )
     say(
-        f"{READY_PREFIX}{ready.host}:{ready.port} data={config.data} "
+        f"{READY_PREFIX}{address_text(ready.host, ready.port)} data={config.data} "
         f"flush={config.flush_disk_type.value}"
         + _port_text("remoting", ready.host, ready.remoting_port)
         + _port_text("name_server", ready.host, ready.name_server_port)
@@ -170,7 +173,7 @@ def _say_ready(config: BrokerConfig, ready: Ready) -> None:
 
 
 def _port_text(name: str, host: str, port: int | None) -> str:
-    return "" if port is None else f" {name}={host}:{port}"
+    return "" if port is None else f" {name}={address_text(host, port)}"
 
 
 def _local_config(given: dict[str, Any], folder: Path) -> BrokerConfig:
@@ -209,7 +212,10 @@ def main() -> None:
     """Runs a LocalBroker's broker."""
     given = json.loads(sys.argv[1])
     data, token = Path(given.pop("data")), given.pop("temporary")
-    level = os.environ.get("ROCKETPY_LOG_LEVEL", "warning")
+    level = os.environ.get(LOG_LEVEL) or "warning"
+    if level.lower() not in LOG_LEVELS:
+        accepted = ", ".join(LOG_LEVELS)
+        sys.exit(f"rocketpy broker: {ParameterIllegalError(LOG_LEVEL, level, accepted)}")
     run(partial(_local_config, given), data, token, stop_at_eof=True, log_level=level)
 
 

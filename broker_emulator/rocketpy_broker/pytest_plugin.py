@@ -8,15 +8,57 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from rocketpy_broker.client.contents import Contents
     from rocketpy_broker.embedded.local_broker import LocalBroker
 
 BROKER = "rocketpy_broker"
+
+
+class _Kept:
+    """The contents of a broker that no test has made."""
+
+    def __init__(self, broker: LocalBroker) -> None:
+        self.broker = broker
+        self.contents = self.found()
+
+    def found(self) -> Contents:
+        """Returns the broker's contents; none of a broker that has ended."""
+        from rocketpy_broker import LocalBrokerError
+        from rocketpy_broker.client.contents import Contents
+
+        try:
+            return self.broker._contents()  # noqa: SLF001 (of the same package)
+        except LocalBrokerError:
+            return Contents()
+
+
+_KEPT = pytest.StashKey[_Kept]()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, None]:
+    """Keeps the contents that fixtures of a wider scope than a test's create.
+
+    A test may request such a fixture, and the broker, at any time.
+    """
+    stash = request.config.stash
+    kept = stash.get(_KEPT, None)
+    is_wide = fixturedef.scope != "function"
+    before = kept.found() if kept is not None and is_wide else None
+    outcome = yield
+    if fixturedef.argname == BROKER and outcome.excinfo is None:
+        stash[_KEPT] = _Kept(outcome.get_result())
+    elif is_wide and _KEPT in stash:
+        kept = stash[_KEPT]
+        kept.contents |= kept.found() if before is None else kept.found() - before
 
 
 @pytest.fixture(scope="session")
@@ -48,15 +90,15 @@ def rocketpy_name_server(rocketpy_broker: LocalBroker) -> str:
 @pytest.fixture(autouse=True)
 def _rocketpy_left_clean(request: pytest.FixtureRequest) -> Iterator[None]:
     """Removes the contents that a test leaves in `rocketpy_broker`."""
-    if BROKER not in request.fixturenames:
-        yield
-        return
-    broker: LocalBroker = request.getfixturevalue(BROKER)
-    kept, pid = broker._contents(), os.getpid()  # noqa: SLF001 (of the same package)
+    pid = os.getpid()
+    if BROKER in request.fixturenames:
+        request.config.stash[_KEPT] = _Kept(request.getfixturevalue(BROKER))
     yield
-    # A child that the test forked may reach this line, too.
-    if os.getpid() == pid:
-        broker._clear(kept)  # noqa: SLF001 (as above)
+    # A child that the test forked may reach this line, too. A test that has requested the broker
+    # by `request.getfixturevalue` has its name only now.
+    kept = request.config.stash.get(_KEPT, None)
+    if os.getpid() == pid and BROKER in request.fixturenames and kept is not None:
+        kept.broker._clear(kept.contents)  # noqa: SLF001 (of the same package)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import it without TLS, so `ssl` is imported at its first use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,6 +67,14 @@ class TlsConfig:
             None if path is None else str(path) for path in (ca, certificate, key)
         )
         return cls(ca_file, cert_file, key_file, server_name=server_name)
+
+    def absolute(self) -> TlsConfig:
+        """Returns the configuration with absolute paths, against the working directory."""
+        ca_file, cert_file, key_file = (
+            None if path is None else str(Path(path).absolute())
+            for path in (self.ca_file, self.cert_file, self.key_file)
+        )
+        return replace(self, ca_file=ca_file, cert_file=cert_file, key_file=key_file)
 
     def context(self) -> ssl.SSLContext:
         """Returns the TLS context. Raises TlsFileError for files that cannot be used."""

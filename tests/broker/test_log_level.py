@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker import LocalBroker
+from rocketpy_broker import LocalBroker, LocalBrokerError
 from tests.support.broker.shell import ROCKETPY, environment
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
@@ -46,6 +46,19 @@ def test_a_warning_is_logged_without_the_option(killed: Path) -> None:
 
 def test_errors_alone_are_logged_on_request(killed: Path) -> None:
     assert "recovered" not in log_of_a_start(killed, "--log-level", "error")
+
+
+def test_a_local_broker_takes_a_level_of_the_environment(
+    killed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROCKETPY_LOG_LEVEL", "loud")
+    said = "ROCKETPY_LOG_LEVEL is 'loud', accepted is debug, info, warning, error"
+    with pytest.raises(LocalBrokerError, match=said):
+        LocalBroker(killed).start()
+    # A variable that is set and empty is none.
+    monkeypatch.setenv("ROCKETPY_LOG_LEVEL", "")
+    with LocalBroker(killed) as broker:
+        assert "recovered after a crash" in broker.log_text()
 
 
 def test_the_environment_sets_the_level(killed: Path) -> None:

@@ -23,6 +23,8 @@ from rocketpy_broker.client.errors import ClientError
 from rocketpy_broker.runtime.process_tuning import quiet_grpc
 from rocketpy_proto.tls import TlsConfig, TlsNames
 
+# A year: no call takes as long.
+CALL_SECONDS_MAX = 366 * 86_400.0
 _TLS_NAMES = TlsNames("tls", "tls_ca_file", "tls_cert_file", "tls_key_file", "tls_server_name")
 
 
@@ -47,15 +49,18 @@ class BrokerClient(TopicCalls, GroupCalls, MessageCalls, TransactionCalls, Query
         check_endpoint(endpoint)
         if (access_key is None) != (secret_key is None):
             raise ClientError("access_key and secret_key go together; give both, or none")
-        if not timeout_seconds > 0:
-            raise ClientError(f"timeout_seconds is {timeout_seconds!r}, accepted is more than 0")
+        seconds: object = timeout_seconds
+        if not (isinstance(seconds, int | float) and seconds > 0):
+            raise ClientError(f"timeout_seconds is {seconds!r}, accepted is more than 0")
         self.endpoint = endpoint
         self._access_key, self._secret_key = access_key, secret_key
         self._tls = tls
-        self._timeout_seconds = timeout_seconds
+        # gRPC takes a much longer limit for one that is over.
+        self._timeout_seconds = min(timeout_seconds, CALL_SECONDS_MAX)
         self._is_closed = False
-        # A forked process calls by its helper, which has a connection of its own.
-        self._opened = None if is_forked() else self._connected()
+        self._opened = self._connected()
+        # A copy of this client may be in a process with another working directory.
+        self._tls = None if tls is None else tls.absolute()
 
     def __repr__(self) -> str:
         return f"BrokerClient({self.endpoint!r})"
@@ -69,8 +74,13 @@ class BrokerClient(TopicCalls, GroupCalls, MessageCalls, TransactionCalls, Query
         if not self._is_closed:
             self._opened = self._connected()
 
-    def _connected(self) -> BrokerConnection:
-        """Returns a new connection; its first call reaches the broker. Raises ClientError."""
+    def _connected(self) -> BrokerConnection | None:
+        """Returns a new connection; its first call reaches the broker. Raises ClientError.
+
+        A forked process gets None. It calls by its helper, which has a connection of its own.
+        """
+        if is_forked():
+            return None
         quiet_grpc()
         return BrokerConnection(
             self.endpoint,

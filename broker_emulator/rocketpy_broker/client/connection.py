@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from ipaddress import IPv6Address
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -237,12 +238,22 @@ class BrokerConnection:
             call.cancel()
 
 
-def check_endpoint(endpoint: str) -> None:
+def check_endpoint(endpoint: object) -> None:
     """Raises ClientError unless the endpoint is host:port."""
-    host, _, port = endpoint.rpartition(":")
+    host, _, port = endpoint.rpartition(":") if isinstance(endpoint, str) else ("", "", "")
     is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
-    if not (host and is_number and 0 < int(port) <= PORT_MAX) or "/" in host:
+    is_port = is_number and 0 < int(port) <= PORT_MAX
+    # The last part of an IPv6 address without brackets would count as the port.
+    is_host = "/" not in host and host.split() == [host] and not _is_bare_v6(host)
+    if not (is_host and is_port):
         raise ClientError(f"the endpoint is {endpoint!r}, accepted is host:port")
+
+
+def _is_bare_v6(host: str) -> bool:
+    try:
+        return bool(IPv6Address(host))
+    except ValueError:
+        return False
 
 
 def tls_of(

@@ -25,6 +25,20 @@ class Contents:
     groups: frozenset[str] = frozenset()
     transactions: frozenset[str] = frozenset()
 
+    def __or__(self, other: Contents) -> Contents:
+        return Contents(
+            self.topics | other.topics,
+            self.groups | other.groups,
+            self.transactions | other.transactions,
+        )
+
+    def __sub__(self, other: Contents) -> Contents:
+        return Contents(
+            self.topics - other.topics,
+            self.groups - other.groups,
+            self.transactions - other.transactions,
+        )
+
 
 def contents(connection: BrokerConnection) -> Contents:
     """Returns the broker's contents. Raises UnreachableError, RefusedError."""

@@ -10,12 +10,12 @@ ADVANCE_SECONDS_MAX = 300.0
 
 
 def advance_clock(
-    connection: BrokerConnection, advance_ms: int
+    connection: BrokerConnection, advance_ms: int, seconds_max: float = ADVANCE_SECONDS_MAX
 ) -> testing_pb2.AdvanceClockResponse:
     """Moves the broker's clock; returns its time. Raises UnreachableError, RefusedError."""
     request = testing_pb2.AdvanceClockRequest(advance_ms=advance_ms)
     answer: testing_pb2.AdvanceClockResponse = connection.ask(
-        connection.testing.AdvanceClock, request, ADVANCE_SECONDS_MAX
+        connection.testing.AdvanceClock, request, seconds_max
     )
     return answer
 

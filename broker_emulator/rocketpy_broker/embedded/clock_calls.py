@@ -5,13 +5,18 @@ State: how far the clock is ahead, for the next start.
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime, timedelta
 
 from rocketpy_broker.client import test_calls
 from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.embedded.process import LocalBrokerError
+from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.time_format import EPOCH
+
+# A broker that does not answer in this time is ended without its lead.
+LEAD_SECONDS_MAX = 30.0
 
 
 class ClockCalls(BrokerCalls):
@@ -37,11 +42,18 @@ class ClockCalls(BrokerCalls):
         now, self._clock_ahead_ms = self._moved(_milliseconds(seconds))
         return now
 
+    def _read_lead(self) -> None:
+        """Reads the clock's lead, which a copy of this broker may have changed."""
+        with contextlib.suppress(BrokerError):
+            _, self._clock_ahead_ms = self._moved(0, LEAD_SECONDS_MAX)
+
     @call
-    def _moved(self, advance_ms: int) -> tuple[datetime, int]:
+    def _moved(
+        self, advance_ms: int, seconds_max: float = test_calls.ADVANCE_SECONDS_MAX
+    ) -> tuple[datetime, int]:
         """Returns the broker's time, and its lead over the machine's clock in ms."""
         with self._connection() as connection:
-            moved = test_calls.advance_clock(connection, advance_ms)
+            moved = test_calls.advance_clock(connection, advance_ms, seconds_max)
             return EPOCH + timedelta(milliseconds=moved.now_ms), moved.ahead_ms
 
 
@@ -49,11 +61,12 @@ def _milliseconds(seconds: float | timedelta) -> int:
     """Returns the milliseconds, rounded up. Raises LocalBrokerError."""
     try:
         given = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        milliseconds = -(-given // timedelta(milliseconds=1))
     except (TypeError, ValueError, OverflowError) as error:
         raise _wrong(seconds) from error
-    if given < timedelta(0):
+    if milliseconds < 0:
         raise _wrong(seconds)
-    return -(-given // timedelta(milliseconds=1))
+    return milliseconds
 
 
 def _wrong(seconds: object) -> LocalBrokerError:

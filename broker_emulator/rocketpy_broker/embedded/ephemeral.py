@@ -14,6 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rocketpy_broker.config import BrokerConfig
+from rocketpy_broker.server.bind_address import address_text
 
 if TYPE_CHECKING:
     from rocketpy_broker.broker import Ready
@@ -48,7 +49,7 @@ def addresses(config: BrokerConfig, ready: Ready) -> dict[str, str | int]:
         "tlsEndpoint": ready.tls_port,
     }
     found: dict[str, str | int] = {
-        name: f"{ready.host}:{port}" for name, port in ports.items() if port is not None
+        name: address_text(ready.host, port) for name, port in ports.items() if port is not None
     }
     if ready.console_url is not None:
         found["consoleUrl"] = ready.console_url

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -19,6 +19,7 @@ from typing import TypeVar
 
 from rocketpy_broker.client import contents
 from rocketpy_broker.client.calls.base import call
+from rocketpy_broker.client.calls.fork_calls import fork_count
 from rocketpy_broker.client.calls.group_calls import GroupCalls
 from rocketpy_broker.client.calls.message_calls import MessageCalls
 from rocketpy_broker.client.calls.query_calls import QueryCalls
@@ -27,6 +28,7 @@ from rocketpy_broker.client.calls.transaction_calls import TransactionCalls
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.config import BrokerConfig, BrokerRole
 from rocketpy_broker.embedded.clock_calls import ClockCalls
+from rocketpy_broker.embedded.option_checks import absolute, check_numbers, check_ports, tls_of
 from rocketpy_broker.embedded.process import (
     START_SECONDS_MAX,
     BrokerProcess,
@@ -129,18 +131,20 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
         users: Sequence[BrokerUser] = (),
     ) -> None:
         """Raises ParameterIllegalError for an option that is not accepted."""
+        check_ports({"port": port, "http_port": http_port, "ha_port": ha_port})
+        check_numbers(start_seconds_max, commit_log_segment_bytes)
         if message_delay_level is not None:
-            DelayLevels.parse(message_delay_level)
+            DelayLevels.parse(str(message_delay_level))
         self._message_delay_level = message_delay_level
-        self._tls = LocalTls() if tls is True else tls or None
+        self._tls = tls_of(tls)
         self._role = _choice(BrokerRole, "broker_role", broker_role)
         self._broker_id, self._master, self._ha_port = broker_id, master, ha_port
         self._in_sync_replicas = in_sync_replicas
         replication_of(
             *(self._role, broker_id, master, ha_port, in_sync_replicas), has_name_servers=False
         )
-        self._users = tuple(users)
-        self._given_data = None if data is None else _absolute(data)
+        self._users = _users_of(users)
+        self._given_data = None if data is None else absolute("data", data)
         self._temporary: TemporaryStore | None = None
         default = FlushDiskType.ASYNC_FLUSH if data is None else FlushDiskType.SYNC_FLUSH
         self._flush = default if flush is None else _choice(FlushDiskType, "flush", flush)
@@ -156,6 +160,8 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
         # Another process may have a copy by a fork or by pickling. A copy never ends the broker.
         self._owner_pid = os.getpid()
         self._is_handle = False
+        # Whether the object was pickled, and the number of forks at the start.
+        self._is_copied, self._fork_count = False, 0
 
     @property
     def data(self) -> Path:
@@ -281,6 +287,7 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
             "_reserved_ports": [],
         }
         if self._has_served:
+            self._is_copied = True
             state["_is_handle"] = True
             if self._temporary is not None:
                 state["_given_data"] = self._temporary.path
@@ -319,7 +326,7 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
                 self._end()
             raise
         self._pid = self._process.pid
-        self._has_served = True
+        self._has_served, self._fork_count = True, fork_count()
         return self
 
     def _make_store(self) -> None:
@@ -371,15 +378,24 @@ class LocalBroker(ClockCalls, TopicCalls, GroupCalls, MessageCalls, TransactionC
 
     def stop(self) -> None:
         """Stops the broker cleanly with SIGTERM, within 15 s; `start` reuses the store."""
-        self._check_owner()
-        process, self._process = self._process, None
+        process = self._ending()
         if process is not None:
             process.stop()
 
+    def _ending(self) -> BrokerProcess | None:
+        """Returns the process, which the caller ends. Raises LocalBrokerError in a copy."""
+        self._check_owner()
+        process = self._process
+        if process is None:
+            return None
+        if process.exit_code is None and (self._is_copied or self._fork_count != fork_count()):
+            self._read_lead()
+        self._process = None
+        return process
+
     def kill(self) -> None:
         """Kills the process, as a crash does."""
-        self._check_owner()
-        process, self._process = self._process, None
+        process = self._ending()
         if process is not None:
             process.kill()
 
@@ -472,17 +488,6 @@ _NO_TLS = "the broker has no TLS; give LocalBroker tls=True"
 _START_FIRST = "call start(), or use it in a with statement"
 
 
-def _absolute(data: Path | str) -> Path:
-    """Returns the absolute path; the program may change its directory later."""
-    try:
-        return Path(data).absolute()
-    except OSError as error:
-        raise LocalBrokerError(
-            f"the store's directory is relative: {data}. The program's own directory cannot be "
-            f"read ({error}); give an absolute path"
-        ) from error
-
-
 def _choice(kind: type[Choice], name: str, given: str) -> Choice:
     """Returns a value of an enumeration. Raises ParameterIllegalError."""
     try:
@@ -490,6 +495,15 @@ def _choice(kind: type[Choice], name: str, given: str) -> Choice:
     except ValueError as error:
         accepted = " or ".join(each.value for each in kind)
         raise ParameterIllegalError(name, given, accepted) from error
+
+
+def _users_of(users: object) -> tuple[BrokerUser, ...]:
+    """Returns the users. Raises ParameterIllegalError for other objects."""
+    given = tuple(users) if isinstance(users, Iterable) else (users,)
+    for each in given:
+        if not isinstance(each, BrokerUser):
+            raise ParameterIllegalError("users", each, "BrokerUsers")
+    return given
 
 
 def _write_users(data: Path, users: Sequence[BrokerUser]) -> None:

@@ -10,13 +10,13 @@ import logging
 import os
 import selectors
 import socket
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from subprocess import PIPE, Popen, TimeoutExpired
 from weakref import WeakSet
 
+from rocketpy_broker.client.calls.program_command import program_command
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.runtime.process_tuning import READY_PREFIX
@@ -284,4 +284,4 @@ def broker_command(settings: Mapping[str, object]) -> list[str]:
 
     The broker stops when its input ends, which it does with this process.
     """
-    return [sys.executable, "-m", "rocketpy_broker.broker_program", json.dumps(settings)]
+    return [*program_command("rocketpy_broker.broker_program"), json.dumps(settings)]

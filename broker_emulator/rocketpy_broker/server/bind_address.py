@@ -140,6 +140,11 @@ def _check_port(host: str, port: int | None, option: str) -> None:
         raise PortInUseError(host, port, option, error) from error
 
 
+def address_text(host: str, port: int) -> str:
+    """Returns `host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host and host[0] != "[" else f"{host}:{port}"
+
+
 def console_url(host: str, port: int, *, is_tls: bool) -> str:
     """Returns the console's address; one for all of a machine's addresses names loopback."""
     shown = host.strip("[]")

@@ -169,6 +169,16 @@ def test_one_source_of_bodies_is_accepted(
     assert rocketpy_broker.messages(topic) == []
 
 
+@pytest.mark.parametrize("option", ["--file", "--lines"])
+def test_a_file_without_a_name_is_no_pipe(
+    rocketpy_broker: LocalBroker, topic: str, option: str
+) -> None:
+    shown = run(rocketpy_broker, "message", "send", topic, option, "", stdin='{"body": "b"}\n')
+    assert (shown.exit_code, shown.stdout) == (1, "")
+    assert "the name of the file is empty" in shown.stderr
+    assert rocketpy_broker.messages(topic) == []
+
+
 def test_an_update_to_fewer_queues_says_which_messages_it_hides(
     rocketpy_broker: LocalBroker, topic: str
 ) -> None:

@@ -8,7 +8,7 @@ from itertools import count
 
 import pytest
 
-from rocketpy_broker import LocalBroker, Message
+from rocketpy_broker import LocalBroker, LocalBrokerError, Message
 from tests.support.broker.shell import run
 
 TYPES = ["NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", "UNSPECIFIED"]
@@ -117,3 +117,18 @@ def test_r03_a_topic_that_does_not_exist_is_named(
     shown = run(rocketpy_broker, "dlq", "resend", group, "--to", "resent-nowhere")
     assert (shown.exit_code, shown.stdout) == (1, "")
     assert "resent-nowhere" in shown.stderr
+
+
+def test_r03_an_empty_topic_is_not_the_messages_own(
+    rocketpy_broker: LocalBroker, messages: list[Message], number: int
+) -> None:
+    """Covers a script whose variable is empty."""
+    group = f"resender-{number}"
+    rocketpy_broker.send_back(messages[0], group, delay_level=-1)
+    for words in (("dlq", "resend", group), ("message", "resend", messages[0].offset_msg_id)):
+        shown = run(rocketpy_broker, *words, "--to", "")
+        assert (shown.exit_code, shown.stdout) == (1, "")
+        assert "topic is ''" in shown.stderr
+    with pytest.raises(LocalBrokerError, match="topic is ''"):
+        rocketpy_broker.resend_dead_letters(group, rocketpy_broker.dead_letters(group), topic="")
+    assert rocketpy_broker.messages(messages[0].topic) == messages

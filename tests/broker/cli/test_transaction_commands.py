@@ -55,6 +55,18 @@ def test_what_is_not_open_cannot_be_ended(rocketpy_broker: LocalBroker) -> None:
     assert "no transaction 'NOTHING' is open" in done.stderr
 
 
+@pytest.mark.parametrize("word", ["commit", "rollback"])
+def test_an_empty_id_ends_no_other_transaction(
+    rocketpy_broker: LocalBroker, rocketpy_topic: str, word: str
+) -> None:
+    """Covers a script whose variable is empty."""
+    kept = prepared(rocketpy_broker, rocketpy_topic, "a")
+    done = run(rocketpy_broker, "transaction", word, "")
+    assert (done.exit_code, "no transaction '' is open" in done.stderr) == (1, True)
+    assert open_ids(rocketpy_broker) == [kept]
+    assert rocketpy_broker.messages(rocketpy_topic) == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -159,6 +159,12 @@ def test_a_client_signs_its_calls_and_checks_the_certificate() -> None:
             unknown.topics()
 
 
+@pytest.mark.parametrize("seconds", [float("inf"), 1e12])
+def test_a_time_out_without_an_end_is_one(rocketpy_broker: LocalBroker, seconds: float) -> None:
+    with connect(rocketpy_broker.endpoint, timeout_seconds=seconds) as client:
+        assert isinstance(client.topics(), list)
+
+
 @pytest.mark.parametrize(
     ("endpoint", "options", "words"),
     [
@@ -166,15 +172,22 @@ def test_a_client_signs_its_calls_and_checks_the_certificate() -> None:
         ("h:70000", {}, "accepted is host:port"),
         ("h:\u0663", {}, "accepted is host:port"),
         ("http://127.0.0.1:8081", {}, "accepted is host:port"),
+        (" 127.0.0.1:8081", {}, "the endpoint is ' 127.0.0.1:8081', accepted is host:port"),
+        ("a b:8081", {}, "accepted is host:port"),
+        ("::1:8081", {}, "the endpoint is '::1:8081', accepted is host:port"),
+        (None, {}, "the endpoint is None, accepted is host:port"),
+        (8081, {}, "the endpoint is 8081, accepted is host:port"),
         ("h:1", {"access_key": "a"}, "access_key and secret_key go together"),
         ("h:1", {"tls_ca_file": "ca.pem"}, "options of TLS are set without tls; set it as well"),
         ("h:1", {"tls": True, "tls_key_file": "k.pem"}, "tls_cert_file and tls_key_file go"),
         ("h:1", {"tls": True, "tls_ca_file": "no.pem"}, "tls_ca_file is 'no.pem'"),
         ("h:1", {"timeout_seconds": 0}, "timeout_seconds is 0, accepted is more than 0"),
+        ("h:1", {"timeout_seconds": None}, "timeout_seconds is None, accepted is more than 0"),
+        ("h:1", {"timeout_seconds": "5"}, "timeout_seconds is '5', accepted is more than 0"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_at_once(
-    endpoint: str, options: dict[str, Any], words: str
+    endpoint: Any, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ClientError, match=words):
         connect(endpoint, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -152,6 +153,33 @@ def test_a_store_that_cannot_be_made_is_named() -> None:
 def test_a_wrong_flush_names_the_accepted_ones(flush: str) -> None:
     with pytest.raises(ParameterIllegalError, match="accepted is SYNC_FLUSH or ASYNC_FLUSH"):
         LocalBroker(flush=flush)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"port": 70_000}, "port is 70000, accepted is 0 to 65535"),
+        ({"port": -1}, "port is -1, accepted is 0 to 65535"),
+        ({"port": True}, "port is True, accepted is 0 to 65535"),
+        ({"port": "8081"}, "port is '8081', accepted is 0 to 65535"),
+        ({"http_port": 65_536}, "http_port is 65536, accepted is 0 to 65535"),
+        ({"ha_port": -1}, "ha_port is -1, accepted is 0 to 65535"),
+        ({"commit_log_segment_bytes": "1M"}, "commit_log_segment_bytes is '1M', accepted is an"),
+        ({"commit_log_segment_bytes": 5000.5}, "commit_log_segment_bytes is 5000.5, accepted"),
+        ({"start_seconds_max": None}, "start_seconds_max is None, accepted is a number"),
+        ({"start_seconds_max": float("nan")}, "start_seconds_max is nan, accepted is a number"),
+        ({"message_delay_level": 5}, "messageDelayLevel is '5', accepted is 1 to 18 numbers"),
+        ({"tls": "yes"}, "tls is 'yes', accepted is True, False or a LocalTls"),
+        ({"users": ["root"]}, "users is 'root', accepted is BrokerUsers"),
+        ({"users": 5}, "users is 5, accepted is BrokerUsers"),
+        ({"data": ""}, "data is '', accepted is the path"),
+        ({"data": b"store"}, "data is b'store', accepted is the path"),
+        ({"data": "a\0b"}, r"data is 'a\\x00b', accepted is the path"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_at_once(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ParameterIllegalError, match=said):
+        LocalBroker(**options)
 
 
 def test_flush_is_taken_as_text(broker: LocalBroker) -> None:

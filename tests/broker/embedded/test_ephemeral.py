@@ -70,6 +70,21 @@ def test_a_program_gets_the_addresses_and_ends_the_broker_by_its_pipe(command: l
     assert_gone(told)
 
 
+def test_addresses_of_ipv6_have_brackets() -> None:
+    with subprocess.Popen(
+        [*EPHEMERAL, "--host", "::1"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as process:
+        told = addresses(process)
+        assert all(told[name].startswith("[::1]:") for name in ADDRESSES), told
+        with rocketpy_broker.connect(told["endpoint"]) as broker:
+            assert broker.topics() == []
+        process.communicate(timeout=WAIT_SECONDS_MAX)
+
+
 def test_a_broker_ends_with_its_parent_where_no_pipe_tells() -> None:
     """Kills a shell that waits in `cat`, which closes nothing of the broker."""
     script = '"$@" < /dev/null & cat'

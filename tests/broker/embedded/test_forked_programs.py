@@ -274,3 +274,62 @@ with fresh:
         "['parent', 'copy', 'afterwards']",
         "[]",
     ]
+
+
+def test_a_forked_process_passes_values_of_its_own_classes(tmp_path: Path) -> None:
+    program = """
+import datetime, enum
+class Topic(str, enum.Enum):
+    T = "T"
+class Level(enum.IntEnum):
+    ONE = 1
+class Own(datetime.tzinfo):
+    def utcoffset(self, time):
+        return datetime.timedelta(0)
+child = os.fork()
+if child == 0:
+    try:
+        broker.send(Topic.T, "child", tags=Topic.T, keys=[Topic.T], properties={"a": Topic.T})
+        broker.send(Topic.T, "later", delay_level=Level.ONE)
+        time = datetime.datetime(2026, 5, 1, tzinfo=Own())
+        print(refused(lambda: broker.messages("T", since=time)), flush=True)
+        message = broker.messages("T")[-1]
+        print(message.text, message.tags, message.keys, message.properties["a"], flush=True)
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+broker.stop()
+"""
+    first, second = said_by(tmp_path, program).splitlines()
+    assert first.startswith("a forked process cannot pass this on to its helper process: ")
+    assert first.endswith("; give plain values")
+    assert second == "child T ('T',) T"
+
+
+def test_a_pool_of_forked_processes_takes_a_client(tmp_path: Path) -> None:
+    program = """
+with rocketpy_broker.connect(broker.endpoint) as client:
+    client.topics()
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        print(len(pool.starmap(send, [(client, str(number)) for number in range(4)])))
+    print(len(client.messages("T")))
+broker.stop()
+"""
+    assert said_by(tmp_path, program) == "4\n5\n"
+
+
+def test_the_clock_stays_ahead_that_a_forked_process_has_moved(tmp_path: Path) -> None:
+    program = """
+before = broker.now()
+child = os.fork()
+if child == 0:
+    broker.advance_clock(7200)
+    os._exit(0)
+os.waitpid(child, 0)
+for end in (broker.stop, broker.kill):
+    end()
+    broker.start()
+    print((broker.now() - before).total_seconds() >= 7200)
+broker.stop()
+"""
+    assert said_by(tmp_path, program) == "True\nTrue\n"

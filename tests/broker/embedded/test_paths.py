@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rocketpy_broker import LocalBroker, LocalBrokerError
+from rocketpy_broker import LocalBroker, LocalBrokerError, LocalTls, connect
 from rocketpy_broker.config import BrokerConfig
+from tests.support.certificates import Authority
 
 
 @pytest.fixture
@@ -55,6 +57,24 @@ def test_a_store_lies_where_its_broker_was_made(folders: tuple[Path, Path]) -> N
         broker.create_topic("T")
     assert (first / "store" / "commitlog").exists()
     assert list(second.iterdir()) == []
+
+
+@pytest.mark.usefixtures("started_brokers")
+def test_files_of_tls_stay_the_same_after_a_change_of_directory(
+    folders: tuple[Path, Path],
+) -> None:
+    first, second = folders
+    authority = Authority(first)
+    pair = authority.issue("server")
+    names = [Path(each.name) for each in (pair.certificate, pair.key, authority.path)]
+    tls = LocalTls(*names)
+    with LocalBroker(tls=tls) as broker:
+        client = connect(broker.tls_endpoint, tls=True, tls_ca_file=names[2])
+        os.chdir(second)
+        broker.restart()
+        assert Path(broker.tls_ca_file) == authority.path
+        with client, pickle.loads(pickle.dumps(client)) as copy:
+            assert copy.topics() == client.topics() == []
 
 
 def test_a_broker_whose_directory_is_gone_can_be_stopped(tmp_path: Path) -> None:
@@ -123,7 +143,7 @@ def test_a_program_whose_own_directory_is_gone_is_served(tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     first, second, third = done.stdout.splitlines()
     assert (first, second) == ("['T']", "[]")
-    assert third.startswith("the store's directory is relative: store. ")
+    assert third.startswith("data is relative: store. The program's own directory cannot be")
 
 
 @pytest.mark.usefixtures("started_brokers")
@@ -145,3 +165,49 @@ def test_a_temporary_directory_that_is_relative_is_found_again(
 def test_the_configuration_of_a_broker_holds_a_whole_path(folders: tuple[Path, Path]) -> None:
     first, _ = folders
     assert BrokerConfig(Path("store")).data == first / "store"
+
+
+def test_modules_in_the_program_s_directory_replace_no_module_of_the_broker(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "secrets.py").write_text("raise RuntimeError('of the project')", "utf-8")
+    (tmp_path / "program").mkdir()
+    program = tmp_path / "program" / "program.py"
+    program.write_text(
+        "import os\n"
+        "from rocketpy_broker import LocalBroker\n"
+        "with LocalBroker() as broker:\n"
+        "    broker.create_topic('T')\n"
+        "    if os.fork() == 0:\n"
+        "        broker.send('T', 'a'); os._exit(0)\n"
+        "    os.wait()\n"
+        "    print([message.text for message in broker.messages('T')])\n",
+        "utf-8",
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(program)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "['a']\n", done.stderr
+
+
+def test_a_broker_is_found_where_its_program_has_found_the_package(tmp_path: Path) -> None:
+    program = (
+        "import sys; sys.path = sys.argv[1:]\n"
+        "from rocketpy_broker import LocalBroker\n"
+        "with LocalBroker() as broker: print(broker.topics())\n"
+    )
+    # This interpreter has no such package, so it is on the program's own module path alone.
+    interpreter = sys._base_executable  # type: ignore[attr-defined]
+    done = subprocess.run(
+        [interpreter, "-c", program, *sys.path],
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "[]\n", done.stderr

@@ -12,6 +12,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.client.messages import transactions
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 
@@ -141,6 +142,15 @@ def test_groups_have_settings_and_places(broker: LocalBroker) -> None:
         (lambda b: b.send_transaction("T", "a", ""), "producer group"),
         (lambda b: b.send_transaction("T", 5, "G"), "body is 5, accepted is str or bytes"),
         (lambda b: b.send_transaction("nowhere", "a", "G"), "does not exist"),
+        (lambda b: b.send_transaction("T", "a", 5), "group is 5, accepted is the name of a prod"),
+        (lambda b: b.commit(None), "transaction is None, accepted is a transaction of"),
+        (lambda b: b.rollback("x"), "transaction is 'x', accepted is a transaction of"),
+        (lambda b: b.send_back(None, "G"), "message is None, accepted is a message or its off"),
+        (lambda b: b.resend_dead_letters("G", ["a"]), "a dead letter is 'a', accepted is a mess"),
+        (lambda b: b.create_topic("U", attributes=["a"]), r"attributes is \['a'\], accepted is a"),
+        (lambda b: b.update_topic("T", attributes="a"), "attributes is 'a', accepted is a dict"),
+        (lambda b: b.pull("T", "G", -1), "count is -1, accepted is 0 or more, or None"),
+        (lambda b: b.pull("T", "G", 2.5), "count is 2.5, accepted is 0 or more, or None"),
         (lambda b: b.query("T", "k", count=-1), "count"),
         (lambda b: b.query("T", "k", tag="t"), "tag is 't', accepted is none"),
         (lambda b: b.query("T", "k", since="now"), "the time is 'now', accepted is a datetime"),
@@ -193,8 +203,20 @@ def leave(broker, topic):
 
 
 def is_clean(broker):
-    names = broker.groups(), broker.transactions(), [t for t in broker.topics() if t != "catalogue"]
-    return names[0] in ([], ["readers"]) and names[1] == [] and len(names[2]) <= 1
+    topics = {each for each in broker.topics() if not each.startswith("test-")}
+    kept = topics - {"catalogue", "prices"}, broker.transactions(), set(broker.groups())
+    return kept in ((set(), [], set()), (set(), [], {"readers"}))
+
+
+@pytest.fixture(scope="module")
+def prices(request):
+    request.getfixturevalue("rocketpy_broker").create_topic("prices")
+    return "prices"
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_first_of_all(request, number):
+    request.getfixturevalue("rocketpy_broker").create_topic("first")
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -216,6 +238,16 @@ def test_asked_for_late(request):
     broker = request.getfixturevalue("rocketpy_broker")
     assert is_clean(broker)
     broker.create_topic("late")
+    request.getfixturevalue("prices")
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_with_a_fixture_that_was_requested_late(request, number):
+    broker = request.getfixturevalue("rocketpy_broker")
+    assert is_clean(broker) and "prices" in broker.topics()
+    assert request.getfixturevalue("prices") == "prices"
+    broker.create_topic("orders")
+    leave(broker, "orders")
 
 
 def test_that_stops_its_broker(rocketpy_broker):
@@ -241,6 +273,6 @@ def test_the_fixtures_leave_nothing_of_a_test_to_the_next(tmp_path: Path) -> Non
     (tmp_path / "test_project.py").write_text(PROJECT, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
     )
-    assert done.stdout.splitlines()[-1].startswith("9 passed"), done.stdout
+    assert done.stdout.splitlines()[-1].startswith("13 passed"), done.stdout

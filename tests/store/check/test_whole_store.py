@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import struct
 import subprocess
@@ -203,6 +204,22 @@ def test_a_lost_queue_is_told_record_by_run_not_by_record(folder: Path) -> None:
     found = [one for one in faults(folder) if "missing; the record" in one[2]]
     assert found[0][:2] == (f"consumequeue/TopicA/2/{FIRST}", 0)
     assert len(found) < 20
+
+
+def test_units_of_any_content_after_the_last_one_are_one_fault(
+    tmp_path: Path, clock: ManualClock
+) -> None:
+    store = MessageStore(StoreConfig(tmp_path, SEGMENT_BYTES, 2_000), clock, STORE_HOST)
+    store.open()
+    put(store, numbered(5), OTHER)
+    store.close()
+    [path] = (tmp_path / "consumequeue" / OTHER.topic / str(OTHER.queue_id)).iterdir()
+    with path.open("r+b") as file:
+        file.seek(5 * UNIT_BYTES)
+        file.write(random.Random(1).randbytes(95 * UNIT_BYTES))
+    found = [each for each in check(tmp_path, IndexFormat()) if isinstance(each, Fault)]
+    assert [(each.path, each.offset) for each in found] == [(path, 5 * UNIT_BYTES)], found
+    assert found[0].text.startswith("units 5 to 99: log offset ")
 
 
 def test_a_crash_does_not_hide_damage_of_what_had_been_flushed(

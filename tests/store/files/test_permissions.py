@@ -112,13 +112,14 @@ def test_b12_a_link_below_a_folder_that_lies_beside_a_queues_files_is_refused_to
     new_store().open()
 
 
+@pytest.mark.parametrize("name", ["config/topics.json", "checkpoint", "abort", "lock"])
 def test_b12_what_is_neither_file_nor_folder_is_refused(
-    new_store: OpenStore, tmp_path: Path
+    new_store: OpenStore, tmp_path: Path, name: str
 ) -> None:
     """Covers a FIFO: an open would block the start until a writer comes."""
     (tmp_path / "config").mkdir()
-    os.mkfifo(tmp_path / "config" / "topics.json")
-    with pytest.raises(StoreDirectoryError, match=r"topics.json: is neither a file nor a folder"):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(StoreDirectoryError, match=f"{name}: is neither a file nor a folder"):
         new_store().open()
 
 

@@ -51,9 +51,9 @@ class ForkServer:
 
     def start(self, command: Sequence[str], **streams: Any) -> Any:
         """Starts a command as Popen does, but forks a broker."""
-        if list(command[1:3]) != ["-m", BROKER]:
+        if list(command[3:4]) != [BROKER]:
             return subprocess.Popen(command, **streams)
-        return ForkedBroker(self, command[3:], streams["stderr"].fileno())
+        return ForkedBroker(self, command[4:], streams["stderr"].fileno())
 
     def ask(self, request: Mapping[str, object], *descriptors: int) -> Any:
         """Returns the program's answer; the caller has the lock."""

@@ -25,7 +25,7 @@ from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.nameserver.name_server import NameServer, NameServerConfig
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.standard_output import say
-from rocketpy_broker.server.bind_address import ListenAddress
+from rocketpy_broker.server.bind_address import ListenAddress, address_text
 
 
 def nameserver(
@@ -77,4 +77,4 @@ async def _run(config: NameServerConfig) -> None:
 
 
 def _say_ready(host: str, port: int) -> None:
-    say(f"rocketpy nameserver ready on {host}:{port}")
+    say(f"rocketpy nameserver ready on {address_text(host, port)}")

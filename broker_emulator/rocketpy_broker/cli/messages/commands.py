@@ -177,7 +177,7 @@ def _send_lines(
     """
     with asking(endpoint) as connection:
         sender = MessageSender(connection, topic)
-        with open_lines(path or STANDARD_INPUT, template) as lines:
+        with open_lines(STANDARD_INPUT if path is None else path, template) as lines:
             if not lines.check(sender.checker.fault) and path is None:
                 raise typer.BadParameter("give one of --body, --lines and --file, or pipe lines in")
             try:

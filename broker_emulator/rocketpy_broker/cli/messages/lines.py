@@ -38,6 +38,9 @@ def open_lines(path: str, template: OutgoingMessage | None = None) -> Iterator[M
     With a `template` each line is a body; the other fields are the template's.
     """
     parse = json_message if template is None else partial(_with_body, template)
+    if not path:
+        # As a path it would be the working directory.
+        raise MessageLineError("the name of the file is empty; name a file, or - for a pipe")
     with ExitStack() as closing:
         try:
             if path == STANDARD_INPUT:

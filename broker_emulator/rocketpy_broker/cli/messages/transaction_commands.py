@@ -102,7 +102,8 @@ def _tell(transaction_id: str, done: str, *, as_json: bool) -> None:
 
 def _end(transaction_id: str, endpoint: str, *, commit: bool) -> None:
     with asking(endpoint) as connection:
+        # The broker lists all open transactions for an empty id.
         found = transactions.list_open(connection, transaction_id=transaction_id)
-        if not found:
+        if not found or not transaction_id:
             refuse(f"no transaction {transaction_id!r} is open; see `rocketpy transaction list`")
         transactions.end(connection, found[0].transaction, commit=commit, from_check=True)

@@ -8,24 +8,59 @@ started it, because its input ends. State: the helper.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import pickle
 import subprocess
-import sys
 import threading
+from collections.abc import Callable
 from typing import IO, Any
 from weakref import WeakSet
 
+from rocketpy_broker.client.calls.program_command import program_command
 from rocketpy_broker.client.errors import ClientError
 
-COMMAND = (sys.executable, "-m", "rocketpy_broker.client.calls.fork_helper")
+PROGRAM = "rocketpy_broker.client.calls.fork_helper"
 _helpers: WeakSet[Helper] = WeakSet()
 _is_forked = False
+_fork_count = 0
 
 
 def is_forked() -> bool:
     """True if this process was forked after this module was imported."""
     return _is_forked
+
+
+def fork_count() -> int:
+    """Returns the number of processes that this process has forked."""
+    return _fork_count
+
+
+class _PlainPickler(pickle.Pickler):
+    """A pickler that passes on texts, bytes and numbers of a program's own classes as plain ones.
+
+    The helper process cannot import the classes of the program's main module.
+    """
+
+    def reducer_override(self, value: object) -> Any:
+        """Returns the reduction of such a value; NotImplemented for any other value."""
+        plain: dict[type, Callable[[Any], object]] = {
+            str: str.__str__,
+            bytes: bytes,
+            int: int.__int__,
+            float: float.__float__,
+        }
+        for kind, made in plain.items():
+            if isinstance(value, kind) and not isinstance(value, bool):
+                return kind, (made(value),)
+        return NotImplemented
+
+
+def plain_bytes(value: object) -> bytes:
+    """Returns a pickled value. Raises the errors of `pickle.dumps`."""
+    buffer = io.BytesIO()
+    _PlainPickler(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
+    return buffer.getvalue()
 
 
 class Helper:
@@ -37,7 +72,10 @@ class Helper:
         self._lock = threading.Lock()
         try:
             self._process = subprocess.Popen(
-                COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+                program_command(PROGRAM),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                start_new_session=True,
             )
         except OSError as error:
             raise ClientError(
@@ -78,7 +116,8 @@ class Helper:
 
     def _write(self, value: object) -> None:
         try:
-            data = pickle.dumps(value)
+            # The helper reads a whole value before it looks for the value's classes.
+            data = pickle.dumps(plain_bytes(value))
         except (pickle.PicklingError, TypeError, AttributeError) as error:
             raise ClientError(
                 f"a forked process cannot pass this on to its helper process: {error}; "
@@ -120,4 +159,9 @@ def _after_fork() -> None:
         helper.release()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+def _count_fork() -> None:
+    global _fork_count  # noqa: PLW0603 (of the whole process)
+    _fork_count += 1
+
+
+os.register_at_fork(after_in_child=_after_fork, after_in_parent=_count_fork)

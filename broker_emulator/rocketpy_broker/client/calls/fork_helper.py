@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import pickle
 import sys
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from rocketpy_broker.client.errors import ClientError
 from rocketpy_broker.errors import BrokerError
 
 
@@ -24,20 +25,35 @@ def main() -> None:
 
 def serve(calls: BinaryIO, answers: BinaryIO) -> None:
     """Reads a broker, then answers calls of its methods until the input ends."""
+    # The input is from the process that has started this one.
     try:
-        broker = pickle.load(calls)  # noqa: S301 (from the process that has started this one)
+        broker = pickle.loads(pickle.load(calls))  # noqa: S301
         while True:
-            name, args, options = pickle.load(calls)  # noqa: S301 (as above)
-            answer: tuple[object, Exception | None]
-            try:
-                answer = getattr(broker, name)(*args, **options), None
-            except (BrokerError, TypeError, ValueError) as error:
-                answer = None, error
-            pickle.dump(answer, answers)
+            pickle.dump(_answer(broker, pickle.load(calls)), answers)  # noqa: S301
             answers.flush()
     except EOFError:
         # The calling process has ended.
         return
+
+
+def _answer(broker: object, data: bytes) -> tuple[object, Exception | None]:
+    """Returns the result of a call, or its error."""
+    try:
+        name, args, options = _loaded(data)
+        return getattr(broker, name)(*args, **options), None
+    except (BrokerError, TypeError, ValueError) as error:
+        return None, error
+
+
+def _loaded(data: bytes) -> Any:
+    """Returns a pickled value. Raises ClientError for unknown classes."""
+    try:
+        return pickle.loads(data)  # noqa: S301 (as above)
+    except (AttributeError, ImportError) as error:
+        raise ClientError(
+            f"a forked process cannot pass this on to its helper process: {error}; "
+            "give plain values"
+        ) from error
 
 
 if __name__ == "__main__":

@@ -9,7 +9,9 @@ from datetime import datetime
 from rocketpy_broker.client.calls.arguments import (
     BYTES,
     Body,
+    check_count,
     check_delay,
+    check_kind,
     check_start,
     check_time,
     outgoing,
@@ -77,6 +79,7 @@ class MessageCalls(BrokerCalls):
         the number of failures; 1 is 1 s, 18 is 2 h. A level below 0 makes the message a dead
         letter, in `%DLQ%` + group.
         """
+        check_kind("message", message, Message | str, "a message or its offset_msg_id")
         offset_msg_id = message if isinstance(message, str) else message.offset_msg_id
         with self._connection() as connection:
             return retries.send_back(connection, group, offset_msg_id, delay_level)
@@ -107,6 +110,7 @@ class MessageCalls(BrokerCalls):
         With `commit` False the progress stays. `start` is for queues without progress of the group:
         `earliest`, or `latest` for messages that come after this call.
         """
+        check_count(count)
         check_start(start, is_committing=commit)
         with self._connection() as connection:
             reader = GroupReader(
@@ -132,5 +136,7 @@ class MessageCalls(BrokerCalls):
 
         They keep unique ids, keys, tags and properties. The dead letters stay.
         """
+        for letter in letters:
+            check_kind("a dead letter", letter, Message, "a message of `dead_letters`")
         with self._connection() as connection:
             return list(resend_dead_letters(connection, group, letters, topic))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rocketpy_broker.client import topics
+from rocketpy_broker.client.calls.arguments import check_kind
 from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.errors import RefusedError
 from rocketpy_broker.client.topics import Topic
@@ -27,6 +28,7 @@ class TopicCalls(BrokerCalls):
         Raises ClientError if it exists; with `exist_ok` the existing topic stays as it is.
         `attributes` are RocketMQ's, such as `{"message.type": "FIFO"}`.
         """
+        check_kind("attributes", attributes, Mapping | None, "a dict of str")
         with self._connection() as connection:
             if exist_ok and topics.topic_exists(connection, topic):
                 return
@@ -52,6 +54,7 @@ class TopicCalls(BrokerCalls):
 
         `perm`: 4 is reading, 2 writing, 6 both. `attributes` are set, `removed_attributes` removed.
         """
+        check_kind("attributes", attributes, Mapping | None, "a dict of str")
         with self._connection() as connection:
             settings = topics.settings(
                 topic,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from rocketpy_broker.client.calls.arguments import Body, outgoing
+from rocketpy_broker.client.calls.arguments import Body, check_kind, outgoing, wrong
 from rocketpy_broker.client.calls.base import BrokerCalls, call
 from rocketpy_broker.client.messages import transactions
 from rocketpy_broker.client.messages.transactions import OpenTransaction, Transaction
@@ -30,6 +30,7 @@ class TransactionCalls(BrokerCalls):
         No consumer sees it before `commit`. `rollback` discards it.
         """
         with self._declared_errors():
+            check_kind("group", group, str, "the name of a producer group")
             [message] = outgoing([body], tags, keys, properties or {}, queue_id)
         return self._send_transaction(topic, group, message)
 
@@ -40,16 +41,18 @@ class TransactionCalls(BrokerCalls):
             return transactions.prepare(connection, topic, group, message, born_ms)
 
     @call
-    def commit(self, transaction: Transaction) -> None:
-        """Commits a transaction; the call may be repeated."""
+    def commit(self, transaction: Transaction | OpenTransaction) -> None:
+        """Commits a transaction of `send_transaction` or `transactions`; may be repeated."""
+        ended = _transaction(transaction)
         with self._connection() as connection:
-            transactions.end(connection, transaction, commit=True)
+            transactions.end(connection, ended, commit=True)
 
     @call
-    def rollback(self, transaction: Transaction) -> None:
-        """Rolls a transaction back; the call may be repeated."""
+    def rollback(self, transaction: Transaction | OpenTransaction) -> None:
+        """Rolls back a transaction of `send_transaction` or `transactions`; may be repeated."""
+        ended = _transaction(transaction)
         with self._connection() as connection:
-            transactions.end(connection, transaction, commit=False)
+            transactions.end(connection, ended, commit=False)
 
     @call
     def transactions(self, group: str = "") -> list[OpenTransaction]:
@@ -59,3 +62,13 @@ class TransactionCalls(BrokerCalls):
         """
         with self._connection() as connection:
             return transactions.list_open(connection, group)
+
+
+def _transaction(given: object) -> Transaction:
+    """Returns the transaction of an argument. Raises ClientError for another object."""
+    if isinstance(given, OpenTransaction):
+        return given.transaction
+    if isinstance(given, Transaction):
+        return given
+    accepted = "a transaction of `send_transaction` or of `transactions`"
+    raise wrong("transaction", given, accepted)

@@ -43,7 +43,7 @@ def resend_dead_letters(
     """
     senders = _Senders(connection)
     for letter in letters:
-        to = topic or topic_of_copy(letter, group)
+        to = topic_of_copy(letter, group) if topic is None else topic
         yield senders.send(letter, to, properties_of_copy(letter))
 
 
@@ -57,7 +57,8 @@ def resend_messages(
     """
     senders = _Senders(connection)
     for message in messages:
-        yield senders.send(message, topic or message.topic, dict(message.properties))
+        to = message.topic if topic is None else topic
+        yield senders.send(message, to, dict(message.properties))
 
 
 class _Senders:

@@ -214,14 +214,18 @@ class QueuesCheck:
         context = self._context
         starts = units["physical_offset"].astype(np.int64)
         below = max(context.log.begin, context.deleted.below(queue.key.topic))
-        fine = (units["size"] == BLANK_SIZE) | ((units["size"] > 0) & (starts < below))
+        removed = (units["size"] > 0) & (starts >= 0) & (starts < below)
+        fine = (units["size"] == BLANK_SIZE) | removed
         fine |= context.is_damaged(starts)
         behind = (units["size"] > 0) & (starts + units["size"] > context.log_end) & ~fine
-        for wrong, what, is_fault in (
-            (behind, f"after the log's end {context.log_end}", not context.traces.abnormal),
-            (~fine & ~behind, "where the log has no record of this queue offset", True),
-        ):
+        abnormal = context.traces.abnormal
+        # After a crash one of the two is a note. Otherwise wrong neighbours are one fault.
+        for wrong in [behind, ~fine & ~behind] if abnormal else [~fine]:
             for part in runs(wrong):
+                what = "where the log has no record of this queue offset"
+                if behind[part.start]:
+                    what = f"after the log's end {context.log_end}"
+                is_fault = not (abnormal and behind[part.start])
                 text = f"{numbered('unit', part, offset)}: log offset {starts[part.start]}, {what}"
                 yield finding(*queue.place(offset + part.start), text, is_fault=is_fault)
 
