@@ -18,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import Enum
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,6 @@ from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import event_loop, process_tuning
 from rocketpy_broker.runtime.process_tuning import READY_PREFIX
 from rocketpy_broker.runtime.standard_output import say
-from rocketpy_broker.server.bind_address import address_text
 from rocketpy_broker.services.replication.options import replication_of
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.cleaner import CleanPolicy
@@ -37,6 +37,7 @@ from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
 from rocketpy_proto.counts import counted
 from rocketpy_proto.record.block.arrays import leave_pandas_out
+from rocketpy_proto.record.hosts import address_text
 
 if TYPE_CHECKING:
     from rocketpy_broker.broker import Ready
@@ -44,8 +45,16 @@ if TYPE_CHECKING:
 INPUT_BYTES = 4096
 SEGMENT_BYTES_MIN = 4096
 LOG_LEVEL = "ROCKETPY_LOG_LEVEL"
-LOG_LEVELS = ("debug", "info", "warning", "error")
 LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class LogLevelName(str, Enum):
+    """Levels of the broker's log."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
 
 
 def run(
@@ -213,8 +222,8 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     data, token = Path(given.pop("data")), given.pop("temporary")
     level = os.environ.get(LOG_LEVEL) or "warning"
-    if level.lower() not in LOG_LEVELS:
-        accepted = ", ".join(LOG_LEVELS)
+    if level.lower() not in {each.value for each in LogLevelName}:
+        accepted = ", ".join(each.value for each in LogLevelName)
         sys.exit(f"rocketpy broker: {ParameterIllegalError(LOG_LEVEL, level, accepted)}")
     run(partial(_local_config, given), data, token, stop_at_eof=True, log_level=level)
 

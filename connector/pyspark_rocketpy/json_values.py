@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NoReturn
 
+from rocketpy_proto.texts import is_unicode
+
 NUMBER_MAX = (1 << 63) - 1
 # Queue ids have 32 bits in every protocol.
 QUEUE_ID_MAX = (1 << 31) - 1
@@ -48,8 +50,8 @@ def json_object(value: object) -> Mapping[str, Any]:
 
 
 def unicode_text(value: object) -> str:
-    """Returns a text of valid Unicode; JSON may have lone surrogates. Raises ValueError."""
-    if isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value):
+    """Returns a text of valid Unicode. Raises ValueError."""
+    if isinstance(value, str) and is_unicode(value):
         return value
     raise ValueError(f"{shown(value)} is not a text")
 

@@ -26,6 +26,7 @@ from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_proto import proxies
 from rocketpy_proto.bearer_channel import with_token
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
+from rocketpy_proto.record.hosts import is_port
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -42,7 +43,6 @@ from rocketpy_proto.tls_channel import channel_to, failure_reason
 
 REQUEST_SECONDS_MAX = 10.0
 CLOSE_SECONDS_MAX = 1.0
-PORT_MAX = 65_535
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 # The size of a broker's largest answer: one message and its frame.
 ANSWER_BYTES_MAX = 64 << 20
@@ -241,11 +241,9 @@ class BrokerConnection:
 def check_endpoint(endpoint: object) -> None:
     """Raises ClientError unless the endpoint is host:port."""
     host, _, port = endpoint.rpartition(":") if isinstance(endpoint, str) else ("", "", "")
-    is_number = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
-    is_port = is_number and 0 < int(port) <= PORT_MAX
     # The last part of an IPv6 address without brackets would count as the port.
     is_host = "/" not in host and host.split() == [host] and not _is_bare_v6(host)
-    if not (is_host and is_port):
+    if not (is_host and is_port(port)):
         raise ClientError(f"the endpoint is {endpoint!r}, accepted is host:port")
 
 

@@ -7,6 +7,7 @@ BrokerError
     ├── RefusedError              the broker's remark and code
     ├── MessageIllegalError       a message that cannot be sent, with its number
     ├── SendError                 only `sent_count` messages were sent
+    ├── NotPassedError            a value that a forked process cannot pass on
     └── UnreadableError           an invalid broker answer
 """
 
@@ -75,6 +76,16 @@ class SendError(ClientError):
             f"{reason.remark}; {counted(sent_count, 'message was', 'messages were')} sent"
         )
         self.sent_count = sent_count
+
+
+class NotPassedError(ClientError):
+    """A forked process has a value that its helper process cannot get."""
+
+    def __init__(self, reason: Exception) -> None:
+        super().__init__(
+            f"a forked process cannot pass this on to its helper process: {reason}; "
+            "give plain values"
+        )
 
 
 class UnreadableError(ClientError):

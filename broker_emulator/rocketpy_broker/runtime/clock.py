@@ -10,7 +10,7 @@ import heapq
 import itertools
 import time
 from collections.abc import Callable, Coroutine
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from rocketpy_broker.runtime.tasks import run_until
 
@@ -41,6 +41,12 @@ def resolve(future: asyncio.Future[None]) -> None:
     """Sets the result of `future`, unless it is done."""
     if not future.done():
         future.set_result(None)
+
+
+def fail(future: asyncio.Future[Any], error: Exception) -> None:
+    """Ends `future` with an error, unless it is done."""
+    if not future.done():
+        future.set_exception(error)
 
 
 async def sleep(clock: Clock, delay_ms: float) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
+from rocketpy_proto.record.hosts import address_text
 
 logger = logging.getLogger(__name__)
 
@@ -140,11 +141,6 @@ def _check_port(host: str, port: int | None, option: str) -> None:
         raise PortInUseError(host, port, option, error) from error
 
 
-def address_text(host: str, port: int) -> str:
-    """Returns `host:port`, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host and host[0] != "[" else f"{host}:{port}"
-
-
 def console_url(host: str, port: int, *, is_tls: bool) -> str:
     """Returns the console's address; one for all of a machine's addresses names loopback."""
     shown = host.strip("[]")
@@ -152,8 +148,7 @@ def console_url(host: str, port: int, *, is_tls: bool) -> str:
         address = ipaddress.ip_address(shown)
         if address.is_unspecified:
             shown = "127.0.0.1" if address.version == 4 else "::1"
-    shown = f"[{shown}]" if ":" in shown else shown
-    return f"{'https' if is_tls else 'http'}://{shown or '127.0.0.1'}:{port}/"
+    return f"{'https' if is_tls else 'http'}://{address_text(shown or '127.0.0.1', port)}/"
 
 
 def system_text(error: OSError) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rocketpy_proto.texts import is_unicode
+
 CHARACTERS_MAX = 1_000
 # Parentheses around a text alone could make an invalid text valid. The second form closes `\Q`.
 _WHOLE = (r"\A(?:{})\z", r"\A(?:{}\E)\z")
@@ -36,7 +38,7 @@ class TopicPattern:
 
     def matches(self, names: Sequence[str]) -> list[bool]:
         """Returns for each name if it matches; a name of invalid Unicode never does."""
-        texts = [name if _is_valid(name) else None for name in names]
+        texts = [name if is_unicode(name) else None for name in names]
         return [bool(is_match) for is_match in _matches(texts, self._whole)]
 
 
@@ -57,8 +59,3 @@ def _fault(pattern: str) -> str | None:
     except ValueError as error:
         return f"{error!s:.200}"
     return None
-
-
-def _is_valid(name: str) -> bool:
-    """True if the name is valid Unicode; a configuration file may hold lone surrogates."""
-    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from rocketpy_broker.broker_program import LOG_FORMAT
+from rocketpy_broker.broker_program import LOG_FORMAT, LogLevelName
 from rocketpy_broker.cli.broker.network_options import (
     TlsCertificate,
     TlsClientCa,
@@ -20,12 +20,13 @@ from rocketpy_broker.cli.broker.network_options import (
     TlsSelfSigned,
     server_tls,
 )
-from rocketpy_broker.cli.broker.start_command import LogLevel, LogLevelName
+from rocketpy_broker.cli.broker.start_command import LogLevel
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.nameserver.name_server import NameServer, NameServerConfig
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.standard_output import say
-from rocketpy_broker.server.bind_address import ListenAddress, address_text
+from rocketpy_broker.server.bind_address import ListenAddress
+from rocketpy_proto.record.hosts import address_text
 
 
 def nameserver(

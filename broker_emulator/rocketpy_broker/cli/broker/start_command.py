@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rocketpy_broker.broker_program import SEGMENT_BYTES_MIN, run
+from rocketpy_broker.broker_program import LOG_LEVEL, SEGMENT_BYTES_MIN, LogLevelName, run
 from rocketpy_broker.cli.broker.network_options import (
     PORT,
     AdvertiseHost,
@@ -65,15 +64,6 @@ PAGE_BYTES = 4096
 MINUTE_MS = 60_000
 # RocketMQ's diskSpaceCleanForciblyRatio is 0.05 below its diskSpaceWarningLevelRatio.
 FORCIBLE_BELOW_FULL = 0.05
-
-
-class LogLevelName(str, Enum):
-    """Levels of the broker's log."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
 
 
 Data = Annotated[
@@ -211,7 +201,7 @@ ShortPollingTimeMs = Annotated[
 ]
 LogLevel = Annotated[
     LogLevelName,
-    typer.Option(envvar="ROCKETPY_LOG_LEVEL", help="Lowest level of log lines on standard error."),
+    typer.Option(envvar=LOG_LEVEL, help="Lowest level of log lines on standard error."),
 ]
 # The token of a LocalBroker's temporary store.
 Temporary = Annotated[str | None, typer.Option(hidden=True)]

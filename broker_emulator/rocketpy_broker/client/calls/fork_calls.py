@@ -18,7 +18,7 @@ from typing import IO, Any
 from weakref import WeakSet
 
 from rocketpy_broker.client.calls.program_command import program_command
-from rocketpy_broker.client.errors import ClientError
+from rocketpy_broker.client.errors import ClientError, NotPassedError
 
 PROGRAM = "rocketpy_broker.client.calls.fork_helper"
 _helpers: WeakSet[Helper] = WeakSet()
@@ -36,6 +36,15 @@ def fork_count() -> int:
     return _fork_count
 
 
+# The plain value of a value of each kind, or of a class that is made of it.
+_PLAIN: dict[type, Callable[[Any], object]] = {
+    str: str.__str__,
+    bytes: bytes,
+    int: int.__int__,
+    float: float.__float__,
+}
+
+
 class _PlainPickler(pickle.Pickler):
     """A pickler that passes on texts, bytes and numbers of a program's own classes as plain ones.
 
@@ -44,13 +53,7 @@ class _PlainPickler(pickle.Pickler):
 
     def reducer_override(self, value: object) -> Any:
         """Returns the reduction of such a value; NotImplemented for any other value."""
-        plain: dict[type, Callable[[Any], object]] = {
-            str: str.__str__,
-            bytes: bytes,
-            int: int.__int__,
-            float: float.__float__,
-        }
-        for kind, made in plain.items():
+        for kind, made in _PLAIN.items():
             if isinstance(value, kind) and not isinstance(value, bool):
                 return kind, (made(value),)
         return NotImplemented
@@ -119,10 +122,7 @@ class Helper:
             # The helper reads a whole value before it looks for the value's classes.
             data = pickle.dumps(plain_bytes(value))
         except (pickle.PicklingError, TypeError, AttributeError) as error:
-            raise ClientError(
-                f"a forked process cannot pass this on to its helper process: {error}; "
-                "give plain values"
-            ) from error
+            raise NotPassedError(error) from error
         assert self._process.stdin is not None
         self._process.stdin.write(data)
         self._process.stdin.flush()

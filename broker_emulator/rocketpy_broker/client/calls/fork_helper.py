@@ -11,7 +11,7 @@ import pickle
 import sys
 from typing import Any, BinaryIO
 
-from rocketpy_broker.client.errors import ClientError
+from rocketpy_broker.client.errors import NotPassedError
 from rocketpy_broker.errors import BrokerError
 
 
@@ -46,14 +46,11 @@ def _answer(broker: object, data: bytes) -> tuple[object, Exception | None]:
 
 
 def _loaded(data: bytes) -> Any:
-    """Returns a pickled value. Raises ClientError for unknown classes."""
+    """Returns a pickled value. Raises NotPassedError for unknown classes."""
     try:
         return pickle.loads(data)  # noqa: S301 (as above)
     except (AttributeError, ImportError) as error:
-        raise ClientError(
-            f"a forked process cannot pass this on to its helper process: {error}; "
-            "give plain values"
-        ) from error
+        raise NotPassedError(error) from error
 
 
 if __name__ == "__main__":

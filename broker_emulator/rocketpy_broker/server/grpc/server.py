@@ -24,6 +24,7 @@ from rocketpy_broker.server.grpc.foreign_protocols import (
     ForeignConnections,
 )
 from rocketpy_broker.server.security.certificates import Pair, ServerCertificates
+from rocketpy_proto.record.hosts import address_text
 
 logger = logging.getLogger(__name__)
 # The bytes of a request beside its records: names, sizes, framing.
@@ -195,7 +196,7 @@ class GrpcServer:
     def _bind(self, port: int, option: str, *, is_plain: bool) -> int:
         """Binds a port and returns it. Raises PortInUseError."""
         host = self._config.host
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = address_text(host, port)
         try:
             if is_plain or self._certificates is None:
                 return self._server.add_insecure_port(address)

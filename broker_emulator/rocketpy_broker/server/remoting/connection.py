@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import msgspec
 
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.clock import Clock, fail
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import UNKNOWN_HOST, Host
 from rocketpy_proto.remoting import (
@@ -223,7 +223,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         asyncio.get_running_loop().call_soon(self._handle)
         asked, self._asked = self._asked, {}
         for answer in asked.values():
-            _fail(answer, ConnectionEndedError(self.peer))
+            fail(answer, ConnectionEndedError(self.peer))
         self._owner.closed(self)
 
     def _cancel_some(self) -> None:
@@ -277,7 +277,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         answer: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
         self._asked[opaque] = answer
         late = NoAnswerError(self.peer, wait_ms_max)
-        timer = clock.call_later(wait_ms_max, lambda: _fail(answer, late))
+        timer = clock.call_later(wait_ms_max, lambda: fail(answer, late))
         try:
             self.send(msgspec.structs.replace(command, opaque=opaque))
             return await answer
@@ -422,12 +422,6 @@ def unsupported(command: RemotingCommand) -> RemotingCommand:
         ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
         remark=f"request type {command.code} not supported",
     )
-
-
-def _fail(answer: asyncio.Future[RemotingCommand], error: BrokerError) -> None:
-    """Ends the wait for an answer with an error, unless the answer has come."""
-    if not answer.done():
-        answer.set_exception(error)
 
 
 def _host_of(address: Any) -> Host:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from rocketpy_broker.errors import FlushTimeoutError, StoreClosedError
-from rocketpy_broker.runtime.clock import Clock, next_pass, resolve, sleep
+from rocketpy_broker.runtime.clock import Clock, fail, next_pass, resolve, sleep
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import running_scheduler
 from rocketpy_broker.services.flush.admission import Admission
@@ -141,7 +141,9 @@ class GroupCommit:
         self._waiters.append(waiter)
         self._wanted.set()
         timeout_ms = self._times.sync_flush_timeout_ms
-        timer = self._clock.call_later(timeout_ms, lambda: _time_out(future, timeout_ms))
+        timer = self._clock.call_later(
+            timeout_ms, lambda: fail(future, FlushTimeoutError(timeout_ms))
+        )
         future.add_done_callback(lambda _: timer.cancel())
         return waiter
 
@@ -217,11 +219,6 @@ class GroupCommit:
     def close(self) -> None:
         """Waits for a running flush and ends the thread."""
         self._thread.shutdown(wait=True)
-
-
-def _time_out(future: asyncio.Future[None], timeout_ms: int) -> None:
-    if not future.done():
-        future.set_exception(FlushTimeoutError(timeout_ms))
 
 
 def flush_now(store: MessageStore) -> None:

@@ -6,7 +6,7 @@ import ipaddress
 import re
 
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_proto.record.hosts import PORT_MAX
+from rocketpy_proto.record.hosts import is_port
 
 # Each has a connection and a task of its own.
 NAME_SERVERS_MAX = 16
@@ -30,8 +30,7 @@ def host_and_port(address: str, name: str = "address") -> tuple[str, int]:
     Raises ParameterIllegalError with the parameter's `name`.
     """
     host, _, port = address.rpartition(":")
-    digits = port.isascii() and port.isdecimal() and len(port) <= len(str(PORT_MAX))
-    if not is_host(host) or not digits or not 0 < int(port) <= PORT_MAX:
+    if not (is_host(host) and is_port(port)):
         raise ParameterIllegalError(name, address, "host:port, such as 127.0.0.1:9876")
     return host.strip("[]"), int(port)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_proto.record import Host
+from rocketpy_proto.record.hosts import address_text
 from rocketpy_proto.remoting.headers.cluster import BrokerRequest, RegisterBrokerRequest
 
 
@@ -42,7 +43,7 @@ class BrokerIdentity:
 
     def address(self, local: Host) -> str:
         """Returns the broker's address for a peer whose connection ends at `local` here."""
-        return _text(self.host or str(local.address), self.port)
+        return address_text(self.host or str(local.address), self.port)
 
     def is_loopback(self, local: Host) -> bool:
         """True if only clients of this machine can use the address."""
@@ -56,11 +57,11 @@ class BrokerIdentity:
         host = self.host or str(local.address)
         return RegisterBrokerRequest(
             self.broker_name,
-            _text(host, self.port),
+            address_text(host, self.port),
             self.cluster_name,
             self.broker_id,
             # Without a port for slaves it is RocketMQ's, where this broker does not listen.
-            _text(host, self.ha_port or self.port + 1),
+            address_text(host, self.ha_port or self.port + 1),
             body_crc32=body_crc32,
             is_acting_master_enabled=False,
         )
@@ -69,10 +70,6 @@ class BrokerIdentity:
         """Returns the header of a request about the registration."""
         address = self.address(local)
         return BrokerRequest(self.broker_name, address, self.cluster_name, self.broker_id)
-
-
-def _text(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _listening_host(host: str) -> str | None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from rocketpy_broker.errors import BrokerError, PermissionDeniedError
-from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.clock import Clock, fail
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.receives.message_mapper import MessageMapper
@@ -98,8 +98,8 @@ class TelemetryCommands:
         client_id = stream.caller.client_id
         if self._streams.get(client_id) is stream:
             del self._streams[client_id]
-        if stream.answer is not None and not stream.answer.done():
-            stream.answer.set_exception(_not_online(client_id))
+        if stream.answer is not None:
+            fail(stream.answer, _not_online(client_id))
 
     def opened_ms(self, client_id: str) -> int | None:
         """Returns the time at which the client has opened its stream; None without one."""
@@ -160,9 +160,7 @@ class TelemetryCommands:
         command.status.CopyFrom(status.success())
         answer: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()
         stream.answer = answer
-        timer = self._clock.call_later(
-            ANSWER_MS_MAX, lambda: None if answer.done() else answer.set_exception(late)
-        )
+        timer = self._clock.call_later(ANSWER_MS_MAX, lambda: fail(answer, late))
         stream.scope.start(stream.send(command))
         try:
             return await answer

@@ -14,6 +14,7 @@ from rocketpy_broker.contract_json import Field, is_map, is_time, key_of, messag
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.time_format import ms_of_time, parsed_time
 from rocketpy_broker.server.http.api.routes import PAGE_COUNT, PAGE_COUNT_MAX, Route
+from rocketpy_proto.texts import is_unicode
 
 COUNT = "count_max"
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
@@ -191,11 +192,6 @@ def _text(key: str, value: object) -> str:
     if not isinstance(value, str) or not is_unicode(value):
         raise ParameterIllegalError(key, value, "a text")
     return value
-
-
-def is_unicode(text: str) -> bool:
-    """True if a text has no surrogates, which no encoding has."""
-    return not any("\ud800" <= each <= "\udfff" for each in text)
 
 
 def _any_of(names: Iterable[str]) -> str:

@@ -39,7 +39,6 @@ from rocketpy_proto.record import (
     Record,
     RecordBlock,
     RecordError,
-    decode_record,
     encode_block,
     encode_offset_message_id,
     encode_with_properties,
@@ -48,7 +47,7 @@ from rocketpy_proto.record import (
 )
 from rocketpy_proto.record.block.batch_body import decode_batch_body
 from rocketpy_proto.record.block.ranges import octets_of, offsets_of
-from rocketpy_proto.record.properties import DELAY, UNIQ_KEY, encode_properties
+from rocketpy_proto.record.properties import DELAY, UNIQ_KEY, decode_properties, encode_properties
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_MASK
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.sends import (
@@ -251,7 +250,9 @@ class SendProcessor:
         """Returns the handle that recalls a message; None for one that no timer holds."""
         if delayed is None or header.is_batch:
             return None
-        properties = decode_record(delayed.data.data, check_crc=False).record.properties
+        begin = int(delayed.properties_start[0])
+        end = begin + int(delayed.properties_length[0])
+        properties = decode_properties(delayed.data[begin:end].tobytes())
         time, key = properties.get(TIMER_OUT_MS), properties.get(UNIQ_KEY)
         if time is None or key is None:
             return None

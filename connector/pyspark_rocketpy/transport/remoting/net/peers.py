@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark_rocketpy.errors import ConnectionFailedError
+from rocketpy_proto.record.hosts import is_port
 
 NAME_SERVER_OPTION = "nameServer"
-_PORT_MAX, _PORT_DIGITS_MAX = 65_535, 5
 # Characters shown of an address, which a name server may give at any length.
 _SHOWN_MAX = 200
 # Bytes that `detect_protocol` examines.
@@ -40,8 +40,7 @@ class Peer:
     def port(self) -> int:
         """The port. Raises ConnectionFailedError."""
         port = self.address.rpartition(":")[2]
-        is_number = port.isascii() and port.isdecimal() and len(port) <= _PORT_DIGITS_MAX
-        if not (is_number and 0 < int(port) <= _PORT_MAX):
+        if not is_port(port):
             raise self.failed("has no host:port", is_lasting=True)
         return int(port)
 
