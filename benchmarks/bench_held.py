@@ -37,6 +37,7 @@ HELD_SHARE_MIN, HELD_KIB_MAX, CPU_PERCENT_MAX = 0.999, 64.0, 5.0
 WAKE_UPS, WAKE_PAUSE_SECONDS, WAKE_P99_MS_MAX = 200, 0.03, 50.0
 ECHO_RATIO_MAX, MEMORY_RATIO_MAX = 2.0, 1.2
 ECHOES, ECHO_PAUSE_SECONDS = 500, 0.005
+LATE_SECONDS_MAX = 60
 IDLE_SECONDS, ARRIVAL_SECONDS_MAX, DEPARTURE_SECONDS_MAX = 10.0, 120, 60
 
 
@@ -175,8 +176,10 @@ def woken(name: str, broker: Broker, held: int) -> Result:
     """Returns the time from a send to its client, each message to another held call."""
     broker.delays_ms()
     asyncio.run(broker.wake(held))
-    time.sleep(1)
-    took = broker.delays_ms()
+    took, end = broker.delays_ms(), time.monotonic() + LATE_SECONDS_MAX
+    while len(took) < WAKE_UPS and time.monotonic() < end:
+        time.sleep(1)
+        took += broker.delays_ms()
     assert len(took) >= WAKE_UPS, f"{len(took)} of {WAKE_UPS} messages came"
     detail = f"p50 {statistics.median(took):.1f} ms, {len(took)} messages"
     p99 = percentile(took, 0.99)
