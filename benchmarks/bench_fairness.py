@@ -28,8 +28,8 @@ from benchmarks.protocols.table import SIDES
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 
-PAUSE_SECONDS, WARM_SECONDS, SECONDS = 0.01, 0.5, 2.5
-ROUNDS = 5
+PAUSE_SECONDS, WARM_SECONDS, SECONDS = 0.01, 0.5, 3.0
+ROUNDS = 3
 GOAL_MS = 50
 
 
