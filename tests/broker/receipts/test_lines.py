@@ -102,6 +102,18 @@ async def test_n2_a_woken_pop_that_is_cancelled_wakes_the_next_one(
         await given_up(running, pops)
 
 
+async def test_n2_pops_that_are_cancelled_before_a_message_comes_wake_no_other(
+    start_broker: StartBroker, reads: Counter[str]
+) -> None:
+    async with with_messages(start_broker) as running:
+        pops = await held_pops(running)
+        reads.clear()
+        await given_up(running, pops[1:])
+        await running.append(TOPIC, 0, b"a")
+        assert await ended(pops[:1], 1) == [b"a"]
+        assert reads == {"g": 1}
+
+
 async def test_n2_a_message_that_comes_while_all_pops_read_is_found(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

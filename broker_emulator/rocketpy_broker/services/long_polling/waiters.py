@@ -82,7 +82,8 @@ class LongPollWaiters:
     def watch(self, line: Hashable = None) -> Iterator[Waiter]:
         """Yields a waiter; it watches all added queues and topics until the block ends.
 
-        All waiters of a line watch the same queues and topics. A block that fails wakes the next.
+        All waiters of a line watch the same queues and topics. A block that fails after it was
+        notified wakes the next.
         """
         own = None if line is None else self._lines.setdefault(line, Line())
         watch = Waiter(self, own)
@@ -92,7 +93,8 @@ class LongPollWaiters:
         try:
             yield watch
         except BaseException:
-            watch.pass_on()
+            if watch.is_notified:
+                watch.pass_on()
             raise
         finally:
             del self._watches[watch]
@@ -197,13 +199,15 @@ class Waiter:
     the wait.
     """
 
-    __slots__ = ("_changes", "_held", "_waiting", "line", "queues", "topics")
+    __slots__ = ("_changes", "_held", "_waiting", "is_notified", "line", "queues", "topics")
 
     def __init__(self, held: LongPollWaiters, line: Line | None = None) -> None:
         self._held = held
         self.line = line
         self._waiting: asyncio.Future[None] | None = None
         self._changes = Changes(set(), set())
+        # True from a notification to the next wait: the call may leave what it was notified of.
+        self.is_notified = False
         self.queues: set[QueueKey] = set()
         self.topics: set[str] = set()
 
@@ -222,7 +226,8 @@ class Waiter:
     async def wait(self, deadline_ms: float) -> bool:
         """Waits as `LongPollWaiters.wait` does; wakes at once if there are untaken changes."""
         self._waiting = asyncio.get_running_loop().create_future()
-        if any(self._changes):
+        self.is_notified = any(self._changes)
+        if self.is_notified:
             self.wake()
         try:
             return await self._held.wait_for(self._waiting, deadline_ms)
@@ -232,7 +237,7 @@ class Waiter:
     @property
     def is_idle(self) -> bool:
         """True if the call waits and was not notified."""
-        return self._waiting is not None and not any(self._changes)
+        return self._waiting is not None and not self.is_notified
 
     def take_changes(self) -> Changes:
         """Returns the changes since the last call of this method."""
@@ -242,7 +247,7 @@ class Waiter:
     def notify_queue(self, queue: QueueKey) -> None:
         """Adds `queue` to the changes and wakes the call."""
         self._changes.queues.add(queue)
-        self.wake()
+        self._notify()
 
     def pass_on(self) -> None:
         """Wakes another call of the line, for messages that this call leaves."""
@@ -252,6 +257,10 @@ class Waiter:
     def notify_topics(self, topics: Collection[str]) -> None:
         """Adds `topics` to the changes and wakes the call."""
         self._changes.topics.update(topics)
+        self._notify()
+
+    def _notify(self) -> None:
+        self.is_notified = True
         self.wake()
 
     def wake(self) -> None:
