@@ -9,6 +9,7 @@ import os
 import platform
 import pstats
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,8 +22,8 @@ from benchmarks.report import terminal_table, to_json
 
 MODULES = [
     *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "calls"),
-    *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "start", "topics"),
-    *("cluster", "java_broker", "transports", "apache_v2", "replication"),
+    *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "held", "start"),
+    *("topics", "cluster", "java_broker", "transports", "apache_v2", "replication"),
 ]
 PROFILE_LINES = 25
 console = Console()
@@ -40,8 +41,12 @@ def machine() -> str:
 
 
 def run_module(name: str, *, profile: bool) -> Iterator[Result]:
-    """Yields the results of one module; prints a profile of this process if wanted."""
-    run = importlib.import_module(f"benchmarks.bench_{name}").run
+    """Yields the results of one module, or of its part `module:part`.
+
+    Prints a profile of this process if wanted.
+    """
+    module, *part = name.split(":", 1)
+    run = partial(importlib.import_module(f"benchmarks.bench_{module}").run, *part)
     if not profile:
         yield from run()
         return
@@ -51,7 +56,9 @@ def run_module(name: str, *, profile: bool) -> Iterator[Result]:
 
 
 def main(
-    only: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(MODULES)}.")] = None,
+    only: Annotated[
+        list[str] | None, typer.Argument(help=f"Of {', '.join(MODULES)}; NAME:PART for a part.")
+    ] = None,
     json_path: Annotated[Path, typer.Option("--json", help="Where to save the results.")] = Path(
         "artifacts/bench.json"
     ),
@@ -60,7 +67,7 @@ def main(
     ] = False,
 ) -> None:
     """Measures everything that the README claims; ratios are medians of one run."""
-    unknown = set(only or []) - set(MODULES)
+    unknown = {name.partition(":")[0] for name in only or []} - set(MODULES)
     if unknown:
         raise typer.BadParameter(f"{', '.join(unknown)} is none of {', '.join(MODULES)}")
     results: list[Result] = []

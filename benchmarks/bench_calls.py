@@ -1,4 +1,4 @@
-"""Small calls: single sends beside a bare echo, one held pull, and ten thousand held pulls.
+"""Small calls: single sends beside a bare echo, and one held pull.
 
 Every server runs in its own process, with ASYNC_FLUSH; all clients are grpc.aio in this one.
 """
@@ -9,11 +9,9 @@ import asyncio
 import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
-import psutil
 
 from benchmarks import data
 from benchmarks.bare_server import ECHO_METHOD, bare_server
@@ -27,11 +25,6 @@ IN_FLIGHT, SENDS_EACH, BODY_BYTES = 64, 200, 100
 ECHO_MIN = 0.7
 PACED_SENDS, PACE_SECONDS = 2_500, 0.002
 PULL_P50_MS_MAX, PULL_P99_MS_MAX = 3.0, 15.0
-HELD, TOPICS, CHANNELS = 10_000, 10, 100
-IDLE_SECONDS, WAKE_UPS = 10.0, 300
-# Share of a core while a broker accepts thousands of calls; well above the figures measured.
-BUSY_PERCENT = 30
-HELD_KIB_MAX, IDLE_PERCENT_MAX, WAKE_P99_MS_MAX = 64.0, 5.0, 50.0
 HOLD_MS = 30_000
 HOLDING = (ResponseCode.SUCCESS, ResponseCode.PULL_NOT_FOUND)
 
@@ -152,78 +145,10 @@ async def run_pull(endpoint: str, topic: str) -> list[Result]:
     ]
 
 
-async def run_held(broker: LocalBroker, topics: list[str]) -> list[Result]:
-    """Returns the cost of many pulls, each held at a queue of its own."""
-    process = psutil.Process(broker.pid)
-    async with AsyncExitStack() as stack:
-        stubs = [await own_connection(stack, broker.endpoint) for _ in range(CHANNELS + 1)]
-        before = process.memory_info().rss
-        queues = [(topic, number) for topic in topics for number in range(HELD // TOPICS)]
-        waiters = [Waiter(stubs[number % CHANNELS], *queue) for number, queue in enumerate(queues)]
-        waiting = [asyncio.ensure_future(waiter.run()) for waiter in waiters]
-        await quiet(process)
-        kib = (process.memory_info().rss - before) / HELD / 1024
-        process.cpu_percent()
-        await asyncio.sleep(IDLE_SECONDS)
-        percent = process.cpu_percent()
-        waking = asyncio.ensure_future(wake_ups(stubs[CHANNELS], waiters, queues))
-        await asyncio.wait([waking, *waiting], return_when=asyncio.FIRST_COMPLETED)
-        # A waiter that has ended raises its error here.
-        for one in waiting:
-            assert not one.done() or one.result()
-        took = sorted(await waking)
-        for one in waiting:
-            one.cancel()
-        await asyncio.wait(waiting)
-    name = f"{HELD:,} held pulls"
-    p99 = took[len(took) * 99 // 100]
-    detail = f"p50 {statistics.median(took):.1f} ms"
-    return [
-        Result(f"{name}, broker's memory each", kib, "KiB", HELD_KIB_MAX, at_most=True),
-        Result(f"{name}, share of a core", percent, "%", IDLE_PERCENT_MAX, at_most=True),
-        Result(f"{name}, wake-up p99", p99, "ms", WAKE_P99_MS_MAX, at_most=True, detail=detail),
-    ]
-
-
-async def quiet(process: psutil.Process) -> None:
-    """Waits until new calls are all held, at most 20 s."""
-    process.cpu_percent()
-    for _ in range(20):
-        await asyncio.sleep(1)
-        if process.cpu_percent() < BUSY_PERCENT:
-            return
-
-
-async def own_connection(stack: AsyncExitStack, endpoint: str) -> broker_pb2_grpc.BrokerStub:
-    """Returns a client with its own connection, open until the stack is left."""
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    channel = await stack.enter_async_context(grpc.aio.insecure_channel(endpoint, options))
-    return broker_pb2_grpc.BrokerStub(channel)
-
-
-async def wake_ups(
-    stub: broker_pb2_grpc.BrokerStub, waiters: list[Waiter], queues: list[tuple[str, int]]
-) -> list[float]:
-    """Sends to one queue after the other; returns each waiter's delay."""
-    took = []
-    for number in range(0, HELD, HELD // WAKE_UPS):
-        request = broker_pb2.AppendRequest.FromString(raw_request(*queues[number]))
-        begin = time.perf_counter()
-        call = stub.Append(iter([request]))
-        response = await call.read()
-        assert response.status.code == 0, response.status.remark
-        took.append((await waiters[number].arrived.get() - begin) * 1000)
-    return took
-
-
 def run() -> list[Result]:
     """Returns all cases."""
     with LocalBroker(flush=FlushDiskType.ASYNC_FLUSH) as broker:
         broker.create_topic(data.TOPIC)
         broker.create_topic("paced", queues=1)
-        topics = [f"held-{number}" for number in range(TOPICS)]
-        for topic in topics:
-            broker.create_topic(topic, queues=HELD // TOPICS)
-        results = [run_sends(broker.endpoint)]
-        results += asyncio.run(run_pull(broker.endpoint, "paced"))
-        return results + asyncio.run(run_held(broker, topics))
+        sends = run_sends(broker.endpoint)
+        return [sends, *asyncio.run(run_pull(broker.endpoint, "paced"))]

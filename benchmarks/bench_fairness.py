@@ -1,59 +1,36 @@
-"""Waits of a small send and a small pull beside bulk work, against waits alone.
+"""Waits of a small send and a small pull beside bulk work, against waits alone, by protocol.
 
-The probe sends single messages on one stream and pulls single messages. Each call follows the
-answer of the one before, after a pause. Bulk work of each kind, and all kinds together, run in
-separate processes, with one store for each phase. Rounds alone and beside bulk alternate; each
-round starts with a synced disk. The figure is the median of the rounds' differences: another
-program's burst on disk or processor spoils only one round.
+The probe sends single messages on one connection and pulls single messages on another. Each call
+follows the answer of the one before, after a pause. Bulk work of each kind, and all kinds together,
+run in separate processes, with one store for each phase. Rounds alone and beside bulk alternate;
+each round starts with a synced disk. The figure is the median of the rounds' differences: another
+program's burst on disk or processor spoils only one round. `fairness:remoting` runs one protocol.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import grpc
-
-from benchmarks import data
-from benchmarks.fairness_load import (
-    BLOCKS_EACH,
-    BODY_BYTES,
-    BULK_TOPIC,
-    FULL_BLOCK_MESSAGES,
-    FULL_QUEUES,
-    WIDE_QUEUES,
-    WIDE_TOPIC,
-    append_request,
-)
 from benchmarks.harness import Result
+from benchmarks.protocols.content import SMALL_BODY_BYTES, SMALL_TOPIC, fill, prepare
+from benchmarks.protocols.interface import Side
+from benchmarks.protocols.table import SIDES
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
-SMALL_TOPIC, SMALL_BODY_BYTES = "Small", 100
-PAUSE_SECONDS, WARM_SECONDS, SECONDS = 0.01, 0.5, 4.0
-ROUNDS = 5
-LISTED_TOPICS = 10_000
+PAUSE_SECONDS, WARM_SECONDS, SECONDS = 0.01, 0.5, 3.0
+ROUNDS = 3
 GOAL_MS = 50
-PHASES = {
-    "4 writers of 1 MiB": ["writers-1"],
-    "64 writers of 4 MiB": ["writers-4"],
-    "8 readers of everything": ["readers"],
-    f"offset queries of {WIDE_QUEUES:,} queues": ["offsets"],
-    f"lists of {LISTED_TOPICS:,} topics": ["topics"],
-    "key queries": ["keys"],
-    "all of these": ["writers-4", "readers", "offsets", "topics", "keys"],
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,85 +60,40 @@ def percentile(waits: Sequence[float], share: float) -> float:
     return sorted(waits)[int(len(waits) * share)]
 
 
-def prepare(folder: Path, topics: int = LISTED_TOPICS) -> None:
-    """Writes a table of `topics` topics, as a broker start finds it."""
-    table = {
-        name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6}
-        for name in (f"listed-{number:05}" for number in range(topics))
-    }
-    (folder / "config").mkdir(parents=True)
-    content = {"dataVersion": {"counter": 1, "timestamp": 0}, "topicConfigTable": table}
-    (folder / "config" / "topics.json").write_text(json.dumps(content), encoding="utf-8")
-
-
-def fill(broker: LocalBroker) -> None:
-    """Creates the topics of the probe and of the bulk, with messages in them."""
-    broker.create_topic(SMALL_TOPIC, queues=2)
-    broker.create_topic(BULK_TOPIC, queues=FULL_QUEUES)
-    broker.create_topic(WIDE_TOPIC, queues=WIDE_QUEUES)
-    broker.send(SMALL_TOPIC, bytes(SMALL_BODY_BYTES), queue_id=1)
-    requests = [
-        append_request(number % FULL_QUEUES, FULL_BLOCK_MESSAGES, BODY_BYTES)
-        for number in range(FULL_QUEUES * BLOCKS_EACH)
-    ]
-    with grpc.insecure_channel(broker.endpoint) as channel:
-        for response in broker_pb2_grpc.BrokerStub(channel).Append(iter(requests)):
-            if response.status.code:
-                raise RuntimeError(response.status.remark)
-
-
-async def probe(endpoint: str, seconds: float) -> Waits:
+async def probe(side: Side, address: str, seconds: float) -> Waits:
     """Returns the waits of small sends and small pulls during `seconds`."""
     waits = Waits()
     end = time.perf_counter() + seconds
-    async with grpc.aio.insecure_channel(endpoint) as channel:
-        stub = broker_pb2_grpc.BrokerStub(channel)
-        await asyncio.gather(_send(stub, waits.sends, end), _pull(stub, waits.pulls, end))
+    async with side.connect(address) as sender, side.connect(address) as puller:
+
+        async def send() -> None:
+            await sender.send(SMALL_TOPIC, 0, bytes(SMALL_BODY_BYTES))
+
+        await asyncio.gather(
+            _repeat(send, waits.sends, end), _repeat(puller.pull, waits.pulls, end)
+        )
     return waits
 
 
-async def _send(stub: broker_pb2_grpc.BrokerStub, waits: list[float], end: float) -> None:
-    block = data.block(1, SMALL_BODY_BYTES, SMALL_TOPIC)
-    request = broker_pb2.AppendRequest(
-        topic=SMALL_TOPIC, queue_id=0, records=block.records, record_sizes=block.record_sizes
-    )
-    begin = 0.0
-
-    async def requests() -> AsyncIterator[broker_pb2.AppendRequest]:
-        nonlocal begin
-        while time.perf_counter() < end:
-            begin = time.perf_counter()
-            yield request
-            await answered.acquire()
-            await asyncio.sleep(PAUSE_SECONDS)
-
-    answered = asyncio.Semaphore(0)
-    async for response in stub.Append(requests()):
-        assert response.status.code == 0, response.status.remark
-        waits.append((time.perf_counter() - begin) * 1000)
-        answered.release()
-
-
-async def _pull(stub: broker_pb2_grpc.BrokerStub, waits: list[float], end: float) -> None:
-    request = broker_pb2.PullRequest(topic=SMALL_TOPIC, queue_id=1, offset=0, offset_end=1)
+async def _repeat(call: Callable[[], Awaitable[None]], waits: list[float], end: float) -> None:
     while time.perf_counter() < end:
         begin = time.perf_counter()
-        count = len([one async for one in stub.Pull(request)])
+        await call()
         waits.append((time.perf_counter() - begin) * 1000)
-        assert count == 1
         await asyncio.sleep(PAUSE_SECONDS)
 
 
 @contextmanager
-def load(kind: str, endpoint: str, done: dict[str, int]) -> Iterator[None]:
+def load(protocol: str, kind: str, address: str, done: dict[str, int]) -> Iterator[None]:
     """Runs bulk of a kind until the block ends; adds its amount to `done`."""
-    command = [sys.executable, "-m", "benchmarks.fairness_load", kind, endpoint]
+    command = [sys.executable, "-m", "benchmarks.fairness_load", protocol, kind, address]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdout.readline()
+            if not process.stdout.readline():
+                raise RuntimeError(f"bulk {kind!r} of {protocol} has failed")
             yield
             process.stdin.write("\n")
             process.stdin.flush()
@@ -170,34 +102,57 @@ def load(kind: str, endpoint: str, done: dict[str, int]) -> Iterator[None]:
             process.kill()
 
 
-def run_round(endpoint: str, kinds: Sequence[str], seconds: float, done: dict[str, int]) -> Round:
-    """Returns the probe's waits alone, then beside all kinds of bulk, from a synced disk."""
-    os.sync()
-    alone = asyncio.run(probe(endpoint, seconds / 2))
-    with ExitStack() as stack:
-        for kind in kinds:
-            stack.enter_context(load(kind, endpoint, done))
-        beside = asyncio.run(probe(endpoint, seconds))
-    return Round(alone, beside)
+@dataclass
+class Phase:
+    """Bulk of some kinds at one broker; `done` counts its calls."""
+
+    protocol: str
+    kinds: Sequence[str]
+    broker: LocalBroker
+    done: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def side(self) -> Side:
+        """The protocol's clients."""
+        return SIDES[self.protocol]
+
+    def probe(self, seconds: float) -> Waits:
+        """Returns the waits of small calls during `seconds`."""
+        return asyncio.run(probe(self.side, self.side.address(self.broker), seconds))
+
+    def round(self, seconds: float) -> Round:
+        """Returns the waits alone, then beside all kinds of bulk, from a synced disk."""
+        os.sync()
+        alone = self.probe(seconds / 2)
+        with ExitStack() as stack:
+            for kind in self.kinds:
+                address = self.side.bulk[kind].address(self.broker)
+                stack.enter_context(load(self.protocol, kind, address, self.done))
+            beside = self.probe(seconds)
+        return Round(alone, beside)
 
 
 def run_phase(
+    protocol: str,
     name: str,
     kinds: Sequence[str],
-    flush: FlushDiskType,
+    flush: FlushDiskType = FlushDiskType.SYNC_FLUSH,
     seconds: float = SECONDS,
     rounds: int = ROUNDS,
 ) -> list[Result]:
     """Returns the results of one broker with its own store."""
-    done: dict[str, int] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         store = Path(folder) / "store"
         prepare(store)
         with LocalBroker(store, flush=flush, commit_log_segment_bytes=1 << 28) as broker:
             fill(broker)
-            asyncio.run(probe(broker.endpoint, WARM_SECONDS))
-            found = [run_round(broker.endpoint, kinds, seconds, done) for _ in range(rounds)]
-    return [result(f"small {what} beside {name}", what, found, done) for what in ("sends", "pulls")]
+            phase = Phase(protocol, kinds, broker)
+            phase.probe(WARM_SECONDS)
+            found = [phase.round(seconds) for _ in range(rounds)]
+    return [
+        result(f"{protocol}: small {what} beside {name}", what, found, phase.done)
+        for what in ("sends", "pulls")
+    ]
 
 
 def result(name: str, what: str, rounds: Sequence[Round], done: dict[str, int]) -> Result:
@@ -218,7 +173,8 @@ def result(name: str, what: str, rounds: Sequence[Round], done: dict[str, int]) 
     return Result(f"{name}, p99", p99[2], "ms", GOAL_MS, True, detail)
 
 
-def run() -> Iterator[Result]:
-    """Yields the results of each kind of bulk, and of all together."""
-    for name, kinds in PHASES.items():
-        yield from run_phase(name, kinds, FlushDiskType.SYNC_FLUSH)
+def run(protocol: str = "") -> Iterator[Result]:
+    """Yields the results of each kind of bulk, and of all together, of one protocol or of all."""
+    for each in [protocol] if protocol else SIDES:
+        for name, kinds in SIDES[each].phases.items():
+            yield from run_phase(each, name, kinds)

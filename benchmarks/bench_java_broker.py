@@ -10,7 +10,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,14 +22,12 @@ from benchmarks.java_client import JavaClient, Sends, is_compiled, java_client
 from benchmarks.real_cluster import BROKER, QUEUES
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_proto.remoting import RequestCode
-from rocketpy_proto.remoting.headers.pulls import SUBSCRIPTION, SUSPEND, PullMessageRequest
 from tests.interop.cluster.cluster import A, Cluster
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import Outgoing, Queue, send
 from tests.interop.rocketmq import V5_3
 
-SENT, PULLED, LISTENED, HELD = "sent", "pulled", "listened", "held"
+SENT, PULLED, LISTENED = "sent", "pulled", "listened"
 SINGLE = {
     FlushDiskType.ASYNC_FLUSH: [Sends(60_000, 100, 16), Sends(80_000, 100, 64)],
     FlushDiskType.SYNC_FLUSH: [Sends(20_000, 100, 16), Sends(40_000, 100, 64)],
@@ -39,11 +37,7 @@ SINGLE_MIN, BATCH_MIN, PULL_MIN = 1.0, 1.2, 1.0
 FILL = Sends(400_000, 100, 4, 1_000)
 PACED, PACE_US = 2_500, 2_000
 LISTEN_P50_MS_MAX, LISTEN_P99_MS_MAX = 3.0, 15.0
-HELD_PULLS, HELD_QUEUES, CONNECTIONS = 10_000, 1_000, 100
-# For the calls that arrived to be held.
-HELD_SECONDS = 3.0
-HOLD_MS = 60_000
-HELD_KIB_MAX, MEMORY_MIB_MAX, FIRST_SECONDS_MAX = 64.0, 200.0, 2.0
+MEMORY_MIB_MAX, FIRST_SECONDS_MAX = 200.0, 2.0
 
 
 @dataclass(frozen=True)
@@ -73,8 +67,8 @@ def our_server(flush: FlushDiskType, folder: Path, version: str = V5_3) -> Itera
     with LocalBroker(folder / "store", flush=flush, commit_log_segment_bytes=1 << 30) as broker:
         broker.create_topic(SENT, queues=QUEUES)
         seconds = first_message(broker.remoting_endpoint, begin)
-        for topic, queues in ((PULLED, QUEUES), (LISTENED, QUEUES), (HELD, HELD_QUEUES)):
-            broker.create_topic(topic, queues=queues)
+        for topic in (PULLED, LISTENED):
+            broker.create_topic(topic, queues=QUEUES)
         process = psutil.Process(broker.pid)
         with java_client(version, broker.name_server, folder / "client") as client:
             yield Server(client, process, broker.remoting_endpoint, seconds)
@@ -154,29 +148,6 @@ def listen(ours: Server, java: Server) -> Iterator[Result]:
         )
 
 
-def held_pulls(server: Server) -> Result:
-    """Returns the memory that a held pull takes."""
-    with ExitStack() as stack:
-        connections = [stack.enter_context(Connection(server.address)) for _ in range(CONNECTIONS)]
-        before = server.own_mib
-        for number in range(HELD_PULLS):
-            header = PullMessageRequest(
-                consumer_group="held",
-                topic=HELD,
-                queue_id=number % HELD_QUEUES,
-                queue_offset=0,
-                max_msg_nums=32,
-                sys_flag=SUSPEND | SUBSCRIPTION,
-                suspend_timeout_ms=HOLD_MS,
-                subscription="*",
-            )
-            connections[number % CONNECTIONS].begin(RequestCode.PULL_MESSAGE, header)
-        time.sleep(HELD_SECONDS)
-        kib = (server.own_mib - before) * 1024 / HELD_PULLS
-    name = f"remoting: {HELD_PULLS:,} held pulls, broker's memory each"
-    return Result(name, kib, "KiB", HELD_KIB_MAX, at_most=True)
-
-
 def totals(ours: Server, java: Server) -> Iterator[Result]:
     """Yields the time to the first message, and the memory after all sends and pulls."""
     seconds = f"Java {java.first_seconds:.1f}"
@@ -214,4 +185,3 @@ def run() -> Iterator[Result]:
                     yield compare_pulls(ours, java)
                     yield from listen(ours, java)
                     yield from totals(ours, java)
-                    yield held_pulls(ours)

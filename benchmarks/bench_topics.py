@@ -15,8 +15,8 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.bench_fairness import prepare
 from benchmarks.harness import ROUNDS, Result
+from benchmarks.protocols.content import prepare
 from rocketpy_broker import LocalBroker
 
 FEW, MANY = 10, 10_000

@@ -47,6 +47,7 @@ STARTED_FROM_OUTSIDE = {
     "benchmarks.__main__": "`make bench`",
     "benchmarks.peers.__main__": "`make bench-peers`",
     "benchmarks.bench_*": "benchmarks.__main__, each in a process of its own",
+    "benchmarks.fairness_load": "benchmarks.bench_fairness, a process for each kind of bulk",
     "benchmarks.sdk_program": "benchmarks.sdk_client, in the environment of RocketMQ's SDK",
     "notebooks.*": "people, and tests/spark/test_notebooks.py",
     "rocketpy_broker.__main__": "`python -m rocketpy_broker`",

@@ -82,8 +82,8 @@ def _renamed_first(_original: object) -> Any:
 
 def _leaked(original: Any) -> Any:
     @contextmanager
-    def watch(self: Any) -> Iterator[Any]:
-        with original(self) as waiter:
+    def watch(self: Any, *line: Any) -> Iterator[Any]:
+        with original(self, *line) as waiter:
             yield waiter
         self._watches[waiter] = None
 

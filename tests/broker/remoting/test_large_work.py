@@ -9,7 +9,7 @@ from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.remoting import FRAME_BYTES_MAX, Header
+from rocketpy_proto.remoting import FRAME_BYTES_MAX, BatchMessage, Header, encode_batch
 from rocketpy_proto.remoting.headers.pulls import QueryMessageRequest
 from rocketpy_proto.remoting.headers.topics import TopicRequest
 from tests.broker.nameserver.registrations import register, table
@@ -68,6 +68,22 @@ async def test_n12_answers_with_messages_have_four_mebibytes_however_many_are_as
     }
     sizes = await check(asked, remoting.client)
     assert max(sizes.values()) <= 5 << 20
+
+
+async def test_n12_a_batch_of_many_small_messages_is_encoded_in_steps(
+    start_broker: StartBroker,
+) -> None:
+    messages = [BatchMessage(b"x" * (1 + number % 2), b"k\x01v\x02") for number in range(60_000)]
+    body = encode_batch(messages)
+    async with (
+        start_broker(commit_log_segment_bytes=64 << 20, remoting_port=0) as running,
+        RemotingBroker.of(running) as remoting,
+    ):
+        await running.create_topic("T")
+        ask = partial(send, remoting.client, body, Code.SEND_BATCH_MESSAGE, is_batch=True)
+        answer, longest_ms, all_ms = await longest_pass_ms(ask)
+        assert answer.msg_id.count(",") == len(messages) - 1
+        assert longest_ms < all_ms / 4
 
 
 async def test_n12_a_name_server_lists_many_topics_in_steps(name_server: RunningNameServer) -> None:

@@ -18,6 +18,7 @@ from rocketpy_broker.errors import (
     TopicNotExistError,
 )
 from rocketpy_broker.hooks import Hook, HookAbortError, SendContext
+from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.hooks import chain
 from rocketpy_broker.services.send import batcher as send_batcher
 from rocketpy_broker.services.send.blocks import Stored
@@ -123,6 +124,28 @@ async def test_p01_more_messages_than_a_block_takes_go_into_several(
     assert blocks == [send_batcher.GATHERED_MAX, send_batcher.GATHERED_MAX, 1]
     assert places(answers) == [(0, offset) for offset in range(count)]
     assert await bodies(running, 0) == [b"%d" % n for n in range(count)]
+
+
+class Searched(bytes):
+    """A record that counts the searches in it."""
+
+    searches = 0
+
+    def __contains__(self, part: object) -> bool:
+        Searched.searches += 1
+        return super().__contains__(part)  # type: ignore[operator]
+
+
+async def test_n13_a_waiting_message_is_searched_a_few_times_however_many_wait(
+    blocks: list[int], running: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Searched, "searches", 0)
+    await running.create_topic("T")
+    large = message(bytes(SMALL_BYTES_MAX // 2))
+    large = replace(large, records=Searched(large.records))
+    answers = await send_all(running, *[(0, large)] * 50)
+    assert (len(places(answers)), blocks) == (50, [1] * 50)
+    assert Searched.searches <= 3 * 50 * len(send_batcher.ALONE)
 
 
 async def test_p01_messages_of_several_topics_are_gathered_by_topic(

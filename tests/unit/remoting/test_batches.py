@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy_proto.record import MalformedRecordError
-from rocketpy_proto.record.block.batch_body import decode_batch_body
+from rocketpy_proto.record.block.batch_body import (
+    batch_parts,
+    decode_batch_body,
+    decode_batch_part,
+)
 from rocketpy_proto.remoting import RemotingFormatError, UnencodableRemotingError
 from rocketpy_proto.remoting.batches import (
     BatchMessage,
@@ -79,9 +85,19 @@ def test_columns_of_a_batch_have_its_messages(
     try:
         expected = decode_batch(bytes(encoded))
     except RemotingFormatError:
-        with pytest.raises(MalformedRecordError):
+        with pytest.raises(MalformedRecordError) as whole:
             decode_batch_body(bytes(encoded))
+        cut = batch_parts(bytes(encoded), data.draw(st.integers(1, 5)), 100)
+        with pytest.raises(MalformedRecordError) as by_parts:
+            list(map(decode_batch_part, cut))
+        # Some other message may be malformed, too.
+        assert by_parts.value.position <= whole.value.position
         return
+    parts = list(batch_parts(bytes(encoded), data.draw(st.integers(1, 5)), 100))
+    assert b"".join(part.body for part in parts) == encoded
+    assert [part.first for part in parts][1:] == list(
+        accumulate(len(decode_batch_part(part).body) for part in parts[:-1])
+    )
     columns = decode_batch_body(bytes(encoded))
     assert columns.body.to_pylist() == [bytes(each.body) for each in expected]
     assert columns.properties.to_pylist() == [each.properties for each in expected]

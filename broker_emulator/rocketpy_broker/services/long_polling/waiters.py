@@ -5,6 +5,8 @@ RocketMQ's PullRequestHoldService checks every held request each 5 seconds and o
 Here waiters are kept by queue, and by topic for calls that wait for many queues. A dispatched unit,
 a change of the topics or the clock wakes them in order of arrival. A woken waiter gets the changes,
 so it reads only the changed queues.
+Calls that take messages from each other, as the pops of one group do, wait in a line: new messages
+wake one of them, which wakes the next if it leaves messages.
 Thousands of calls may wait for one queue or one moment, and each costs a read and an answer. So
 WAKES_A_PASS of them are woken in each pass of the event loop, and other calls run in between.
 There is no polling. With short polling, as RocketMQ without long polling, no message wakes a call;
@@ -16,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -29,6 +31,7 @@ WAKES_A_PASS = 10
 
 # In order of arrival: the order of answers does not depend on addresses of objects.
 Watches: TypeAlias = "dict[Waiter, None]"
+Watchers: TypeAlias = "dict[Waiter | Line, None]"
 
 
 class Changes(NamedTuple):
@@ -46,10 +49,11 @@ class LongPollWaiters:
         self._clock = clock
         self._short_polling_time_ms = short_polling_time_ms
         self._watches: Watches = {}
-        self._by_queue: defaultdict[QueueKey, Watches] = defaultdict(dict)
+        self._by_queue: defaultdict[QueueKey, Watchers] = defaultdict(dict)
         # Waiters for any queue of a topic, and for the table of topics.
-        self._by_topic: defaultdict[str, Watches] = defaultdict(dict)
+        self._by_topic: defaultdict[str, Watchers] = defaultdict(dict)
         self._by_table: Watches = {}
+        self._lines: dict[Hashable, Line] = {}
         self._stopping = False
         # Futures of calls that are to be woken in later passes.
         self._leaving: OrderedDict[asyncio.Future[None], None] = OrderedDict()
@@ -75,30 +79,54 @@ class LongPollWaiters:
             return await watch.wait(deadline_ms)
 
     @contextmanager
-    def watch(self) -> Iterator[Waiter]:
-        """Yields a waiter; it watches all added queues and topics until the block ends."""
-        watch = Waiter(self)
+    def watch(self, line: Hashable = None) -> Iterator[Waiter]:
+        """Yields a waiter; it watches all added queues and topics until the block ends.
+
+        All waiters of a line watch the same queues and topics. A block that fails after it was
+        notified wakes the next.
+        """
+        own = None if line is None else self._lines.setdefault(line, Line())
+        watch = Waiter(self, own)
         self._watches[watch] = None
+        if own is not None:
+            own.waiters[watch] = None
         try:
             yield watch
+        except BaseException:
+            if watch.is_notified:
+                watch.pass_on()
+            raise
         finally:
             del self._watches[watch]
             self._by_table.pop(watch, None)
-            for queue in watch.queues:
-                _drop(self._by_queue, queue, watch)
-            for topic in watch.topics:
-                _drop(self._by_topic, topic, watch)
+            if own is None:
+                self._remove(watch)
+            else:
+                self._leave(line, own, watch)
+
+    def _leave(self, key: Hashable, line: Line, watch: Waiter) -> None:
+        del line.waiters[watch]
+        if not line.waiters:
+            del self._lines[key]
+            self._remove(line)
+
+    def _remove(self, watcher: Waiter | Line) -> None:
+        for queue in watcher.queues:
+            _drop(self._by_queue, queue, watcher)
+        for topic in watcher.topics:
+            _drop(self._by_topic, topic, watcher)
 
     def add(self, watch: Waiter, queues: Iterable[QueueKey], topics: Iterable[str]) -> None:
-        """Notifies `watch` of these queues, and of all queues of these topics, from now on."""
+        """Notifies `watch`, or its line, of these queues and of all queues of these topics."""
         if self._short_polling_time_ms is not None:
             return
+        watcher = watch.line or watch
         for queue in queues:
-            self._by_queue[queue][watch] = None
-            watch.queues.add(queue)
+            self._by_queue[queue][watcher] = None
+            watcher.queues.add(queue)
         for topic in topics:
-            self._by_topic[topic][watch] = None
-            watch.topics.add(topic)
+            self._by_topic[topic][watcher] = None
+            watcher.topics.add(topic)
 
     def add_to_table(self, watch: Waiter) -> None:
         """Notifies `watch` of each change of the table of topics from now on."""
@@ -171,12 +199,15 @@ class Waiter:
     the wait.
     """
 
-    __slots__ = ("_changes", "_held", "_waiting", "queues", "topics")
+    __slots__ = ("_changes", "_held", "_waiting", "is_notified", "line", "queues", "topics")
 
-    def __init__(self, held: LongPollWaiters) -> None:
+    def __init__(self, held: LongPollWaiters, line: Line | None = None) -> None:
         self._held = held
+        self.line = line
         self._waiting: asyncio.Future[None] | None = None
         self._changes = Changes(set(), set())
+        # True from a notification to the next wait: the call may leave what it was notified of.
+        self.is_notified = False
         self.queues: set[QueueKey] = set()
         self.topics: set[str] = set()
 
@@ -195,12 +226,18 @@ class Waiter:
     async def wait(self, deadline_ms: float) -> bool:
         """Waits as `LongPollWaiters.wait` does; wakes at once if there are untaken changes."""
         self._waiting = asyncio.get_running_loop().create_future()
-        if any(self._changes):
+        self.is_notified = any(self._changes)
+        if self.is_notified:
             self.wake()
         try:
             return await self._held.wait_for(self._waiting, deadline_ms)
         finally:
             self._waiting = None
+
+    @property
+    def is_idle(self) -> bool:
+        """True if the call waits and was not notified."""
+        return self._waiting is not None and not self.is_notified
 
     def take_changes(self) -> Changes:
         """Returns the changes since the last call of this method."""
@@ -210,11 +247,20 @@ class Waiter:
     def notify_queue(self, queue: QueueKey) -> None:
         """Adds `queue` to the changes and wakes the call."""
         self._changes.queues.add(queue)
-        self.wake()
+        self._notify()
+
+    def pass_on(self) -> None:
+        """Wakes another call of the line, for messages that this call leaves."""
+        if self.line is not None:
+            self.line.pass_on(self)
 
     def notify_topics(self, topics: Collection[str]) -> None:
         """Adds `topics` to the changes and wakes the call."""
         self._changes.topics.update(topics)
+        self._notify()
+
+    def _notify(self) -> None:
+        self.is_notified = True
         self.wake()
 
     def wake(self) -> None:
@@ -223,7 +269,36 @@ class Waiter:
             self._held.wake(self._waiting)
 
 
-def _drop(watches: dict[Key, Watches], key: Key, watch: Waiter) -> None:
+class Line:
+    """Waiters of which any one may take a message, in order of arrival."""
+
+    __slots__ = ("queues", "topics", "waiters")
+
+    def __init__(self) -> None:
+        self.waiters: Watches = {}
+        self.queues: set[QueueKey] = set()
+        self.topics: set[str] = set()
+
+    def notify_queue(self, queue: QueueKey) -> None:
+        """Notifies a waiter of new messages."""
+        for each in self._next():
+            each.notify_queue(queue)
+
+    def pass_on(self, leaving: Waiter) -> None:
+        """Notifies another waiter of messages that `leaving` has not taken."""
+        for each in self._next(leaving):
+            each.notify_topics(self.topics)
+
+    def _next(self, leaving: Waiter | None = None) -> list[Waiter]:
+        """Returns the first idle waiter; without one all, which may have read the queue already."""
+        others = (each for each in self.waiters if each is not leaving)
+        first = next((each for each in others if each.is_idle), None)
+        if first is not None:
+            return [first]
+        return [each for each in self.waiters if each is not leaving]
+
+
+def _drop(watches: dict[Key, Watchers], key: Key, watch: Waiter | Line) -> None:
     found = watches[key]
     del found[watch]
     if not found:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
@@ -111,11 +111,13 @@ class PopService:
         await self._positions.begin()
         await self._group_commit.admission.store_ready()
         deadline_ms = self._held.deadline_ms(request.wait_ms)
-        with self._watched(request) as watch:
+        with self._watched(request, request.line) as watch:
             popped = await self._popped(request, command)
             while not popped.queues and await self._wait(request, watch, deadline_ms):
                 command = self._command(request)
                 popped = await self._popped(request, command)
+            if popped.rest_count:
+                watch.pass_on()
         with self._abandoning(request, popped):
             await self._group_commit.wait(popped.end)
         return popped
@@ -172,8 +174,8 @@ class PopService:
     # --- Holds ---
 
     @contextmanager
-    def _watched(self, request: PopRequest) -> Iterator[Waiter]:
-        with self._held.watch() as watch:
+    def _watched(self, request: PopRequest, line: Hashable = None) -> Iterator[Waiter]:
+        with self._held.watch(line) as watch:
             if request.queue_id == ANY_QUEUE:
                 watch.add_topics([request.topic])
             else:

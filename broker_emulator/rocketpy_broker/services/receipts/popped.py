@@ -5,7 +5,7 @@ Source: PopMessageProcessor, docs/design/storage.md section 15.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from rocketpy_broker.errors import BrokerError
@@ -43,6 +43,14 @@ class PopRequest:
     from_min: bool = True
     is_ordered: bool = False
     attempt_id: str = ""
+
+    @property
+    def line(self) -> Hashable:
+        """The pops of which any one may take a message; None for an ordered pop.
+
+        Ordered pops may wait for different queues.
+        """
+        return None if self.is_ordered else (self.group, self.topic, self.queue_id)
 
 
 @dataclass(frozen=True, slots=True)

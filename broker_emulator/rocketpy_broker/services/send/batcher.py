@@ -13,9 +13,7 @@ them was acknowledged.
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from dataclasses import dataclass
-from itertools import accumulate
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
@@ -160,8 +158,13 @@ def _count_of_block(sends: list[Send], *, has_hooks: bool) -> int:
 
     Of messages that are stored alone a pass of the loop takes a few.
     """
-    ends = list(accumulate([_weight(send.record, has_hooks) for send in sends[:GATHERED_MAX]]))
-    return max(bisect_right(ends, SMALL_BYTES_MAX), 1)
+    weight = 0
+    for count, send in enumerate(sends[:GATHERED_MAX]):
+        # The search in a record costs as much as its checks, so only this block's are searched.
+        weight += _weight(send.record, has_hooks)
+        if weight > SMALL_BYTES_MAX:
+            return max(count, 1)
+    return min(len(sends), GATHERED_MAX)
 
 
 def _weight(record: bytes, is_alone: bool) -> int:

@@ -10,6 +10,7 @@ docs/design/remoting.md section 3.2.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -35,10 +36,50 @@ class BatchColumns(NamedTuple):
     flag: pa.Int32Array
 
 
+class BatchPart(NamedTuple):
+    """Some consecutive messages of a batch; the first is at byte `position` and has a number."""
+
+    body: memoryview
+    position: int
+    first: int
+
+
+def batch_parts(body: bytes | memoryview, count_max: int, bytes_max: int) -> Iterator[BatchPart]:
+    """Yields parts of at most `count_max` messages and about `bytes_max` bytes.
+
+    Each step takes the time of one part. A message that does not fit is in the last part.
+    """
+    view, begin, first = memoryview(body), 0, 0
+    while begin < len(view) or not first:
+        end, count = begin, 0
+        while end < len(view) and count < count_max and end - begin < bytes_max:
+            size = _SIZE.unpack_from(view, end)[0] if len(view) - end >= _FIXED_BYTES else 0
+            is_sound = _FIXED_BYTES <= size <= len(view) - end
+            end, count = end + size if is_sound else len(view), count + 1
+        yield BatchPart(view[begin:end], begin, first)
+        begin, first = end, first + max(count, 1)
+
+
 def decode_batch_body(body: bytes | memoryview) -> BatchColumns:
     """Returns the messages of a batch, copied. Raises MalformedRecordError."""
+    return decode_batch_part(BatchPart(memoryview(body), 0, 0))
+
+
+def decode_batch_part(part: BatchPart) -> BatchColumns:
+    """Returns the messages of a part, copied.
+
+    Raises MalformedRecordError with the place of the message in the batch.
+    """
+    try:
+        return _columns(part.body)
+    except MalformedRecordError as error:
+        index = None if error.index is None else error.index + part.first
+        raise MalformedRecordError(error.reason, error.position + part.position, index) from error
+
+
+def _columns(body: memoryview) -> BatchColumns:
     data = np.frombuffer(body, np.uint8)
-    starts = _starts(memoryview(body))
+    starts = _starts(body)
     head = data[starts[:, None] + _HEAD].view(">i4").astype(np.int64)
     body_starts = starts + _HEAD_BYTES
     body_ends = body_starts + head[:, _BODY_LENGTH]

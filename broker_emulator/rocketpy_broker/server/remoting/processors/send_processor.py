@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError, RecordIllegalError, UnconfirmedError
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.remoting.server import Deferred, Processor, Request, Step
 from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.delay.schedule import TIMER_OUT_MS
@@ -35,6 +36,7 @@ from rocketpy_proto.model.recall_handle import RecallHandle
 from rocketpy_proto.model.unique_keys import unique_keys
 from rocketpy_proto.record import (
     BlockColumns,
+    EncodedBlock,
     Host,
     Record,
     RecordBlock,
@@ -45,7 +47,11 @@ from rocketpy_proto.record import (
     fixed_width_strings,
     hex_digits,
 )
-from rocketpy_proto.record.block.batch_body import decode_batch_body
+from rocketpy_proto.record.block.batch_body import (
+    BatchPart,
+    batch_parts,
+    decode_batch_part,
+)
 from rocketpy_proto.record.block.ranges import octets_of, offsets_of
 from rocketpy_proto.record.properties import DELAY, UNIQ_KEY, decode_properties, encode_properties
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_MASK
@@ -58,6 +64,8 @@ from rocketpy_proto.remoting.headers.sends import (
 
 # Bytes of a record's size.
 SIZE_BYTES = 4
+# A part of a batch that takes at most some 5 ms to encode.
+MESSAGES_A_SLOT, BATCH_BYTES_A_SLOT = 2_000, 1 << 20
 # Bits of a sender's sysFlag that are kept; properties decide about transactions.
 KEPT_FLAGS = COMPRESSED | COMPRESSION_MASK
 _UNIQ_KEY = f"{UNIQ_KEY}\x01".encode()
@@ -120,12 +128,12 @@ class SendProcessor:
         stored = done.result()
         if stored is None:
             return self.store(request)
-        sizes = _sizes(record)
+        ids = self._ids(stored.result.physical_offset, _sizes(record))
         if self._sends.acknowledges(stored):
-            return request.answer(self._position(request, stored, properties, sizes))
+            return request.answer(self._position(request, stored, properties, ids))
         return Deferred(
             self._sends.acknowledgement(stored),
-            lambda flushed: self._flushed(request, stored, properties, sizes, flushed.exception()),
+            lambda flushed: self._flushed(request, stored, properties, ids, flushed.exception()),
         )
 
     def _flushed(
@@ -133,16 +141,16 @@ class SendProcessor:
         request: Request,
         stored: Stored,
         properties: bytes,
-        sizes: bytes,
+        ids: str,
         error: BaseException | None,
     ) -> RemotingCommand:
         """Returns the answer to a send after its flush. Raises the flush's error."""
         if error is None:
-            return request.answer(self._position(request, stored, properties, sizes))
+            return request.answer(self._position(request, stored, properties, ids))
         if not isinstance(error, UnconfirmedError):
             raise error
         # The message is stored, so the answer has its position.
-        position = self._position(request, stored, properties, sizes)
+        position = self._position(request, stored, properties, ids)
         return request.answer(position, code=error.code, remark=error.remark)
 
     async def store(self, request: Request) -> RemotingCommand:
@@ -160,7 +168,7 @@ class SendProcessor:
             )
         properties = _properties(header)
         if header.is_batch:
-            records, sizes = self._batch(request, properties)
+            records, sizes = await self._batch(request, properties)
         else:
             properties = self._with_key(properties)
             records = self._record(request, properties)
@@ -171,7 +179,8 @@ class SendProcessor:
             await self._sends.acknowledged(stored)
         except BrokerError as raised:
             error = raised
-        return self._flushed(request, stored, properties, sizes, error)
+        ids = await self._all_ids(stored, sizes)
+        return self._flushed(request, stored, properties, ids, error)
 
     def _record(self, request: Request, properties: bytes) -> bytes:
         """Returns the record of a single message. Raises RecordIllegalError."""
@@ -192,19 +201,32 @@ class SendProcessor:
         except RecordError as error:
             raise RecordIllegalError(str(error)) from error
 
-    def _batch(self, request: Request, common: bytes) -> tuple[bytes, bytes]:
+    async def _batch(self, request: Request, common: bytes) -> tuple[bytes, bytes]:
         """Returns the records of a batch, and their sizes. Raises RecordIllegalError.
 
-        A message's own properties win over the batch's.
+        Each further part of a large batch takes a slot. A message's own properties win over the
+        batch's.
         """
+        blocks = list[EncodedBlock]()
+        for part in batch_parts(request.command.body, MESSAGES_A_SLOT, BATCH_BYTES_A_SLOT):
+            if blocks:
+                await take_slot("batch")
+            blocks.append(self._block(request, part, common))
+        if len(blocks) > 1:
+            await take_slot("batch")
+        records = b"".join(block.data for block in blocks)
+        return records, b"".join(block.sizes.astype(">i4").tobytes() for block in blocks)
+
+    def _block(self, request: Request, part: BatchPart, common: bytes) -> EncodedBlock:
+        """Returns the records of a part of a batch. Raises RecordIllegalError."""
         header = request.header
         try:
-            batch = decode_batch_body(request.command.body)
+            batch = decode_batch_part(part)
             if _has_delay(batch.properties, common):
                 raise RecordIllegalError(
                     "a message of the batch has a delay level; send it in a request of its own"
                 )
-            block = encode_block(
+            return encode_block(
                 BlockColumns(
                     batch.body,
                     header.topic,
@@ -222,7 +244,6 @@ class SendProcessor:
             )
         except RecordError as error:
             raise RecordIllegalError(str(error)) from error
-        return block.data.to_pybytes(), block.sizes.astype(">i4").tobytes()
 
     def _with_key(self, properties: bytes) -> bytes:
         """Returns the properties with a unique key: a new one if the sender has given none."""
@@ -232,12 +253,12 @@ class SendProcessor:
         return _UNIQ_KEY + key.encode() + _END + properties
 
     def _position(
-        self, request: Request, stored: Stored, properties: bytes, sizes: bytes
+        self, request: Request, stored: Stored, properties: bytes, ids: str
     ) -> SendMessageResponse:
         """Returns the position of the first message, and the ids of all messages."""
         result = stored.result
         return SendMessageResponse(
-            _message_ids(self._store.store_host, result.physical_offset, sizes),
+            ids,
             stored.queue_id,
             result.queue_offset,
             _unique_key(properties),
@@ -245,6 +266,20 @@ class SendProcessor:
             region_id=REGION_ID,
             is_trace_on=True,
         )
+
+    async def _all_ids(self, stored: Stored, sizes: bytes) -> str:
+        """Returns the ids of stored messages; each further part of a large batch takes a slot."""
+        offset, part_bytes, parts = stored.result.physical_offset, MESSAGES_A_SLOT * SIZE_BYTES, []
+        for begin in range(0, len(sizes), part_bytes):
+            if begin:
+                await take_slot("batch")
+            part = sizes[begin : begin + part_bytes]
+            parts.append(self._ids(offset, part))
+            offset += int(np.frombuffer(part, ">i4").sum(dtype=np.int64))
+        return ",".join(parts)
+
+    def _ids(self, physical_offset: int, sizes: bytes) -> str:
+        return _message_ids(self._store.store_host, physical_offset, sizes)
 
     def _handle(self, header: SendMessageRequest, delayed: RecordBlock | None) -> str | None:
         """Returns the handle that recalls a message; None for one that no timer holds."""

@@ -1,0 +1,1 @@
+"""Clients of the broker's protocols: small calls, bulk work and held calls of one shape."""
