@@ -118,10 +118,14 @@ def disk_half_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def forked_brokers() -> Iterator[None]:
-    """Forks the processes of LocalBrokers; with `started_brokers` they start as users' do."""
+def forked_programs() -> Iterator[None]:
+    """Forks the processes of LocalBrokers and of `shell.started`.
+
+    With `started_brokers` LocalBrokers start as users' do.
+    """
     with closing(ForkServer()) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr("rocketpy_broker.embedded.process.Popen", server.start)
+        patch.setattr("tests.support.broker.shell.Popen", server.start)
         yield
 
 

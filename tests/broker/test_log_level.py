@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
-from tests.support.broker.shell import ROCKETPY, environment
-from tests.support.time_limits import WAIT_SECONDS_MAX
+from tests.support.broker.shell import ended, environment
 
 
 def log_of_a_start(data: Path, *words: str, **names: str) -> str:
     """Starts a broker that stops at once; returns what it wrote to standard error."""
-    command = [*ROCKETPY, "broker", "--data", str(data), "--port", "0", "--stop-at-eof", *words]
-    done = subprocess.run(
-        command,
-        input="",
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(**names),
-        timeout=WAIT_SECONDS_MAX,
-    )
+    command = ["broker", "--data", str(data), "--port", "0", "--stop-at-eof", *words]
+    done = ended(*command, env=environment(**names))
+    assert done.returncode == 0
     assert "ready" in done.stdout
     return done.stderr
 

@@ -29,7 +29,7 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.faults.clients import BatchClient, join_all, run_all
 from tests.faults.small_disk import mounted_disk
-from tests.support.broker.shell import ROCKETPY, environment, run
+from tests.support.broker.shell import run, started
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 QUEUES = 2
@@ -229,10 +229,8 @@ def broker_with_much(folder: Path) -> Iterator[LocalBroker]:
 
 def harmed(broker: LocalBroker, copy: Path, harm: Callable[[subprocess.Popen[str]], None]) -> str:
     """Runs `harm` while a backup copies the log; returns its output, "" if it was done before."""
-    command = [*ROCKETPY, "store", "backup", str(copy), "--endpoint", broker.endpoint]
-    with subprocess.Popen(
-        command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as backup:
+    words = ["store", "backup", str(copy), "--endpoint", broker.endpoint]
+    with started(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as backup:
         unfinished = copy.with_name("copy.unfinished")
         while not list(unfinished.glob("commitlog/*")) and backup.poll() is None:
             time.sleep(0.001)

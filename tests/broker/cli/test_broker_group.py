@@ -5,24 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-import subprocess
 import threading
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from tests.support.broker.shell import ROCKETPY, environment, run
+from tests.support.broker.shell import run, started
 
 
 @pytest.mark.parametrize("words", [["broker"], ["broker", "start"]])
 def test_a_broker_is_started_with_and_without_the_word(words: list[str], tmp_path: Path) -> None:
-    command = [*ROCKETPY, *words, "--data", str(tmp_path / "s"), "--port", "0", "--stop-at-eof"]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-    ) as process:
+    options = ["--data", str(tmp_path / "s"), "--port", "0", "--stop-at-eof"]
+    with started(*words, *options, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdout is not None
         ready = process.stdout.readline()
         rest, _ = process.communicate("")

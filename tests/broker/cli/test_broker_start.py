@@ -10,22 +10,16 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.support.broker.shell import ROCKETPY, environment
+from tests.support.broker import shell
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
-BROKER = [*ROCKETPY, "broker", "--port", "0"]
+BROKER = ["broker", "--port", "0"]
 SMALL, DEFAULT = 1 << 20, 1 << 30
 STARTED_AND_STOPPED = ["rocketpy broker ready", "rocketpy broker stopped"]
 
 
 def started(*options: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*BROKER, *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
+    return shell.started(*BROKER, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def stopped(broker: subprocess.Popen[str]) -> tuple[int, str]:
@@ -40,12 +34,12 @@ def stopped(broker: subprocess.Popen[str]) -> tuple[int, str]:
 def ended(*options: str, stdin: str) -> tuple[int, list[str], str]:
     """Runs a broker with a redirected standard input to its end; returns code, lines, errors."""
     done = subprocess.run(
-        ["sh", "-c", f'"$@" {stdin}', "sh", *BROKER, *options],
+        ["sh", "-c", f'"$@" {stdin}', "sh", *shell.ROCKETPY, *BROKER, *options],
         capture_output=True,
         text=True,
         check=False,
         timeout=WAIT_SECONDS_MAX,
-        env=environment(),
+        env=shell.environment(),
     )
     lines = [" ".join(line.split()[:3]) for line in done.stdout.splitlines()]
     return done.returncode, lines, done.stderr
@@ -101,8 +95,8 @@ def test_a_store_keeps_the_sizes_that_it_was_made_with(tmp_path: Path, *, is_kil
 
 def test_another_size_that_is_asked_for_is_refused(tmp_path: Path) -> None:
     LocalBroker(tmp_path, commit_log_segment_bytes=SMALL).start().stop()
-    code, lines, log = ended(
-        "--data", str(tmp_path), "--commit-log-segment-bytes", str(DEFAULT), stdin=""
-    )
-    assert (code, lines) == (1, [])
-    assert f"was created with commit log segments of {SMALL} bytes, not {DEFAULT}" in log
+    words = ["--data", str(tmp_path), "--commit-log-segment-bytes", str(DEFAULT)]
+    done = shell.ended(*BROKER, *words)
+    assert (done.returncode, done.stdout) == (1, "")
+    said = f"was created with commit log segments of {SMALL} bytes, not {DEFAULT}"
+    assert said in done.stderr

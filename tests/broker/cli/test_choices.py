@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from itertools import count
 from pathlib import Path
 
 import pytest
 
 from rocketpy_broker import LocalBroker
-from tests.support.broker.shell import ROCKETPY, popen, run
+from tests.support.broker.shell import ended, popen, run
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 _numbers = count()
@@ -206,7 +205,7 @@ def test_every_command_prints_json_on_one_line(
         broker.send(topic, "a")
     shown = run(rocketpy_broker, "topic", "describe", topic, "--json").stdout
     assert shown.count("\n") == 1
-    command = [*ROCKETPY, "store", "check", str(tmp_path / "store"), "--json"]
-    checked = subprocess.run(command, capture_output=True, text=True, check=True)
+    checked = ended("store", "check", str(tmp_path / "store"), "--json")
+    checked.check_returncode()
     assert checked.stdout.count("\n") == 1
     assert json.loads(checked.stdout)["records"] == 1

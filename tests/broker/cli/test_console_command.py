@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.server.bind_address import console_url
 from tests.broker.cli.test_network_options import broker
-from tests.support.broker.shell import ROCKETPY, environment
+from tests.support.broker.shell import ended, environment
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
-def console(*options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def console(*options: str, **variables: str) -> CompletedProcess[str]:
     """Runs the command to its end."""
-    return subprocess.run(
-        [*ROCKETPY, "console", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WAIT_SECONDS_MAX,
-        env={**environment(), **variables},
-    )
+    return ended("console", *options, env=environment(**variables))
 
 
 def test_the_command_prints_the_address_and_opens_it(tmp_path: Path) -> None:

@@ -6,10 +6,9 @@ import json
 import os
 import pty
 import signal
-import subprocess
 
 from rocketpy_broker import LocalBroker
-from tests.support.broker.shell import ROCKETPY, environment, popen, run
+from tests.support.broker.shell import environment, popen, run, started
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
@@ -108,9 +107,9 @@ def test_a_terminal_sees_a_table_that_changes_in_place(rocketpy_broker: LocalBro
     first, _ = two_topics(rocketpy_broker, "lag-live")
     master, terminal = pty.openpty()
     words = ["lag", first, "--group", "lag-live", "-w", "--interval", "0.1"]
-    command = [*ROCKETPY, *words, "--endpoint", rocketpy_broker.endpoint]
+    words += ["--endpoint", rocketpy_broker.endpoint]
     environ = environment(COLUMNS="80", LINES="40", TERM="xterm-256color")
-    with subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environ) as watching:
+    with started(*words, stdout=terminal, stderr=terminal, env=environ) as watching:
         os.close(terminal)
         shown = ""
         while "\x1b[1A" not in shown:

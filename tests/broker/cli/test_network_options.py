@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 import typer
 
 from rocketpy_broker.cli.broker.network_options import network_settings
 from tests.broker.embedded.test_name_server import routed
-from tests.support.broker.shell import ROCKETPY, environment
+from tests.support.broker.shell import ended, environment, started
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 READY = re.compile(
@@ -32,13 +32,8 @@ PORTS = ("remoting_port", "name_server_port", "http_port")
 @contextmanager
 def broker(*options: str, **variables: str) -> Iterator[dict[str, str | None]]:
     """Yields the ports of a running broker's ready line; its log is in `log` at the end."""
-    with subprocess.Popen(
-        [*ROCKETPY, "broker", *options],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**environment(), **variables},
-    ) as process:
+    environ = environment(**variables)
+    with started("broker", *options, stdout=PIPE, stderr=PIPE, env=environ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         line = process.stdout.readline()
@@ -55,14 +50,7 @@ def broker(*options: str, **variables: str) -> Iterator[dict[str, str | None]]:
 
 def refused(*options: str, **variables: str) -> str:
     """Returns the errors of a broker that does not start, in one line of words."""
-    done = subprocess.run(
-        [*ROCKETPY, "broker", "--port", "0", *options],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=WAIT_SECONDS_MAX,
-        env={**environment(), **variables},
-    )
+    done = ended("broker", "--port", "0", *options, env=environment(**variables))
     assert done.returncode != 0
     assert done.stdout == ""
     return " ".join(re.sub(r"[│╭╮╰╯─]", " ", done.stderr).split())

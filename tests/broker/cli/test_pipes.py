@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
-from tests.support.broker.shell import ROCKETPY, environment, popen, run
+from tests.support.broker.shell import ROCKETPY, ended, environment, popen, run, shown_on, started
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 ESCAPE, BOXES = "\x1b", "│┃─━┏╭"
@@ -25,23 +25,11 @@ ESCAPE, BOXES = "\x1b", "│┃─━┏╭"
 def printed_on_a_terminal(broker: LocalBroker, *words: str) -> str:
     """Returns what a command shows on a terminal of 80 columns."""
     master, terminal = pty.openpty()
-    command = [*ROCKETPY, *words, "--endpoint", broker.endpoint]
+    command = [*words, "--endpoint", broker.endpoint]
     environ = environment(COLUMNS="80", TERM="xterm-256color")
-    with subprocess.Popen(command, stdout=terminal, stderr=terminal, env=environ):
+    with started(*command, stdout=terminal, stderr=terminal, env=environ):
         os.close(terminal)
-        shown = b""
-        while part := _read(master):
-            shown += part
-    os.close(master)
-    return shown.decode()
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65_536)
-    except OSError:
-        # No process writes to the terminal any more.
-        return b""
+        return shown_on(master).decode()
 
 
 def test_tables_are_for_terminals_and_columns_for_pipes(
@@ -67,13 +55,9 @@ def test_tables_are_for_terminals_and_columns_for_pipes(
 def test_colours_that_are_forced_do_not_come_into_a_pipe(
     rocketpy_broker: LocalBroker, rocketpy_topic: str
 ) -> None:
-    done = subprocess.run(
-        [*ROCKETPY, "stats", "--endpoint", rocketpy_broker.endpoint],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment(FORCE_COLOR="1", COLUMNS="30"),
-    )
+    environ = environment(FORCE_COLOR="1", COLUMNS="30")
+    done = ended("stats", "--endpoint", rocketpy_broker.endpoint, env=environ)
+    done.check_returncode()
     assert not any(letter in done.stdout for letter in (ESCAPE, *BOXES))
     assert "corrupt record count\t0\n" in done.stdout
 

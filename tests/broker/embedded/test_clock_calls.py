@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from subprocess import PIPE
 
 import grpc
 import pytest
@@ -16,7 +15,7 @@ from rocketpy_broker.client import groups
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.rocketpy.v1 import testing_pb2, testing_pb2_grpc
-from tests.support.broker.shell import popen
+from tests.support.broker.shell import popen, started
 
 GIVEN_UP = "TRANS_CHECK_MAX_TIME_TOPIC"
 HOUR = 3_600
@@ -204,8 +203,8 @@ def test_levels_can_be_named() -> None:
 
 
 def test_a_broker_that_is_not_for_tests_has_no_such_service(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "rocketpy_broker", "broker", "--data", str(tmp_path)]
-    with subprocess.Popen([*command, "--port", "0"], stdout=subprocess.PIPE, text=True) as process:
+    command = ["broker", "--data", str(tmp_path), "--port", "0"]
+    with started(*command, stdout=PIPE) as process:
         assert process.stdout is not None
         endpoint = process.stdout.readline().split()[4]
         with grpc.insecure_channel(endpoint) as channel:

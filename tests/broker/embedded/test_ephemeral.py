@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 
 import rocketpy_broker
+from tests.support.broker import shell
 from tests.support.broker.shell import ROCKETPY, environment
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
@@ -71,13 +73,7 @@ def test_a_program_gets_the_addresses_and_ends_the_broker_by_its_pipe(command: l
 
 
 def test_addresses_of_ipv6_have_brackets() -> None:
-    with subprocess.Popen(
-        [*EPHEMERAL, "--host", "::1"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as process:
+    with shell.started("--ephemeral", "--host", "::1", stdin=PIPE, stdout=PIPE) as process:
         told = addresses(process)
         assert all(told[name].startswith("[::1]:") for name in ADDRESSES), told
         with rocketpy_broker.connect(told["endpoint"]) as broker:
@@ -120,7 +116,7 @@ def test_a_broker_ends_whose_parent_ended_during_the_start() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_ends_the_broker_with_its_store(number: signal.Signals) -> None:
-    with started(EPHEMERAL, subprocess.DEVNULL) as process:
+    with shell.started("--ephemeral", stdin=subprocess.DEVNULL, stdout=PIPE) as process:
         told = addresses(process)
         process.send_signal(number)
         assert process.wait(WAIT_SECONDS_MAX) == 0
@@ -153,13 +149,8 @@ def test_a_line_that_a_full_disk_does_not_take_is_logged() -> None:
 
 
 def test_tls_has_an_address_of_its_own() -> None:
-    with subprocess.Popen(
-        [*EPHEMERAL, "--tls-self-signed", "--remoting-port", "0"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    ) as process:
+    words = ["--ephemeral", "--tls-self-signed", "--remoting-port", "0"]
+    with shell.started(*words, stdin=PIPE, stdout=PIPE) as process:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())
         assert "remotingEndpoint" not in told
@@ -172,15 +163,7 @@ def test_tls_has_an_address_of_its_own() -> None:
 
 
 def test_an_ephemeral_broker_keeps_no_directory(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*EPHEMERAL, "--data", str(tmp_path)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_SECONDS_MAX,
-        check=False,
-        env=environment(),
-    )
+    done = shell.ended("--ephemeral", "--data", str(tmp_path), stdin=subprocess.DEVNULL)
     assert (done.returncode, done.stdout) == (2, "")
     assert "leave --data out" in done.stderr
     assert [*tmp_path.iterdir()] == []

@@ -19,6 +19,7 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.embedded.local_broker import LocalBrokerError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.support.blocks import bodies_of, wire_block
+from tests.support.broker.shell import ended, started
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 
@@ -108,10 +109,9 @@ def test_a_temporary_store_goes_with_its_broker() -> None:
 def test_a_signal_stops_the_command_cleanly_after_one_ready_line(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    command = [sys.executable, "-m", "rocketpy_broker", "broker"]
-    command += ["--data", str(tmp_path), "--port", "0"]
+    command = ["broker", "--data", str(tmp_path), "--port", "0"]
     with ExitStack() as stack:
-        process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        process = stack.enter_context(started(*command, stdout=subprocess.PIPE))
         # A failure leaves no process for which the test would wait.
         stack.callback(process.kill)
         assert process.stdout is not None
@@ -130,11 +130,7 @@ def test_a_signal_stops_the_command_cleanly_after_one_ready_line(
 
 
 def test_an_unwritable_directory_is_named() -> None:
-    command = [sys.executable, "-m", "rocketpy_broker", "broker"]
-    command += ["--data", "/proc/none", "--port", "0"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
-    )
+    done = ended("broker", "--data", "/proc/none", "--port", "0")
     assert done.returncode == 1
     assert "/proc/none" in done.stderr
     assert "Traceback" not in done.stderr

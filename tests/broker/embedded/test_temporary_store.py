@@ -15,6 +15,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from rocketpy_broker.embedded.temporary_store import TemporaryStore, TemporaryStoreError
+from tests.support.broker.shell import ended
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 PROGRAM = """
@@ -110,17 +111,9 @@ def test_a_program_that_is_killed_before_its_broker_starts_removes_nothing(tmp_p
 
 def test_the_command_refuses_to_call_a_directory_temporary_that_is_not(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious", encoding="utf-8")
-    command = [sys.executable, "-m", "rocketpy_broker", "broker", "--port", "0"]
-    command += ["--data", str(tmp_path), "--stop-at-eof", "--temporary", ""]
+    command = ["broker", "--port", "0", "--data", str(tmp_path), "--stop-at-eof", "--temporary"]
     for token in ("", "0" * 32):
-        done = subprocess.run(
-            [*command[:-1], token],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=WAIT_SECONDS_MAX,
-            check=False,
-        )
+        done = ended(*command, token, stdin=subprocess.DEVNULL)
         assert done.returncode == 1
         assert (
             "is not the temporary store of this broker; the broker did not remove it" in done.stderr

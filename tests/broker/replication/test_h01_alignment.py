@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from tests.broker.replication.pair import MASTER, pair, slave_config, state_of, until
 from tests.broker.replication.slave import log_of
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.broker.shell import ended
 from tests.support.broker.tls_files import TlsFiles
 from tests.support.broker.users import SECRETS, USERS, users_path, write_users
 
@@ -30,14 +30,10 @@ async def align(
 ) -> tuple[int, str]:
     """Runs the command; returns its exit code and output."""
     address = f"127.0.0.1:{master.ready.remoting_port}"
-    words = ["-m", "rocketpy_broker", "store", "align", str(folder), "--master", address, *options]
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, *words, stdout=pipe, stderr=pipe, env={**os.environ, **environment}
-    )
-    output, failure = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, (output + failure).decode()
+    words = ["store", "align", str(folder), "--master", address, *options]
+    env = {**os.environ, **environment}
+    done = await asyncio.to_thread(ended, *words, env=env)
+    return done.returncode, done.stdout + done.stderr
 
 
 def contents(paths: list[str]) -> bytes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -16,8 +15,7 @@ from rocketpy_broker.embedded.local_broker import LocalBrokerError
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.replication.options import replication_of
 from tests.broker.replication.test_h04_promotion import until
-from tests.support.broker.shell import ROCKETPY, environment
-from tests.support.time_limits import WAIT_SECONDS_MAX
+from tests.support.broker.shell import ended
 
 ASYNC, SYNC, SLAVE = BrokerRole.ASYNC_MASTER, BrokerRole.SYNC_MASTER, BrokerRole.SLAVE
 MASTER = "127.0.0.1:10911"
@@ -84,14 +82,9 @@ def test_h01_a_local_broker_keeps_its_port_for_slaves() -> None:
 
 def status_of(broker: LocalBroker, *options: str) -> str:
     """Returns what `rocketpy broker status` prints of a broker."""
-    return subprocess.run(
-        [*ROCKETPY, "broker", "status", "--endpoint", broker.endpoint, *options],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=WAIT_SECONDS_MAX,
-        env=environment(),
-    ).stdout
+    done = ended("broker", "status", "--endpoint", broker.endpoint, *options)
+    done.check_returncode()
+    return done.stdout
 
 
 def test_h01_h03_local_brokers_are_master_and_slave() -> None:

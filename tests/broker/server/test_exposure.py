@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,9 +15,7 @@ from rocketpy_broker.server.bind_address import (
     check_ports,
 )
 from tests.support.broker.running_broker import StartBroker
-from tests.support.time_limits import WAIT_SECONDS_MAX
-
-COMMAND = [sys.executable, "-m", "rocketpy_broker", "broker", "--port", "0"]
+from tests.support.broker.shell import ended
 
 
 @pytest.mark.parametrize(
@@ -67,10 +63,7 @@ async def test_b12_nothing_is_opened_before_that(start_broker: StartBroker, tmp_
 def test_a_port_that_is_taken_is_told_in_one_line_before_anything_is_opened(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [*COMMAND[:-1], str(port), "--data", str(tmp_path / "store")]
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
-        )
+        done = ended("broker", "--port", str(port), "--data", str(tmp_path / "store"))
     assert (done.returncode, done.stdout) == (1, "")
     told = f"rocketpy broker: cannot listen on 127.0.0.1:{port} (Address already in use); another"
     assert done.stderr.startswith(told)
@@ -97,10 +90,7 @@ def test_a_free_port_is_no_fault(host: str) -> None:
 
 
 def test_b12_the_command_says_how_to_consent(tmp_path: Path) -> None:
-    command = [*COMMAND, "--host", "0.0.0.0", "--data", str(tmp_path)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
-    )
+    done = ended("broker", "--port", "0", "--host", "0.0.0.0", "--data", str(tmp_path))
     assert (done.returncode, done.stdout) == (1, "")
     assert "no users and no encryption" in done.stderr
     assert "--insecure" in done.stderr
@@ -108,11 +98,8 @@ def test_b12_the_command_says_how_to_consent(tmp_path: Path) -> None:
 
 
 def test_b12_with_insecure_the_command_serves(tmp_path: Path) -> None:
-    command = [*COMMAND, "--host", "0.0.0.0", "--insecure", "--data", str(tmp_path)]
-    command.append("--stop-at-eof")
-    done = subprocess.run(
-        command, input="", capture_output=True, text=True, timeout=WAIT_SECONDS_MAX, check=False
-    )
+    words = ["broker", "--port", "0", "--host", "0.0.0.0", "--insecure", "--stop-at-eof"]
+    done = ended(*words, "--data", str(tmp_path))
     assert done.returncode == 0
     assert "ready on 0.0.0.0:" in done.stdout
     assert "each client that reaches" in done.stderr

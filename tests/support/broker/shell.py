@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import pty
-import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from subprocess import PIPE, CompletedProcess, Popen
+from typing import Any
 
 from typer.testing import CliRunner, Result
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
+from tests.support.time_limits import WAIT_SECONDS_MAX
 
 ROCKETPY = [sys.executable, "-m", "rocketpy_broker"]
 
@@ -28,16 +31,28 @@ def environment(**names: str) -> Mapping[str, str]:
     return {**kept, **names}
 
 
-def popen(broker: LocalBroker, *words: str) -> subprocess.Popen[str]:
+def started(*words: str, **options: Any) -> Popen[str]:
+    """Starts a command, with Popen's options; it is forked from a process with its imports."""
+    settings: dict[str, Any] = {"text": True, "env": environment(), **options}
+    process: Popen[str] = Popen([*ROCKETPY, *words], **settings)
+    return process
+
+
+def ended(*words: str, **options: Any) -> CompletedProcess[str]:
+    """Runs a command to its end, with an empty input if `options` names none."""
+    options = {"stdin": PIPE, "stdout": PIPE, "stderr": PIPE} | options
+    with started(*words, **options) as process:
+        try:
+            output, errors = process.communicate(timeout=WAIT_SECONDS_MAX)
+        except BaseException:
+            process.kill()
+            raise
+    return CompletedProcess(words, process.returncode, output, errors)
+
+
+def popen(broker: LocalBroker, *words: str) -> Popen[str]:
     """Starts a command against a broker, with pipes to all its ends."""
-    return subprocess.Popen(
-        [*ROCKETPY, *words, "--endpoint", broker.endpoint],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
+    return started(*words, "--endpoint", broker.endpoint, stdin=PIPE, stdout=PIPE, stderr=PIPE)
 
 
 def on_a_terminal(broker: LocalBroker, *words: str, answer: str = "") -> tuple[int, str]:
@@ -46,23 +61,20 @@ def on_a_terminal(broker: LocalBroker, *words: str, answer: str = "") -> tuple[i
     The text includes `answer`, which is typed in advance.
     """
     master, terminal = pty.openpty()
-    command = [*ROCKETPY, *words, "--endpoint", broker.endpoint]
     environ = environment(COLUMNS="80", TERM="xterm-256color")
-    with subprocess.Popen(
-        command, stdin=terminal, stdout=terminal, stderr=terminal, env=environ
-    ) as process:
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    with started(*words, "--endpoint", broker.endpoint, env=environ, **streams) as process:
         os.close(terminal)
         os.write(master, answer.encode())
-        shown = b""
-        while part := _read(master):
-            shown += part
-    os.close(master)
+        shown = shown_on(master)
     return process.returncode, shown.decode()
 
 
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65_536)
-    except OSError:
-        # No process writes to the terminal any more.
-        return b""
+def shown_on(master: int) -> bytes:
+    """Returns what processes write to a terminal until all have closed it, and closes it."""
+    shown = b""
+    # A read fails once no process has the terminal open.
+    with os.fdopen(master, "rb", buffering=0) as terminal, suppress(OSError):
+        while part := terminal.read(65_536):
+            shown += part
+    return shown
