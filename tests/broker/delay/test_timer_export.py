@@ -175,6 +175,26 @@ async def test_d04_where_nothing_tells_of_deliveries_all_are_pending(
         assert await bodies(running) == [b"1", b"2", b"1", b"2", b"3", b"0"]
 
 
+async def test_d04_an_old_position_and_a_clock_set_back_deliver_nothing_twice(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    path = tmp_path / "config" / "deliveryLog.json"
+    async with start_broker() as running:
+        await running.create_topic("T")
+        await send_at(running, [NOW_MS + 1_000], b"x")
+        await advance(running, 1_100)
+        await until(lambda: visible(running) == 1)
+    old = path.read_bytes()
+    async with start_broker(clock=ManualClock(NOW_MS - 3_600_000)):
+        pass
+    assert timercheck(tmp_path)[0] < NOW_MS
+    path.write_bytes(old)
+    for start_ms in (5_000, 10_000):
+        async with start_broker(clock=ManualClock(NOW_MS + start_ms)) as running:
+            await advance(running, 1_000)
+            assert await bodies(running) == [b"x"]
+
+
 @pytest.mark.parametrize(
     "timer",
     [

@@ -25,7 +25,12 @@ from rocketpy_broker.services.config_files.json_fields import as_long, as_object
 from rocketpy_broker.services.config_files.saver import SavePlan, save_now
 from rocketpy_broker.services.delay.flushed_progress import FlushedProgress
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
-from rocketpy_broker.services.delay.timer.position import SavedTimer, TimerPosition, at_start
+from rocketpy_broker.services.delay.timer.position import (
+    SavedTimer,
+    TimerPosition,
+    at_start,
+    first_waiting,
+)
 from rocketpy_broker.store.delay_levels import LEVELS_MAX
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
@@ -70,6 +75,8 @@ class DeliveryProgress:
         begin = min(given, positions.log_end)
         timer_bounds = self._store.range_of(TIMER_QUEUE)
         timer = at_start(saved, checkpoint, timer_bounds)
+        if saved is not None and checkpoint not in saved.checkpoints:
+            begin = min(begin, self._scan_begin(timer, saved.position))
         self._timer_saved = SavedTimer(timer, (checkpoint,))
         if (
             saved is None
@@ -89,6 +96,18 @@ class DeliveryProgress:
         found = [*self._store.numbered.origins_from(self._marked)]
         self._delivered = np.sort(np.concatenate([self._delivered, *found]))
         return timer
+
+    def _scan_begin(self, timer: TimerPosition, saved: TimerPosition) -> int:
+        """Returns the log offset after which all deliveries are that `timer` does not cover.
+
+        The clock of timercheck may have been set back since the save. A delivered record follows
+        the message that waited.
+        """
+        positions = self._store.positions()
+        if timer.covers(saved):
+            return positions.log_end
+        waiting = first_waiting(self._store, timer.pending_offset)
+        return positions.log_end if waiting is None else waiting
 
     def is_delivered(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Returns True for each of these records that was delivered since the last save."""

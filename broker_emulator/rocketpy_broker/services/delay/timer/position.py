@@ -5,8 +5,9 @@ All at or after `read_offset` are pending, and none below `pending_offset` is. A
 messages delivered since, which the log shows (`progress`).
 
 The position belongs to one content of `config/timercheck`. A different content means that RocketMQ
-used the store since. That file then defines the pending messages: all after its offset, and some
-below it. The latter get out at its last read time or later.
+used the store since, or that the position is older than the file. That file then defines the pending
+messages: all after its offset, and some below it. The latter get out at its last read time or later.
+Of these, the log shows the ones that this broker has delivered (`progress`).
 Source: docs/design/storage.md sections 13.5 and 13.7.
 """
 
@@ -16,8 +17,12 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Any
 
+import numpy as np
+
 from rocketpy_broker.services.config_files.json_fields import as_long
-from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpoint
+from rocketpy_broker.services.delay.pending_messages import BUCKET_BITS
+from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
+from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueBounds
 
 DELIVERED_MS = "deliveredMs"
@@ -34,6 +39,10 @@ class TimerPosition:
     delivered_ms: int
     pending_offset: int
     read_offset: int
+
+    def covers(self, other: TimerPosition) -> bool:
+        """True if all that `other` has delivered since its pending offset is delivered here."""
+        return self.delivered_ms >= other.delivered_ms and self.read_offset >= other.read_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +100,11 @@ def at_start(
     read = min(max(position.read_offset, bounds.min_offset), bounds.max_offset)
     pending = min(max(position.pending_offset, bounds.min_offset), read)
     return TimerPosition(position.delivered_ms, pending, read)
+
+
+def first_waiting(store: MessageStore, offset: int) -> int | None:
+    """Returns the log offset of the first message from an offset of the timer queue on."""
+    stretch = store.queue_lookup.stretch(TIMER_QUEUE, offset, offset + (1 << BUCKET_BITS))
+    if stretch is None or not stretch.sizes.any():
+        return None
+    return int(stretch.physical_offsets[int(np.argmax(stretch.sizes > 0))])

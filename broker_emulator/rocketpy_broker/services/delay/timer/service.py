@@ -21,14 +21,13 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.delay.delivery_loop import DeliveryLoop
 from rocketpy_broker.services.delay.levels import SLOT_BYTES, SLOT_UNITS
 from rocketpy_broker.services.delay.pending_messages import (
-    BUCKET_BITS,
     SECOND_MS,
     Due,
     PendingMessages,
 )
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.release import DelayRelease
-from rocketpy_broker.services.delay.timer.position import TimerPosition
+from rocketpy_broker.services.delay.timer.position import TimerPosition, first_waiting
 from rocketpy_broker.services.delay.timer.records import (
     delivered_strings,
     read_times,
@@ -212,11 +211,7 @@ class TimerDelivery:
     def _keep_log(self) -> None:
         """Protects the pending messages' log from cleaning."""
         begin = self.pending.low_offset(self.read_offset)
-        stretch = self._store.queue_lookup.stretch(TIMER_QUEUE, begin, begin + (1 << BUCKET_BITS))
-        kept = None
-        if stretch is not None and stretch.sizes.any():
-            kept = int(stretch.physical_offsets[int(np.argmax(stretch.sizes > 0))])
-        self._progress.keep(TIMER_TRACK, kept)
+        self._progress.keep(TIMER_TRACK, first_waiting(self._store, begin))
 
     # --- Reading ---
 
