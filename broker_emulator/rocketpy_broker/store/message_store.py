@@ -118,11 +118,11 @@ class MessageStore:
         )
         self.deletions = TopicDeletions(self._parts, self._appending.settle, self._forget_topic)
         # Cleaning keeps records from these physical offsets on.
-        self.needed_from = self.waiting_from = NOTHING_NEEDED
+        self.needed_from = NOTHING_NEEDED
         # A slave's: its master's log begins here.
         self.copied_from = NOTHING_NEEDED
         self.open_from: Callable[[], int] = lambda: NOTHING_NEEDED
-        self.backup_from = self.open_from
+        self.waiting_from = self.backup_from = self.open_from
         # The number of deletions of each topic since the start.
         self.deletion_counts: Counter[str] = Counter()
         self._refusal: str | None = "the store is not open"
@@ -464,8 +464,8 @@ class MessageStore:
     def _safe_segment_count(self) -> int:
         """Returns the number of oldest segments that are unneeded, flushed and dispatched."""
         needed = min(
-            *(self.needed_from, self.waiting_from, self.copied_from),
-            *(self.open_from(), self.backup_from()),
+            *(self.needed_from, self.copied_from),
+            *(self.open_from(), self.waiting_from(), self.backup_from()),
         )
         safe_end = min(self._log.flushed, self._dispatcher.end, needed)
         return sum(part.end <= safe_end for part in self._log.files.segments)

@@ -142,12 +142,12 @@ async def test_d03_cleaning_spares_what_waits_while_a_clock_was_set_back(
     running.clock.jump(3_600_000)
     await advance(running, 2_000)
     await until(lambda: visible(running) == 1)
-    assert running.broker.store.waiting_from == NOTHING_NEEDED
+    assert running.broker.store.waiting_from() == NOTHING_NEEDED
     running.clock.jump(-3_600_000)
     await send_at(running, running.clock.now_ms() + 600_000, b"b")
     await advance(running, 2_000)
     assert visible(running) == 1
-    assert running.broker.store.waiting_from != NOTHING_NEEDED
+    assert running.broker.store.waiting_from() != NOTHING_NEEDED
 
 
 async def test_d03_cleaning_spares_what_waits_for_a_long_level(

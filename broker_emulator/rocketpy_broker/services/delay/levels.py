@@ -73,9 +73,7 @@ class LevelDelivery:
         stretch = self._store.queue_lookup.stretch(self._queue, offset, offset + SLOT_UNITS)
         if stretch is None:
             self._progress.stand(self._level, offset)
-            self._progress.keep(self._level, None)
             return None
-        self._progress.keep(self._level, int(stretch.physical_offsets[0]))
         now_ms = self._clock.now_ms()
         delivered = self._progress.is_delivered(stretch.physical_offsets)
         is_early = self._is_early(stretch, now_ms) & ~delivered

@@ -29,11 +29,12 @@ from rocketpy_broker.services.delay.timer.position import (
     SavedTimer,
     TimerPosition,
     at_start,
-    first_waiting,
+    first_record,
 )
-from rocketpy_broker.store.delay_levels import LEVELS_MAX
+from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
+from rocketpy_broker.store.values import QueueKey
 
 LOG_OFFSET = "logOffset"
 TIMER = "timer"
@@ -57,8 +58,10 @@ class DeliveryProgress:
         # The file of offsets covers all deliveries before this offset, except where tracks say
         # otherwise.
         self._saved_mark = 0
-        self._kept: dict[int, int] = {}
+        # The first pending timer message when the timer last looked, and the first unread one.
+        self._timer_kept: tuple[int | None, int] | None = None
         self._delivered: NDArray[np.int64] = np.empty(0, np.int64)
+        store.waiting_from = self._waiting_from
 
     def load(self, checkpoint: TimerCheckpoint | None, *, is_timed: bool) -> TimerPosition:
         """Finds the deliveries since the last save and returns the timer's position.
@@ -106,7 +109,7 @@ class DeliveryProgress:
         positions = self._store.positions()
         if timer.covers(saved):
             return positions.log_end
-        waiting = first_waiting(self._store, timer.pending_offset)
+        waiting = first_record(self._store, TIMER_QUEUE, timer.pending_offset)
         return positions.log_end if waiting is None else waiting
 
     def is_delivered(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -137,10 +140,26 @@ class DeliveryProgress:
         if self._levels[level].is_begun:
             self.move(level, offset)
 
-    def keep(self, track: int, physical_offset: int | None) -> None:
-        """Protects the log from cleaning, from the first message that waits on a track."""
-        self._kept[track] = NOTHING_NEEDED if physical_offset is None else physical_offset
-        self._store.waiting_from = min(self._kept.values())
+    def keep_timer(self, physical_offset: int | None, unread_offset: int) -> None:
+        """Protects the log from cleaning, from the first pending timer message on.
+
+        Messages of the timer queue from `unread_offset` on are protected as they come.
+        """
+        self._timer_kept = physical_offset, unread_offset
+
+    def _waiting_from(self) -> int:
+        """Returns the log offset of the first message that waits; cleaning stops there."""
+        queues = [
+            (QueueKey(SCHEDULE_TOPIC, level - 1), self.next_offset(level))
+            for level in range(1, LEVELS_MAX + 1)
+        ]
+        found: list[int | None] = []
+        if self._timer_kept is not None:
+            kept, unread = self._timer_kept
+            found.append(kept)
+            queues.append((TIMER_QUEUE, unread))
+        found += [first_record(self._store, *place) for place in queues]
+        return min((each for each in found if each is not None), default=NOTHING_NEEDED)
 
     def begin_timer(self) -> None:
         """Notes that records appended from now on may be timer deliveries, until it moves."""

@@ -21,9 +21,9 @@ import numpy as np
 
 from rocketpy_broker.services.config_files.json_fields import as_long
 from rocketpy_broker.services.delay.pending_messages import BUCKET_BITS
-from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
+from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpoint
 from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueBounds
+from rocketpy_broker.store.values import QueueBounds, QueueKey
 
 DELIVERED_MS = "deliveredMs"
 PENDING_OFFSET = "pendingOffset"
@@ -102,9 +102,9 @@ def at_start(
     return TimerPosition(position.delivered_ms, pending, read)
 
 
-def first_waiting(store: MessageStore, offset: int) -> int | None:
-    """Returns the log offset of the first message from an offset of the timer queue on."""
-    stretch = store.queue_lookup.stretch(TIMER_QUEUE, offset, offset + (1 << BUCKET_BITS))
+def first_record(store: MessageStore, queue: QueueKey, offset: int) -> int | None:
+    """Returns the log offset of a queue's first record from an offset on; None near no record."""
+    stretch = store.queue_lookup.stretch(queue, offset, offset + (1 << BUCKET_BITS))
     if stretch is None or not stretch.sizes.any():
         return None
     return int(stretch.physical_offsets[int(np.argmax(stretch.sizes > 0))])

@@ -27,7 +27,7 @@ from rocketpy_broker.services.delay.pending_messages import (
 )
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.release import DelayRelease
-from rocketpy_broker.services.delay.timer.position import TimerPosition, first_waiting
+from rocketpy_broker.services.delay.timer.position import TimerPosition, first_record
 from rocketpy_broker.services.delay.timer.records import (
     delivered_strings,
     read_times,
@@ -41,8 +41,6 @@ from rocketpy_proto.counts import counted
 from rocketpy_proto.record import RecordBlock
 
 logger = logging.getLogger(__name__)
-# The timer's track of progress; delay levels start with 1.
-TIMER_TRACK = 0
 # A read ends earlier at the end of a queue file.
 READ_UNITS = SLOT_UNITS
 READ_BYTES = 1 << 20
@@ -211,7 +209,8 @@ class TimerDelivery:
     def _keep_log(self) -> None:
         """Protects the pending messages' log from cleaning."""
         begin = self.pending.low_offset(self.read_offset)
-        self._progress.keep(TIMER_TRACK, first_waiting(self._store, begin))
+        first = first_record(self._store, TIMER_QUEUE, begin)
+        self._progress.keep_timer(first, self.read_offset)
 
     # --- Reading ---
 
