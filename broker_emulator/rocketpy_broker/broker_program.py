@@ -37,7 +37,7 @@ from rocketpy_broker.store.config import FlushDiskType, FlushTimes
 from rocketpy_broker.store.delay_levels import DEFAULT_LEVELS, DelayLevels
 from rocketpy_proto.counts import counted
 from rocketpy_proto.record.block.arrays import leave_pandas_out
-from rocketpy_proto.record.hosts import address_text
+from rocketpy_proto.texts import address_text
 
 if TYPE_CHECKING:
     from rocketpy_broker.broker import Ready

@@ -26,7 +26,6 @@ from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_proto import proxies
 from rocketpy_proto.bearer_channel import with_token
 from rocketpy_proto.pull_wire import PullResponseParts, deserialize
-from rocketpy_proto.record.hosts import is_port
 from rocketpy_proto.rocketpy.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -38,6 +37,7 @@ from rocketpy_proto.rocketpy.v1 import (
     testing_pb2_grpc,
     transactions_pb2_grpc,
 )
+from rocketpy_proto.texts import is_port
 from rocketpy_proto.tls import TlsConfig, TlsFileError, TlsNames
 from rocketpy_proto.tls_channel import channel_to, failure_reason
 

@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_proto.record.hosts import address_text
+from rocketpy_proto.texts import address_text
 
 if TYPE_CHECKING:
     from rocketpy_broker.broker import Ready

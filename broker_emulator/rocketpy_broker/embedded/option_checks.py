@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rocketpy_broker.embedded.process import LocalBrokerError, LocalTls
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_proto.record.hosts import PORT_MAX
+from rocketpy_proto.texts import PORT_MAX
 
 
 def check_ports(ports: Mapping[str, object]) -> None:

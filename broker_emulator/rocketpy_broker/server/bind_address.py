@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
-from rocketpy_proto.record.hosts import address_text
+from rocketpy_proto.texts import address_text
 
 logger = logging.getLogger(__name__)
 

@@ -7,22 +7,9 @@ import struct
 from dataclasses import dataclass
 
 from rocketpy_proto.record.errors import UnencodableRecordError
+from rocketpy_proto.texts import PORT_MAX, address_text
 
 _PORT = struct.Struct(">i")
-PORT_MAX = 65535
-
-
-def address_text(host: str, port: int) -> str:
-    """Returns `host:port`, with brackets around an IPv6 address."""
-    return f"[{host}]:{port}" if ":" in host and host[0] != "[" else f"{host}:{port}"
-
-
-def is_port(text: str) -> bool:
-    """True if a text has the digits of a port that a connection can go to."""
-    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(PORT_MAX))
-    return is_number and 0 < int(text) <= PORT_MAX
-
-
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 

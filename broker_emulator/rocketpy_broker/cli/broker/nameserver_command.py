@@ -26,7 +26,7 @@ from rocketpy_broker.nameserver.name_server import NameServer, NameServerConfig
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.standard_output import say
 from rocketpy_broker.server.bind_address import ListenAddress
-from rocketpy_proto.record.hosts import address_text
+from rocketpy_proto.texts import address_text
 
 
 def nameserver(

@@ -11,7 +11,7 @@ import ipaddress
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
-from rocketpy_proto.record.hosts import PORT_MAX
+from rocketpy_proto.texts import PORT_MAX
 
 ADDRESSES_MAX, HOST_CHARACTERS_MAX = 16, 255
 # A response repeats the endpoints for each queue. Its bytes are written in one step.

@@ -24,7 +24,7 @@ from rocketpy_broker.server.grpc.foreign_protocols import (
     ForeignConnections,
 )
 from rocketpy_broker.server.security.certificates import Pair, ServerCertificates
-from rocketpy_proto.record.hosts import address_text
+from rocketpy_proto.texts import address_text
 
 logger = logging.getLogger(__name__)
 # The bytes of a request beside its records: names, sizes, framing.

@@ -27,9 +27,9 @@ from rocketpy_broker.store.queues.readers.messages import WalkPosition
 from rocketpy_broker.store.statistics import latency_classes, percentile_ms
 from rocketpy_proto.counts import counted
 from rocketpy_proto.record import Host, decode_offset_message_id, decode_record
-from rocketpy_proto.record.hosts import PORT_MAX
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.rocketpy.v1 import admin_pb2
+from rocketpy_proto.texts import PORT_MAX
 
 logger = logging.getLogger(__name__)
 QUERY_COUNT_DEFAULT = 32

@@ -6,7 +6,7 @@ import ipaddress
 import re
 
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_proto.record.hosts import is_port
+from rocketpy_proto.texts import is_port
 
 # Each has a connection and a task of its own.
 NAME_SERVERS_MAX = 16

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_proto.record import Host
-from rocketpy_proto.record.hosts import address_text
 from rocketpy_proto.remoting.headers.cluster import BrokerRequest, RegisterBrokerRequest
+from rocketpy_proto.texts import address_text
 
 
 @dataclass(frozen=True, slots=True)

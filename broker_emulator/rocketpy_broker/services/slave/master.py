@@ -25,7 +25,6 @@ from rocketpy_broker.services.slave.errors import (
 )
 from rocketpy_broker.store.files.recoveries import RECOVERIES_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
-from rocketpy_proto.record.hosts import PORT_MAX
 from rocketpy_proto.remoting import EXCHANGES, Header, RemotingCommand, RemotingError
 from rocketpy_proto.remoting.bodies.configs import ReplicationState, StagedFileChanges
 from rocketpy_proto.remoting.bodies.routes import ClusterInfo, TextTable
@@ -39,6 +38,7 @@ from rocketpy_proto.remoting.headers.cluster import (
     StagedFilesResponse,
 )
 from rocketpy_proto.remoting.json_text import parse_json
+from rocketpy_proto.texts import PORT_MAX
 
 MASTER_ID = 0
 # Digits of a number of 63 bits.

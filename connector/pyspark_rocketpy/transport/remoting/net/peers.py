@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pyspark_rocketpy.errors import ConnectionFailedError
-from rocketpy_proto.record.hosts import is_port
+from rocketpy_proto.texts import is_port
 
 NAME_SERVER_OPTION = "nameServer"
 # Characters shown of an address, which a name server may give at any length.
