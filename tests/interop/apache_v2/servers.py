@@ -18,7 +18,7 @@ from rocketpy_proto.remoting.bodies.configs import SubscriptionGroupConfig
 from rocketpy_proto.remoting.headers.topics import CreateTopicRequest
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import Queue, read_all
-from tests.interop.cluster.processes import JVM_OPTIONS_OF_TLS, Program, ServerProcess, until
+from tests.interop.cluster.processes import JVM_OPTIONS, Program, ServerProcess, until
 from tests.interop.cluster.servers import (
     BROKER_PORTS,
     CLUSTER,
@@ -162,7 +162,7 @@ class ApacheServer(ServerProcess):
         proxy_path.write_text(json.dumps(proxy))
         main = "org.apache.rocketmq.proxy.ProxyStartup"
         words = ["-pm", "local", "-bc", path, "-pc", str(proxy_path)]
-        options = (*JVM_OPTIONS_OF_TLS, *jvm_options)
+        options = (*JVM_OPTIONS, *jvm_options)
         super().__init__(
             APACHE, folder, Program(V5, main, words, {}, options, class_path=f"{PROXY}/*")
         )

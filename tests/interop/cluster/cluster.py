@@ -17,16 +17,16 @@ from pathlib import Path
 from rocketpy_proto.remoting import RequestCode
 from rocketpy_proto.remoting.headers.topics import CreateTopicRequest
 from tests.interop.cluster.connection import Connection, ask
-from tests.interop.cluster.processes import JVM_OPTIONS_OF_TLS, ServerProcess, until
+from tests.interop.cluster.processes import ServerProcess, until
 from tests.interop.cluster.servers import MASTER_ID, SLAVE_ID, Broker, BrokerSpec, NameServer
 from tests.interop.rocketmq import V4, V5_3
 
 A, B, OLD = "broker-a", "broker-b", "broker-4"
 USUAL = (
-    BrokerSpec(A, jvm_options=JVM_OPTIONS_OF_TLS),
+    BrokerSpec(A),
     BrokerSpec(A, SLAVE_ID),
     BrokerSpec(B, version=V5_3),
-    BrokerSpec(OLD, version=V4, jvm_options=JVM_OPTIONS_OF_TLS),
+    BrokerSpec(OLD, version=V4),
 )
 NAME_SERVERS = 2
 

@@ -20,9 +20,8 @@ from typing import Protocol
 from tests.interop.rocketmq import class_path_of, home_options, java_program
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
-# For a JVM that lives for minutes among several JVMs, on two cores. A server accepts TLS and
-# plaintext, as by default.
-JVM_OPTIONS_OF_TLS = (
+# For a JVM that lives for minutes among several JVMs, on two cores.
+JVM_OPTIONS = (
     *("-Xms64m", "-Xmx192m"),
     # A broker of 5.x takes 4 MiB of it for each thread that stores messages, and fails without.
     "-XX:MaxDirectMemorySize=1g",
@@ -31,8 +30,6 @@ JVM_OPTIONS_OF_TLS = (
     *("--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED"),
     "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
 )
-# Without TLS: to make a key and a certificate takes half of a server's start.
-JVM_OPTIONS = (*JVM_OPTIONS_OF_TLS, "-Dtls.server.mode=disabled")
 PAUSE_SECONDS = 0.05
 LOG_END_BYTES = 3000
 # Logs that repeat the same lines every second.

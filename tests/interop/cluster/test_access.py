@@ -39,8 +39,7 @@ from tests.interop.cluster.messages import (
     send,
     until_pullable,
 )
-from tests.interop.cluster.processes import JVM_OPTIONS_OF_TLS, ServerProcess, until
-from tests.interop.cluster.servers import Broker, NameServer
+from tests.interop.cluster.servers import Broker
 from tests.interop.rocketmq import V4, V5
 
 QUEUE = Queue(GUARDED_TOPIC)
@@ -173,23 +172,14 @@ def test_a_certificate_of_another_authority_is_not_taken(
 
 
 @pytest.mark.parametrize("name", [A, OLD])
-def test_a_broker_has_tls_and_plain_on_a_port_by_default(cluster: Cluster, name: str) -> None:
+def test_tls_and_plain_share_a_port_by_default(cluster: Cluster, name: str) -> None:
     broker = cluster.broker(name)
-    with Connection(broker.address, tls=unverified()) as connection:
-        assert send(connection, QUEUE, Outgoing(b"by TLS")).code == ResponseCode.SUCCESS
+    for address in (broker.address, cluster.name_servers[0].address):
+        with Connection(address, tls=unverified()) as connection:
+            answer = send(connection, QUEUE, Outgoing(b"by TLS"))
+            is_broker = address == broker.address
+            code = ResponseCode.SUCCESS if is_broker else ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            assert answer.code == code
     with Connection(broker.address) as connection:
         until_pullable(connection, QUEUE, 0)
         assert bodies(connection, QUEUE) == [b"by TLS"]
-
-
-def test_a_name_server_has_tls_and_plain_on_a_port_by_default(
-    tmp_path: Path, ending: list[ServerProcess]
-) -> None:
-    server = NameServer("name-server", tmp_path, JVM_OPTIONS_OF_TLS)
-    ending.append(server)
-    server.start()
-    until(lambda: server.members() == set(), "answered", [server])
-    for tls in (None, unverified()):
-        with Connection(server.address, tls=tls) as connection:
-            answer = send(connection, QUEUE, Outgoing(b"by TLS"))
-            assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
