@@ -87,7 +87,7 @@ interop: ## Compare with RocketMQ's own code, run its cluster, and run our image
 interop: $(INSTALLED) programs images $(ROCKETMQS:%=.interop/%/compiled) .interop/go/client \
 		.interop/python-sdk .interop/java-sdk/compiled .interop/proxy .interop/axe
 	@$(USE_JAVA)
-	$(BIN)/python -m pytest -m interop tests/interop $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/python -m pytest -m interop --numprocesses 2 --dist loadgroup tests/interop $(ARGS)
 
 images:
 	@tools/container.sh interop
