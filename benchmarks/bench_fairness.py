@@ -126,7 +126,8 @@ class Phase:
         alone = self.probe(seconds / 2)
         with ExitStack() as stack:
             for kind in self.kinds:
-                address = self.side.bulk[kind].address(self.broker)
+                address_of = self.side.bulk[kind].address or self.side.address
+                address = address_of(self.broker)
                 stack.enter_context(load(self.protocol, kind, address, self.done))
             beside = self.probe(seconds)
         return Round(alone, beside)

@@ -11,7 +11,7 @@ import os
 import sys
 from contextlib import AsyncExitStack
 
-from benchmarks.protocols.interface import Bulk
+from benchmarks.protocols.interface import Bulk, Connect
 from benchmarks.protocols.table import SIDES
 
 _done = 0
@@ -22,11 +22,11 @@ def _count() -> None:
     _done += 1
 
 
-async def run(bulk: Bulk, address: str) -> None:
+async def run(bulk: Bulk, connect: Connect, address: str) -> None:
     """Runs all works over a few connections until the input ends; then writes their count."""
     async with AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(bulk.connect(address)) for _ in range(bulk.connections)
+            await stack.enter_async_context(connect(address)) for _ in range(bulk.connections)
         ]
         running = [
             asyncio.ensure_future(work(clients[number % len(clients)], number, _count))
@@ -51,4 +51,5 @@ async def run(bulk: Bulk, address: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run(SIDES[sys.argv[1]].bulk[sys.argv[2]], sys.argv[3]))
+    side = SIDES[sys.argv[1]]
+    asyncio.run(run(side.bulk[sys.argv[2]], side.connect, sys.argv[3]))

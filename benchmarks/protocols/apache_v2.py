@@ -229,18 +229,14 @@ async def settler(client: ApacheClient, number: int, done: Callable[[], None]) -
         done()
 
 
-def _bulk(works: Callable[[], list[Work]], connections: int = CONNECTIONS) -> Bulk:
-    return Bulk(works, connections, connect)
-
-
 BULK = {
-    "writers-60k": _bulk(lambda: [writer(60 * KIB)] * WRITERS, WRITERS),
-    "writers-100": _bulk(lambda: [writer(100)] * WRITERS, WRITERS),
-    "readers": _bulk(lambda: [reader] * READERS),
-    "consumers": _bulk(lambda: [consumer] * READERS),
-    "searchers": _bulk(lambda: [searcher] * ASKERS),
-    "routes": _bulk(lambda: [route_asker] * ASKERS),
-    "settings": _bulk(lambda: [settler] * ASKERS),
+    "writers-60k": Bulk(lambda: [writer(60 * KIB)] * WRITERS, WRITERS),
+    "writers-100": Bulk(lambda: [writer(100)] * WRITERS, WRITERS),
+    "readers": Bulk(lambda: [reader] * READERS, CONNECTIONS),
+    "consumers": Bulk(lambda: [consumer] * READERS, CONNECTIONS),
+    "searchers": Bulk(lambda: [searcher] * ASKERS, CONNECTIONS),
+    "routes": Bulk(lambda: [route_asker] * ASKERS, CONNECTIONS),
+    "settings": Bulk(lambda: [settler] * ASKERS, CONNECTIONS),
 }
 PHASES = {
     "16 writers of 8 MiB": ["writers-60k"],

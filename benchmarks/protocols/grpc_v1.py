@@ -167,17 +167,13 @@ def _writers(count: int, block_bytes: int) -> Callable[[], list[Work]]:
     return lambda: [writer(block_bytes)] * count
 
 
-def _bulk(works: Callable[[], list[Work]], connections: int = CONNECTIONS) -> Bulk:
-    return Bulk(works, connections, connect)
-
-
 BULK = {
-    "writers-1": _bulk(_writers(4, MIB)),
-    "writers-4": _bulk(_writers(WRITERS, 4 * MIB - 64 * KIB), WRITERS),
-    "readers": _bulk(lambda: [reader] * READERS),
-    "offsets": _bulk(lambda: [offset_asker] * ASKERS),
-    "topics": _bulk(lambda: [topic_lister] * ASKERS),
-    "keys": _bulk(lambda: [key_asker] * ASKERS),
+    "writers-1": Bulk(_writers(4, MIB), CONNECTIONS),
+    "writers-4": Bulk(_writers(WRITERS, 4 * MIB - 64 * KIB), WRITERS),
+    "readers": Bulk(lambda: [reader] * READERS, CONNECTIONS),
+    "offsets": Bulk(lambda: [offset_asker] * ASKERS, CONNECTIONS),
+    "topics": Bulk(lambda: [topic_lister] * ASKERS, CONNECTIONS),
+    "keys": Bulk(lambda: [key_asker] * ASKERS, CONNECTIONS),
 }
 PHASES = {
     "4 writers of 1 MiB": ["writers-1"],

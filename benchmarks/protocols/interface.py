@@ -38,12 +38,14 @@ def own_port(broker: LocalBroker) -> str:
 
 @dataclass(frozen=True)
 class Bulk:
-    """A kind of bulk work; its works share the connections. `address` is where they go."""
+    """A kind of bulk work; its works share the connections.
+
+    `address` is where they go, the side's address by default.
+    """
 
     works: Callable[[], Sequence[Work]]
     connections: int
-    connect: Connect
-    address: Callable[[LocalBroker], str] = own_port
+    address: Callable[[LocalBroker], str] | None = None
 
 
 @dataclass(frozen=True)

@@ -241,12 +241,6 @@ def name_server(broker: LocalBroker) -> str:
     return broker.name_server
 
 
-def _bulk(
-    works: Callable[[], list[Work]], count: int, address: Callable[[LocalBroker], str] = own_port
-) -> Bulk:
-    return Bulk(works, count, connect, address)
-
-
 def _askers(code: RequestCode, header: Header | None = None) -> Callable[[], list[Work]]:
     return lambda: [asker(code, header)] * ASKERS
 
@@ -254,14 +248,14 @@ def _askers(code: RequestCode, header: Header | None = None) -> Callable[[], lis
 _KEYS = QueryMessageRequest(BULK_TOPIC, "order-1", 64, 0, 1 << 60)
 _NAMES = RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
 BULK = {
-    "writers-16k": _bulk(lambda: [writer(16 * KIB)] * WRITERS, WRITERS),
-    "writers-100": _bulk(lambda: [writer(100)] * READERS, READERS),
-    "readers": _bulk(lambda: [reader] * READERS, READERS),
-    "stats": _bulk(_askers(RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(WIDE_TOPIC)), ASKERS),
-    "topics": _bulk(_askers(RequestCode.GET_ALL_TOPIC_CONFIG), ASKERS),
-    "names": _bulk(_askers(_NAMES), ASKERS, name_server),
-    "keys": _bulk(_askers(RequestCode.QUERY_MESSAGE, _KEYS), ASKERS),
-    "hearts": _bulk(lambda: [heart] * ASKERS, ASKERS),
+    "writers-16k": Bulk(lambda: [writer(16 * KIB)] * WRITERS, WRITERS),
+    "writers-100": Bulk(lambda: [writer(100)] * READERS, READERS),
+    "readers": Bulk(lambda: [reader] * READERS, READERS),
+    "stats": Bulk(_askers(RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(WIDE_TOPIC)), ASKERS),
+    "topics": Bulk(_askers(RequestCode.GET_ALL_TOPIC_CONFIG), ASKERS),
+    "names": Bulk(_askers(_NAMES), ASKERS, name_server),
+    "keys": Bulk(_askers(RequestCode.QUERY_MESSAGE, _KEYS), ASKERS),
+    "hearts": Bulk(lambda: [heart] * ASKERS, ASKERS),
 }
 PHASES = {
     "64 writers of 4 MiB": ["writers-16k"],

@@ -222,9 +222,10 @@ def main() -> None:
     given = json.loads(sys.argv[1])
     data, token = Path(given.pop("data")), given.pop("temporary")
     level = os.environ.get(LOG_LEVEL) or "warning"
-    if level.lower() not in {each.value for each in LogLevelName}:
-        accepted = ", ".join(each.value for each in LogLevelName)
-        sys.exit(f"rocketpy broker: {ParameterIllegalError(LOG_LEVEL, level, accepted)}")
+    accepted = [each.value for each in LogLevelName]
+    if level.lower() not in accepted:
+        error = ParameterIllegalError(LOG_LEVEL, level, ", ".join(accepted))
+        sys.exit(f"rocketpy broker: {error}")
     run(partial(_local_config, given), data, token, stop_at_eof=True, log_level=level)
 
 

@@ -25,12 +25,7 @@ from rocketpy_broker.services.config_files.json_fields import as_long, as_object
 from rocketpy_broker.services.config_files.saver import SavePlan, save_now
 from rocketpy_broker.services.delay.flushed_progress import FlushedProgress
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
-from rocketpy_broker.services.delay.timer.position import (
-    SavedTimer,
-    TimerPosition,
-    at_start,
-    first_record,
-)
+from rocketpy_broker.services.delay.timer.position import SavedTimer, TimerPosition, at_start
 from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
@@ -58,8 +53,8 @@ class DeliveryProgress:
         # The file of offsets covers all deliveries before this offset, except where tracks say
         # otherwise.
         self._saved_mark = 0
-        # The first pending timer message when the timer last looked, and the first unread one.
-        self._timer_kept: tuple[int | None, int] | None = None
+        # The offset from which on messages were pending or unread when the timer last looked.
+        self._timer_kept: int | None = None
         self._delivered: NDArray[np.int64] = np.empty(0, np.int64)
         store.waiting_from = self._waiting_from
 
@@ -78,8 +73,12 @@ class DeliveryProgress:
         begin = min(given, positions.log_end)
         timer_bounds = self._store.range_of(TIMER_QUEUE)
         timer = at_start(saved, checkpoint, timer_bounds)
-        if saved is not None and checkpoint not in saved.checkpoints:
-            begin = min(begin, self._scan_begin(timer, saved.position))
+        is_of_checkpoint = saved is not None and checkpoint in saved.checkpoints
+        if saved is not None and not is_of_checkpoint and not timer.covers(saved.position):
+            # The clock of timercheck was set back since the save, or the file is older. A delivered
+            # record follows the message that waited.
+            waiting = self._store.queue_lookup.first_record(TIMER_QUEUE, timer.pending_offset)
+            begin = begin if waiting is None else min(begin, waiting)
         self._timer_saved = SavedTimer(timer, (checkpoint,))
         if (
             saved is None
@@ -99,18 +98,6 @@ class DeliveryProgress:
         found = [*self._store.numbered.origins_from(self._marked)]
         self._delivered = np.sort(np.concatenate([self._delivered, *found]))
         return timer
-
-    def _scan_begin(self, timer: TimerPosition, saved: TimerPosition) -> int:
-        """Returns the log offset after which all deliveries are that `timer` does not cover.
-
-        The clock of timercheck may have been set back since the save. A delivered record follows
-        the message that waited.
-        """
-        positions = self._store.positions()
-        if timer.covers(saved):
-            return positions.log_end
-        waiting = first_record(self._store, TIMER_QUEUE, timer.pending_offset)
-        return positions.log_end if waiting is None else waiting
 
     def is_delivered(self, physical_offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Returns True for each of these records that was delivered since the last save."""
@@ -140,25 +127,19 @@ class DeliveryProgress:
         if self._levels[level].is_begun:
             self.move(level, offset)
 
-    def keep_timer(self, physical_offset: int | None, unread_offset: int) -> None:
-        """Protects the log from cleaning, from the first pending timer message on.
-
-        Messages of the timer queue from `unread_offset` on are protected as they come.
-        """
-        self._timer_kept = physical_offset, unread_offset
+    def keep_timer(self, offset: int) -> None:
+        """Protects the log from cleaning, from the first timer message at or after `offset` on."""
+        self._timer_kept = offset
 
     def _waiting_from(self) -> int:
         """Returns the log offset of the first message that waits; cleaning stops there."""
-        queues = [
-            (QueueKey(SCHEDULE_TOPIC, level - 1), self.next_offset(level))
+        waiting = {
+            QueueKey(SCHEDULE_TOPIC, level - 1): self.next_offset(level)
             for level in range(1, LEVELS_MAX + 1)
-        ]
-        found: list[int | None] = []
+        }
         if self._timer_kept is not None:
-            kept, unread = self._timer_kept
-            found.append(kept)
-            queues.append((TIMER_QUEUE, unread))
-        found += [first_record(self._store, *place) for place in queues]
+            waiting[TIMER_QUEUE] = self._timer_kept
+        found = [self._store.queue_lookup.first_record(*place) for place in waiting.items()]
         return min((each for each in found if each is not None), default=NOTHING_NEEDED)
 
     def begin_timer(self) -> None:

@@ -17,13 +17,9 @@ from collections.abc import Mapping
 from dataclasses import astuple, dataclass
 from typing import Any
 
-import numpy as np
-
 from rocketpy_broker.services.config_files.json_fields import as_long
-from rocketpy_broker.services.delay.pending_messages import BUCKET_BITS
 from rocketpy_broker.store.files.timer_checkpoint import TimerCheckpoint
-from rocketpy_broker.store.message_store import MessageStore
-from rocketpy_broker.store.values import QueueBounds, QueueKey
+from rocketpy_broker.store.values import QueueBounds
 
 DELIVERED_MS = "deliveredMs"
 PENDING_OFFSET = "pendingOffset"
@@ -100,11 +96,3 @@ def at_start(
     read = min(max(position.read_offset, bounds.min_offset), bounds.max_offset)
     pending = min(max(position.pending_offset, bounds.min_offset), read)
     return TimerPosition(position.delivered_ms, pending, read)
-
-
-def first_record(store: MessageStore, queue: QueueKey, offset: int) -> int | None:
-    """Returns the log offset of a queue's first record from an offset on; None near no record."""
-    stretch = store.queue_lookup.stretch(queue, offset, offset + (1 << BUCKET_BITS))
-    if stretch is None or not stretch.sizes.any():
-        return None
-    return int(stretch.physical_offsets[int(np.argmax(stretch.sizes > 0))])

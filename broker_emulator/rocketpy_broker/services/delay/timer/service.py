@@ -27,7 +27,7 @@ from rocketpy_broker.services.delay.pending_messages import (
 )
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.release import DelayRelease
-from rocketpy_broker.services.delay.timer.position import TimerPosition, first_record
+from rocketpy_broker.services.delay.timer.position import TimerPosition
 from rocketpy_broker.services.delay.timer.records import (
     delivered_strings,
     read_times,
@@ -208,9 +208,7 @@ class TimerDelivery:
 
     def _keep_log(self) -> None:
         """Protects the pending messages' log from cleaning."""
-        begin = self.pending.low_offset(self.read_offset)
-        first = first_record(self._store, TIMER_QUEUE, begin)
-        self._progress.keep_timer(first, self.read_offset)
+        self._progress.keep_timer(self.pending.low_offset(self.read_offset))
 
     # --- Reading ---
 

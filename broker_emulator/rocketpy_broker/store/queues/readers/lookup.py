@@ -115,6 +115,15 @@ class QueueLookup:
         # Blank units belong to no message.
         return _first_real(queue, self._first_after(queue, physical_offset), queue.max_offset)
 
+    def first_record(self, key: QueueKey, offset: int) -> int | None:
+        """Returns the log offset of the first record at or after `offset`; None without one."""
+        queue = self._queues.get(key)
+        if queue is None:
+            return None
+        real = _first_real(queue, max(offset, queue.min_offset), queue.max_offset)
+        units = queue.units(real, real + 1)
+        return int(units["physical_offset"][0]) if len(units) else None
+
     def _rises(self, queue: ConsumeQueue) -> Iterator[int]:
         """Yields the start offsets of the ranges with ascending times, the last range first."""
         for physical_offset in reversed(self._times.falls):
