@@ -39,6 +39,7 @@ from tests.interop.cluster.servers import (
     LOOPBACK,
     MASTER_ID,
     SLAVE_ID,
+    WITHOUT_TLS,
     Broker,
     BrokerSpec,
     NameServer,
@@ -129,7 +130,8 @@ class Chain:
             each.kill()
 
     def _theirs(self, broker_id: int) -> Broker:
-        spec = BrokerSpec(NAME, broker_id, self._version, {"slaveReadEnable": "true"})
+        conf = {"slaveReadEnable": "true"}
+        spec = BrokerSpec(NAME, broker_id, self._version, conf, WITHOUT_TLS)
         return Broker(spec, self._folder / "theirs", [self._names.address])
 
     def start_theirs(self, broker_id: int) -> None:

@@ -17,6 +17,7 @@ from tests.interop.cluster.servers import (
     CLUSTER,
     LOOPBACK,
     SLAVE_ID,
+    WITHOUT_TLS,
     Broker,
     BrokerSpec,
     NameServer,
@@ -75,7 +76,8 @@ def test_h01_h03_our_slave_has_the_log_of_a_master_of_rocketmq_and_serves_it(
     name_server = NameServer("names", tmp_path / "names", is_own=True)
     name_server.start()
     ending.append(name_server)
-    master = Broker(BrokerSpec(NAME, version=version), tmp_path / "master", [name_server.address])
+    spec = BrokerSpec(NAME, version=version, system_properties=WITHOUT_TLS)
+    master = Broker(spec, tmp_path / "master", [name_server.address])
     master.start()
     ending.append(master)
     master.until_it_answers()
@@ -110,7 +112,8 @@ def test_h01_our_sync_slave_is_waited_for_by_a_master_of_rocketmq(
     tmp_path: Path, ending: list[ServerProcess]
 ) -> None:
     conf = {"brokerRole": "SYNC_MASTER", "inSyncReplicas": 2, "slaveTimeout": 200_000}
-    master = Broker(BrokerSpec(NAME, version=V5, conf=conf), tmp_path / "master", [])
+    spec = BrokerSpec(NAME, version=V5, conf=conf, system_properties=WITHOUT_TLS)
+    master = Broker(spec, tmp_path / "master", [])
     master.start()
     ending.append(master)
     master.until_it_answers()

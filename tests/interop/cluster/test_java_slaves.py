@@ -17,6 +17,7 @@ from tests.interop.cluster.servers import (
     CLUSTER,
     LOOPBACK,
     SLAVE_ID,
+    WITHOUT_TLS,
     Broker,
     BrokerSpec,
     OwnProgram,
@@ -69,7 +70,7 @@ def has_topic(address: str) -> bool:
 
 def with_slave(master: Master, version: str, tmp_path: Path) -> Broker:
     conf = {"slaveReadEnable": "true"}
-    spec = BrokerSpec(NAME, SLAVE_ID, version, conf)
+    spec = BrokerSpec(NAME, SLAVE_ID, version, conf, WITHOUT_TLS)
     slave = Broker(spec, tmp_path / "slave", [master.name_server])
     slave.start()
     slave.until_it_answers()
