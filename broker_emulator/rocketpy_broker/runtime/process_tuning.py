@@ -7,6 +7,8 @@ import gc
 import os
 import resource
 import sys
+import time
+from collections.abc import Callable
 
 # From malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -16,8 +18,10 @@ SWITCH_INTERVAL_SECONDS = 0.0005
 # Thresholds of gc.set_threshold. With THRESHOLDS a full collection runs for each 25,000 objects
 # that stay; it visits them in about 10 ms.
 THRESHOLDS, START_THRESHOLDS = (700, 5, 5), (50_000, 10, 1_000_000)
-# Full collections between two checks of the frozen objects, and their growth that matters.
-LOOK_EACH, PASSED_OVER_MORE = 1_000, 1_000_000
+# Survivors of a longer full collection are frozen.
+FREEZE_SECONDS = 0.005
+# The growth of memory after which a full collection visits frozen objects: bytes, and a share.
+GROWTH_BYTES, GROWTH_SHARE = 128 << 20, 0.5
 FULL = 2
 # The prefix of the first output line, printed when the broker accepts clients.
 READY_PREFIX = "rocketpy broker ready on "
@@ -84,35 +88,51 @@ def leave_start_uncollected() -> None:
     """
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)
-    gc.callbacks.append(GcTuner(gc.get_freeze_count()))
+    gc.callbacks.append(GcTuner(anonymous_bytes))
+
+
+def anonymous_bytes() -> int:
+    """Returns the process's memory without files; 0 if the system does not report it."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            _, resident, shared, *_ = map(int, file.read().split())
+    except OSError:
+        return 0
+    return (resident - shared) * resource.getpagesize()
 
 
 class GcTuner:
-    """A garbage collection callback that freezes the survivors of each full collection.
+    """A garbage collection callback that freezes the survivors of long full collections.
 
     A held call is a hundred objects, a registered client ten. Ten thousand calls of one client
     made each full collection take half a second. Reference counts still free frozen objects; only
-    cycles stay. When the frozen objects may be many, one full collection visits all of them again.
+    cycles stay. So survivors are not frozen while they are few. When the memory has grown by
+    GROWTH_BYTES and GROWTH_SHARE, one full collection visits the frozen objects again.
     """
 
-    def __init__(self, passed_over: int) -> None:
-        # The number of frozen objects after the last thorough collection.
-        self._passed_over = passed_over
-        self._collections = 0
+    def __init__(self, memory: Callable[[], int]) -> None:
+        self._memory = memory
+        # After the last collection that visited all objects.
+        self._least_bytes = memory()
+        self._begin_seconds = 0.0
         self._is_thorough = False
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        """Freezes the survivors when a full collection stops."""
-        if phase != "stop" or info["generation"] < FULL:
+        """Freezes survivors when a full collection stops."""
+        if info["generation"] < FULL:
             return
-        gc.freeze()
-        self._collections += 1
+        if phase == "start":
+            self._begin_seconds = time.thread_time()
+            return
+        if self._is_thorough or time.thread_time() - self._begin_seconds > FREEZE_SECONDS:
+            gc.freeze()
         if self._is_thorough:
-            self._is_thorough, self._passed_over = False, gc.get_freeze_count()
-        elif self._collections % LOOK_EACH == 0 and self._are_many():
+            self._is_thorough, self._least_bytes = False, self._memory()
+        elif self._has_grown():
             # The next full collection visits them.
             self._is_thorough = True
             gc.unfreeze()
 
-    def _are_many(self) -> bool:
-        return gc.get_freeze_count() > 2 * self._passed_over + PASSED_OVER_MORE
+    def _has_grown(self) -> bool:
+        grown = self._memory() - self._least_bytes
+        return grown > max(GROWTH_BYTES, GROWTH_SHARE * self._least_bytes)

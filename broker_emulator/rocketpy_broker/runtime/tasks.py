@@ -84,7 +84,11 @@ class Prompt(Coroutine[Any, Any, T_co]):
     def throw(self, *error: Any) -> Any:
         """Raises an error in the coroutine."""
         self._has_first, self._first = False, None
-        return self._work.throw(*error)
+        try:
+            return self._work.throw(*error)
+        finally:
+            # The error that leaves refers to this frame.
+            del error
 
     def close(self) -> None:
         """Ends the coroutine."""

@@ -313,7 +313,10 @@ class RemotingServer:
         except asyncio.CancelledError:
             return None
         except Exception as error:
-            return self._failed(connection, command, error)
+            answer = self._failed(connection, command, error)
+            # The task keeps the error, whose traceback refers to the task: a cycle.
+            error.__traceback__ = None
+            return answer
         if not isinstance(step, Coroutine):
             return step
         try:
