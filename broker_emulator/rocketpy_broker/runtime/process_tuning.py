@@ -9,6 +9,7 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 # From malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -94,10 +95,10 @@ def leave_start_uncollected() -> None:
 def anonymous_bytes() -> int:
     """Returns the process's memory without files; 0 if the system does not report it."""
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
+        statm = Path("/proc/self/statm").read_text(encoding="ascii")
     except OSError:
         return 0
+    _, resident, shared, *_ = map(int, statm.split())
     return (resident - shared) * resource.getpagesize()
 
 

@@ -8,7 +8,10 @@ so it reads only the changed queues.
 Calls that take messages from each other, as the pops of one group do, wait in a line: new messages
 wake one of them, which wakes the next if it leaves messages.
 Thousands of calls may wait for one queue or one moment, and each costs a read and an answer. So
-WAKES_A_PASS of them are woken in each pass of the event loop, and other calls run in between.
+WAKES_A_PASS of them are woken in each pass of the event loop, and other calls run in between. Calls
+with a message do not wait for the many whose hold is over: both are woken in turn. Holds that began
+together would also end together, and their clients call again at once. So beside many calls a hold
+is shorter by up to SHORTER_SHARE, each by another part of it.
 There is no polling. With short polling, as RocketMQ without long polling, no message wakes a call;
 it is held for a fixed time at most.
 State is in memory only; after a crash clients call again.
@@ -28,6 +31,11 @@ from rocketpy_broker.store.values import QueueKey
 Key = TypeVar("Key")
 # Calls that are woken in one pass of the loop; each may read some MiB.
 WAKES_A_PASS = 10
+# The number of held calls from which on holds end apart from each other.
+MANY = 1_000
+SHORTER_SHARE = 0.25
+# Multiples of the golden ratio's fraction are spread evenly over 0 to 1, however many they are.
+GOLDEN = 0.618034
 
 # In order of arrival: the order of answers does not depend on addresses of objects.
 Watches: TypeAlias = "dict[Waiter, None]"
@@ -48,6 +56,7 @@ class LongPollWaiters:
         """Sets long polling, or short polling if its time is given."""
         self._clock = clock
         self._short_polling_time_ms = short_polling_time_ms
+        self._spread = 0.0
         self._watches: Watches = {}
         self._by_queue: defaultdict[QueueKey, Watchers] = defaultdict(dict)
         # Waiters for any queue of a topic, and for the table of topics.
@@ -55,8 +64,9 @@ class LongPollWaiters:
         self._by_table: Watches = {}
         self._lines: dict[Hashable, Line] = {}
         self._stopping = False
-        # Futures of calls that are to be woken in later passes.
-        self._leaving: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        # Futures of calls that are to be woken in later passes: of a change, and at their deadline.
+        self._notified: OrderedDict[asyncio.Future[None], None] = OrderedDict()
+        self._over: OrderedDict[asyncio.Future[None], None] = OrderedDict()
         # The number of calls that may still be woken in this pass.
         self._room = WAKES_A_PASS
 
@@ -64,10 +74,17 @@ class LongPollWaiters:
         return len(self._watches)
 
     def deadline_ms(self, wait_ms: int) -> float:
-        """Returns the monotonic time at which a call from now has been held for `wait_ms`."""
+        """Returns the monotonic time at which a call from now has been held for `wait_ms`.
+
+        It is earlier beside many calls.
+        """
         if self._short_polling_time_ms is not None:
             wait_ms = min(wait_ms, self._short_polling_time_ms)
-        return self._clock.monotonic_ms() + wait_ms
+        share = 1.0
+        if len(self) > MANY:
+            self._spread = (self._spread + GOLDEN) % 1
+            share -= SHORTER_SHARE * self._spread
+        return self._clock.monotonic_ms() + share * wait_ms
 
     async def wait(self, queues: Iterable[QueueKey], deadline_ms: float) -> bool:
         """Returns True when one of `queues` has new messages, or at the deadline.
@@ -138,32 +155,40 @@ class LongPollWaiters:
         left_ms = deadline_ms - self._clock.monotonic_ms()
         if left_ms <= 0 or self._stopping:
             return False
-        timer = self._clock.call_later(left_ms, lambda: self.wake(future))
+        timer = self._clock.call_later(left_ms, lambda: self._wake(future, self._over))
         try:
             await future
         finally:
             timer.cancel()
-            self._leaving.pop(future, None)
+            self._notified.pop(future, None)
+            self._over.pop(future, None)
         return True
 
     def wake(self, future: asyncio.Future[None]) -> None:
-        """Wakes the call that waits for `future`, after the calls that were woken before it."""
+        """Wakes the call that waits for `future`, after the calls that were notified before it."""
+        self._wake(future, self._notified)
+
+    def _wake(
+        self, future: asyncio.Future[None], leaving: OrderedDict[asyncio.Future[None], None]
+    ) -> None:
         if self._stopping:
             resolve(future)
             return
         if self._room == WAKES_A_PASS:
             asyncio.get_running_loop().call_soon(self._next_pass)
-        if self._room and not self._leaving:
+        if self._room and not leaving:
             self._room -= 1
             resolve(future)
         else:
-            self._leaving[future] = None
+            leaving[future] = None
 
     def _next_pass(self) -> None:
         self._room = WAKES_A_PASS
-        while self._leaving and self._room:
-            self._room -= 1
-            resolve(self._leaving.popitem(last=False)[0])
+        while self._room and (self._notified or self._over):
+            for leaving in (self._notified, self._over):
+                if leaving and self._room:
+                    self._room -= 1
+                    resolve(leaving.popitem(last=False)[0])
         if self._room < WAKES_A_PASS:
             asyncio.get_running_loop().call_soon(self._next_pass)
 
