@@ -49,7 +49,7 @@ HOLD_MS = 60_000
 READ_BYTES = 1 << 20
 WRITERS, READERS, ASKERS = 64, 8, 2
 # Requests of one connection that are sent before the first answer.
-PIPELINED = 64
+PIPELINED = 8
 GROUPS, SUBSCRIPTIONS = 4, 500
 
 

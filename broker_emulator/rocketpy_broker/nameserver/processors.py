@@ -16,6 +16,7 @@ from rocketpy_broker.nameserver.kv_config import ORDER_TOPIC_CONFIG, KVConfig
 from rocketpy_broker.nameserver.own_broker import OwnBroker
 from rocketpy_broker.nameserver.route_table import STEP_TOPICS, RouteTable
 from rocketpy_broker.nameserver.steps import in_steps
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.remoting.server import SMALL_BODY_BYTES, Processor, Request
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
@@ -43,6 +44,8 @@ from rocketpy_proto.remoting.headers.cluster import (
 STANDARD_JSON_VERSION = 401
 # A larger body is decoded in a thread, and so is a compressed one.
 LARGE_BODY_BYTES = 65_536
+# More names take more than some ms to encode.
+SLOT_TOPICS = 20_000
 # The queues of a topic: more than all brokers have.
 QUEUES_BYTES_MAX = 1 << 20
 
@@ -225,10 +228,15 @@ def _topics_in(request: Request) -> TopicConfigTable | None:
 async def _listed(
     request: Request, names: Sequence[str], address: str | None = None
 ) -> RemotingCommand:
-    """Returns an answer with names; a thread encodes many."""
+    """Returns an answer with names; many take a slot, and a thread encodes the most.
+
+    Several such threads would share Python's lock with the event loop, to the harm of all calls.
+    """
     topics = TopicList(tuple(names), address)
     if sum(map(len, names)) > FRAME_BYTES_MAX:
         raise AnswerTooLargeError("the list of topics", FRAME_BYTES_MAX)
-    if len(names) <= STEP_TOPICS:
-        return request.answer(body=encode_body(topics))
-    return request.answer(body=await asyncio.to_thread(encode_body, topics))
+    if len(names) > SLOT_TOPICS:
+        return request.answer(body=await asyncio.to_thread(encode_body, topics))
+    if len(names) > STEP_TOPICS:
+        await take_slot("topics")
+    return request.answer(body=encode_body(topics))

@@ -6,6 +6,9 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, TypeVar
 
+import pytest
+
+from rocketpy_broker.runtime.scheduler import Scheduler
 from rocketpy_broker.server.apache_v2.endpoints import ROUTE_BYTES_MAX
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
@@ -21,6 +24,18 @@ LONG = v2.Endpoints(
     scheme=v2.IPv6,
     addresses=[v2.Address(host=f"2001:db8::{host:x}", port=8_081) for host in range(1, 17)],
 )
+
+
+def recorded(
+    real: Callable[[Scheduler, str], Coroutine[Any, Any, None]], kinds: list[str]
+) -> Callable[[Scheduler, str], Coroutine[Any, Any, None]]:
+    """Returns a scheduler's method that also adds each kind to a list."""
+
+    async def following(scheduler: Scheduler, kind: str) -> None:
+        kinds.append(kind)
+        await real(scheduler, kind)
+
+    return following
 
 
 async def in_steps(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -60,6 +75,21 @@ async def test_n12_long_endpoints_are_not_repeated_for_65536_queues(apache: Apac
         assert response.status.code == v2.ILLEGAL_ACCESS_POINT
         assert f"limit {ROUTE_BYTES_MAX}" in response.status.message
         assert response.ByteSize() < 500
+
+
+@pytest.mark.parametrize(("count", "slots"), [(1, 0), (16, 0), (17, 2), (128, 8)])
+async def test_n13_large_sends_take_slots(
+    apache: ApacheClient, monkeypatch: pytest.MonkeyPatch, count: int, slots: int
+) -> None:
+    """Asserts that a send of many messages lets small calls pass, and a small one never waits.
+
+    Sixteen senders of 128 small messages each delayed small sends by 74 ms.
+    """
+    await create(apache, "t", read=1, write=1)
+    taken = list[str]()
+    monkeypatch.setattr(Scheduler, "next", recorded(Scheduler.next, taken))
+    assert (await apache.send(*count * [message("t")])).status.code == v2.OK
+    assert taken.count("send") == slots
 
 
 async def test_n12_128_messages_and_1000_acknowledgements_are_handled_in_steps(

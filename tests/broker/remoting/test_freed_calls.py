@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import EXCHANGES, RemotingCommand
+from rocketpy_proto.remoting.headers.pulls import SUBSCRIPTION, SUSPEND
 from rocketpy_proto.remoting.headers.topics import TopicRequest
-from tests.broker.remoting.test_sends_and_pulls import SUBSCRIPTION, SUSPEND, pull_header
+from tests.broker.remoting.test_sends_and_pulls import pull_header
 from tests.support.broker.remoting_client import RemotingBroker
 
 

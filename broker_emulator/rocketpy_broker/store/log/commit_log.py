@@ -200,17 +200,19 @@ class CommitLog:
         """Writes the bytes from `begin` on again and flushes every segment. Raises OSError.
 
         After a failed flush the system marks pages as clean that never reached the disk. A flush
-        without a new write would then report a false success.
+        without a new write would then report a false success. Checksums come first: after a power
+        cut in between, the next recovery keeps the records that have reached the disk.
         """
         for segment in self.files.segments:
             position = max(begin - segment.base, 0)
             stop = min(self.end - segment.base, segment.size_bytes)
-            for start in range(position, stop, REWRITE_BYTES):
-                segment.write(start, segment.view[start : min(start + REWRITE_BYTES, stop)])
-            segment.flush()
             checksums = self.checksums.find(segment)
             if checksums is not None and position < stop:
                 checksums.write_again(position)
+                checksums.flush()
+            for start in range(position, stop, REWRITE_BYTES):
+                segment.write(start, segment.view[start : min(start + REWRITE_BYTES, stop)])
+            segment.flush()
         self.flushed = self.end
 
     def complete_checksums(self, offset: int, block: RecordBlock) -> None:

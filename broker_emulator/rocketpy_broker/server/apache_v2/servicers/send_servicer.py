@@ -9,6 +9,7 @@ from __future__ import annotations
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.apache_v2 import status
 from rocketpy_broker.server.apache_v2.clients import ApacheClients
 from rocketpy_broker.server.apache_v2.handlers import Methods
@@ -35,6 +36,9 @@ from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.call_limits import ANY_QUEUE
 from rocketpy_proto.model.recall_handle import RecallHandle
+
+# Some ms of work.
+MESSAGES_A_SLOT = 16
 
 
 class SendServicer:
@@ -75,6 +79,8 @@ class SendServicer:
                 f"the request has {len(messages)} messages, limit {MESSAGES_MAX}. Send several "
                 "requests",
             )
+        if len(messages) > MESSAGES_A_SLOT:
+            await take_slot("send")
         name = caller.name_of(messages[0].topic)
         check_topic(name)
         self._rules.check_all(messages)
@@ -85,7 +91,11 @@ class SendServicer:
         self._topics.check_writable(name, ANY_QUEUE)
         if any(each.system_properties.message_type == v2.TRANSACTION for each in messages):
             await self._clients.note_producer(caller, name)
-        stored = [await self._stored(name, each, caller.address) for each in messages]
+        stored = list[Stored | BrokerError]()
+        for number, each in enumerate(messages, 1):
+            stored.append(await self._stored(name, each, caller.address))
+            if number % MESSAGES_A_SLOT == 0 and number < len(messages):
+                await take_slot("send")
         entries = [
             await self._entry(name, each, result)
             for each, result in zip(messages, stored, strict=True)
