@@ -23,6 +23,7 @@ from rocketpy_proto.remoting.json_text import (
     format_error,
     read_json,
 )
+from rocketpy_proto.struct_types import prepared
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -95,7 +96,7 @@ class HeaderForm(Generic[H]):
             usual = self._usual.get
             ext_fields = {usual(name, name): value for name, value in ext_fields.items()}
         try:
-            return msgspec.convert(ext_fields, self.kind, strict=False)
+            return msgspec.convert(ext_fields, prepared(self.kind), strict=False)
         except DECLARED_BY_PARSERS as error:
             raise format_error(self.kind.__name__, error) from error
 
@@ -172,14 +173,16 @@ def decode_bounded_body(
     """
     check_references(data, kind.__name__)
     try:
-        return msgspec.json.decode(data, type=kind, strict=False, dec_hook=_table_from_json)
+        return msgspec.json.decode(
+            data, type=prepared(kind), strict=False, dec_hook=_table_from_json
+        )
     except DECLARED_BY_PARSERS as error:
         if lenient_bytes_max is not None and len(data) > lenient_bytes_max:
             reason = f"{len(data)} bytes that are not plain JSON, limit {lenient_bytes_max}"
             raise RemotingFormatError(kind.__name__, f"{reason}: {error}") from error
     value = _without_nulls(read_json(data, kind.__name__))
     try:
-        return msgspec.convert(value, kind, strict=False, dec_hook=_table_from_json)
+        return msgspec.convert(value, prepared(kind), strict=False, dec_hook=_table_from_json)
     except DECLARED_BY_PARSERS as error:
         raise format_error(kind.__name__, error) from error
 
@@ -191,7 +194,7 @@ def _encodable(value: Header | Body) -> dict[str, object]:
     """
     try:
         values: dict[str, object] = msgspec.to_builtins(value, enc_hook=_table_to_json)
-        msgspec.convert(values, type(value), dec_hook=_table_from_json)
+        msgspec.convert(values, prepared(type(value)), dec_hook=_table_from_json)
     except DECLARED_BY_PARSERS as error:
         raise UnencodableRemotingError(type(value).__name__, str(error)) from error
     return values
@@ -222,11 +225,11 @@ def _table_from_json(kind: object, value: object) -> object:
     (entry_kind,) = get_args(kind)
     entries = msgspec.convert(
         value,
-        dict[str, entry_kind],  # type: ignore[valid-type] # It is known at run time only.
+        dict[str, prepared(entry_kind)],  # type: ignore[misc] # It is known at run time only.
         strict=False,
     )
     return QueueTable({_queue(key): entry for key, entry in entries.items()})
 
 
 def _queue(key: str) -> MessageQueue:
-    return msgspec.json.decode(key, type=MessageQueue, strict=False)
+    return msgspec.json.decode(key, type=prepared(MessageQueue), strict=False)

@@ -13,11 +13,16 @@ import psutil
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.config import KIB, MIB
+from rocketpy_broker.server.remoting.connection import SMALL_FRAME_BYTES
+from rocketpy_broker.server.remoting.server import LARGE_FRAMES_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting import FRAME_BYTES_MAX
 from tests.support.broker.remoting_client import connected
 
-CLIENTS, GROWTH_BYTES_MAX = 100, 256 * MIB
+CLIENTS = 100
+# Each place for a large frame, twice: a frame that grows is copied, and the process keeps the old
+# copy's memory. And a small part of each client's frame.
+GROWTH_BYTES_MAX = 2 * LARGE_FRAMES_MAX * FRAME_BYTES_MAX + CLIENTS * SMALL_FRAME_BYTES + 8 * MIB
 # The largest frame without its last byte.
 STALLED = struct.pack(">i", FRAME_BYTES_MAX - 4) + bytes(FRAME_BYTES_MAX - 5)
 STEADY_SECONDS = 1.0

@@ -38,6 +38,7 @@ from rocketpy_broker.store.values import (
 from rocketpy_proto.record import Record, RecordBlock, UnencodableRecordError, java_hash
 from rocketpy_proto.record.block.properties_block import parse_properties
 from rocketpy_proto.record.properties import REAL_TOPIC, TAGS, TIMER_DELIVER_MS, UNIQ_KEY
+from rocketpy_proto.struct_types import prepared
 
 READ_BYTES = 256 << 10
 _OWN = AppendHints(cause=PutCause.OWN)
@@ -175,6 +176,6 @@ def decoded(tag: str | None, body: bytes) -> CheckPoint | Ack | None:
     if kind is None:
         return None
     try:
-        return msgspec.json.decode(body, type=kind, strict=False)
+        return msgspec.json.decode(body, type=prepared(kind), strict=False)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None

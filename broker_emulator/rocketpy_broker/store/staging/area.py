@@ -38,6 +38,7 @@ from rocketpy_broker.store.staging.frames import (
     seal_frame,
 )
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.struct_types import prepared
 
 logger = logging.getLogger(__name__)
 NAME_DIGITS = 20
@@ -144,7 +145,7 @@ class StagedAttempt:
         if content is None:
             return None
         try:
-            found = msgspec.json.decode(content, type=_AttemptContent)
+            found = msgspec.json.decode(content, type=prepared(_AttemptContent))
         except (msgspec.MsgspecError, RecursionError):
             # Bytes that no broker has written.
             return None

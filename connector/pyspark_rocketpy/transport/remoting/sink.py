@@ -36,6 +36,7 @@ from pyspark_rocketpy.transport.write_values import (
     CommittedBatch,
 )
 from rocketpy_proto.record.layout import FIXED_BYTES, PROPERTIES_BYTES_MAX, TOPIC_UNITS_MAX_V1
+from rocketpy_proto.struct_types import prepared
 
 SEND_TIMEOUT_MS = 30_000
 # Limits of the pulls of a queue that find the messages stored by earlier attempts.
@@ -119,7 +120,7 @@ class RemotingTransport:
         The note is for the writer's next batch. This batch can run again, so the note includes all
         its markers.
         """
-        decoded = [msgspec.json.decode(part, type=Part) for part in parts]
+        decoded = [msgspec.json.decode(part, type=prepared(Part)) for part in parts]
         begins: dict[str, int] = {}
         for part in decoded:
             if part.begin is not None:

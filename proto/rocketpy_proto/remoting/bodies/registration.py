@@ -22,6 +22,7 @@ from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, Top
 from rocketpy_proto.remoting.errors import RemotingFormatError, UnencodableRemotingError
 from rocketpy_proto.remoting.fields import Body, decode_body, encode_body
 from rocketpy_proto.remoting.json_text import read_json
+from rocketpy_proto.struct_types import prepared
 
 _WHAT = "RegisterBrokerBody"
 _INT32 = struct.Struct(">i")
@@ -147,7 +148,7 @@ def _topic(piece: memoryview) -> TopicConfig:
     names = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
     fields = {**dict(zip(names, parts, strict=False)), "attributes": attributes}
     try:
-        return msgspec.convert(fields, TopicConfig, strict=False)
+        return msgspec.convert(fields, prepared(TopicConfig), strict=False)
     except msgspec.ValidationError as error:
         raise RemotingFormatError(_WHAT, f"a topic: {error}") from error
 

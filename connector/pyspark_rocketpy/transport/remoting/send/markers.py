@@ -38,6 +38,7 @@ from rocketpy_proto.record import Record, RecordBlock, decode_record
 from rocketpy_proto.record.properties import encode_properties
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
 from rocketpy_proto.remoting.json_text import DECLARED_BY_PARSERS
+from rocketpy_proto.struct_types import prepared
 
 logger = logging.getLogger(__name__)
 FETCH_BYTES_MAX = 4 << 20
@@ -152,7 +153,7 @@ class ControlQueue:
     def _marker(self, record: Record) -> Marker:
         """Returns the marker in a record. Raises BrokerError."""
         try:
-            return msgspec.json.decode(record.body, type=Marker)
+            return msgspec.json.decode(record.body, type=prepared(Marker))
         except DECLARED_BY_PARSERS as error:
             raise BrokerError(
                 f"control topic {self._topic} holds no marker at offset {record.queue_offset}: "
