@@ -126,7 +126,7 @@ lint: $(INSTALLED) ## Check style, types, imports between packages, language and
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_language.py
 
-# Its theme announces its successor at every build; docs/decisions.md says why we stay.
+# Its theme announces its successor at every build.
 site: $(INSTALLED) ## Build the site of the documents into build/site; a dead link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet -f docs/site/mkdocs.yml
 	echo "make: to read it: python3 -m http.server --bind 127.0.0.1 -d build/site"
