@@ -9,15 +9,11 @@ BIN := $(CURDIR)/$(VENV)/bin
 # Named by what it depends on: the folder (an editable install points to it) and the dependencies.
 INSTALLED := $(VENV)/installed-$(shell \
 	(pwd && cat pyproject.toml requirements.lock) | cksum | cut -d ' ' -f 1)
-# Of test-matrix: the cells to run, and interpreters that are not on the PATH.
-CELLS ?=
-PYTHONS ?=
 # Of compose: the file to run.
 FILE ?= docker/docker-compose.yml
 # The newest RocketMQ that Maven Central has whole, and the last of two older lines: see
 # `make rocketmq-versions`. Each has jars and classes of its own.
 ROCKETMQS := 5.5.0 5.3.3 4.9.7
-INTEROP_SOURCES := tests/interop/java
 # Coverage does not count in forked and new processes; test_f10 traces lines itself.
 COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
 COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/test_f06* \
@@ -41,9 +37,8 @@ SHELL := /bin/sh
 .ONESHELL:
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: help setup lock java programs images demo test coverage torture interop lint bench
-.PHONY: proto wheel clean test-matrix site docs notebooks screenshots docker compose
-.PHONY: rocketmq-versions bench-peers
+.PHONY: help setup lock java programs demo test coverage torture interop lint bench bench-peers
+.PHONY: proto wheel clean test-matrix site docs notebooks docker compose rocketmq-versions
 
 USE_JAVA := JAVA_HOME=$$(tools/setup.sh java-home); export JAVA_HOME
 
@@ -89,27 +84,7 @@ interop: $(INSTALLED) programs images $(ROCKETMQS:%=.interop/%/compiled) .intero
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m interop --numprocesses 2 --dist loadgroup tests/interop $(ARGS)
 
-images:
-	@tools/container.sh interop
-
-.interop/%/compiled: $(INTEROP_SOURCES)/%/pom.xml $(INTEROP_SOURCES)/%/Version.java \
-		$(wildcard $(INTEROP_SOURCES)/*.java) | java
-	@tools/setup.sh rocketmq $*
-
-.interop/go/client: $(wildcard tests/interop/go/*)
-	@tools/setup.sh go
-
-.interop/python-sdk: tests/interop/apache_v2/requirements.txt
-	@tools/setup.sh python-sdk
-
-.interop/java-sdk/compiled: $(wildcard tests/interop/apache_v2/java/*) | java
-	@tools/setup.sh java-sdk
-
-.interop/axe: tools/setup.sh
-	@tools/setup.sh console
-
-.interop/proxy: tests/interop/apache_v2/proxy/pom.xml | java
-	@tools/setup.sh proxy
+include tests/interop/fetched.mk
 
 rocketmq-versions: $(INSTALLED) ## Report, with Maven, newer RocketMQs than interop runs
 	@$(BIN)/python -m tests.interop.versions
@@ -126,7 +101,6 @@ lint: $(INSTALLED) ## Check style, types, imports between packages, language and
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_language.py
 
-# Its theme announces its successor at every build.
 site: $(INSTALLED) ## Build the site of the documents into build/site; a dead link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet -f docs/site/mkdocs.yml
 	echo "make: to read it: python3 -m http.server --bind 127.0.0.1 -d build/site"
@@ -152,10 +126,6 @@ bench-peers: $(INSTALLED) programs .interop/$(firstword $(ROCKETMQS))/compiled \
 	@$(USE_JAVA)
 	PYTHONPATH=$(CURDIR)/.interop/peers/pyspark $(BIN)/python -m benchmarks.peers $(ARGS)
 
-.interop/peers/fetched: benchmarks/peers/kafka.xml benchmarks/peers/spark_kafka.xml \
-		| $(INSTALLED) java
-	@tools/setup.sh kafka $(BIN)/python
-
 lock: $(INSTALLED) ## Resolve the dependencies again, into requirements.lock
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.10 --extra dev --upgrade \
 		--no-header --no-annotate --output-file requirements.lock pyproject.toml
@@ -173,8 +143,8 @@ compose: docker ## Run a broker, and JupyterLab with the notebooks, until Ctrl-C
 	@tools/container.sh up $(FILE)
 
 clean: ## Remove what tools and runs left behind; .venv stays
-	@rm -rf .nox .venv-proto .interop build dist delays.png lag.png
-	rm -rf artifacts spark-warehouse metastore_db derby.log
-	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage
+	@rm -rf .nox .venv-proto .interop build dist delays.png lag.png artifacts .hypothesis .coverage
+	rm -rf spark-warehouse metastore_db derby.log
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	find connector broker_emulator proto tests notebooks benchmarks docs -name __pycache__ \
 		-exec rm -rf {} +
