@@ -104,12 +104,18 @@ def by_code(answers: Mapping[RequestCode, Answers]) -> Answers:
 
 
 class ScriptedPeer:
-    """A server that plays a script for each connection in turn, and the last one from then on."""
+    """A server that plays a script for each connection in turn, and the last one from then on.
+
+    Without a script it keeps its port and takes no connection.
+    """
 
     def __init__(self, *scripts: Script, tls: ssl.SSLContext | None = None) -> None:
         self._scripts = list(scripts)
         self._tls = tls
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
+        if scripts:
+            self._listener.listen()
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.visits = 0
         self.faults: list[Exception] = []

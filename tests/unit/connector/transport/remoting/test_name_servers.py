@@ -22,19 +22,11 @@ from tests.unit.connector.transport.remoting.scripted_peer import (
     Visit,
     answering,
     leaving,
-    silent,
     success,
 )
 from tests.unit.remoting.recorded import needs_golden, request, response
 
 ROUTE = route_of(a="127.0.0.1:1", b="127.0.0.1:2")
-
-
-def gone() -> ScriptedPeer:
-    """Returns a peer with an address that takes no connection."""
-    peer = ScriptedPeer(silent)
-    peer.close()
-    return peer
 
 
 def saying(answer: Answers, peers: Peers) -> ScriptedPeer:
@@ -77,7 +69,7 @@ def test_many_routes_are_asked_for_in_one_go(peers: Peers, clusters: Clusters) -
 
 def test_what_is_not_answered_together_is_asked_for_alone(peers: Peers, clusters: Clusters) -> None:
     known = Knowledge({"a": ROUTE, "b": ROUTE})
-    cluster = clusters(gone(), saying(known.answer, peers))
+    cluster = clusters(peers(), saying(known.answer, peers))
     cluster.prepare(["a", "b", "missing"])
     assert known.asked == []
     assert cluster.route("a").data == ROUTE
@@ -92,7 +84,7 @@ def test_the_next_one_is_asked_where_one_fails_and_is_kept(
 ) -> None:
     known = Knowledge({TOPIC: ROUTE})
     cut = peers(leaving)
-    cluster = clusters(gone(), cut, saying(known.answer, peers))
+    cluster = clusters(peers(), cut, saying(known.answer, peers))
     assert cluster.topics() == (TOPIC,)
     assert cluster.topics() == (TOPIC,)
     assert cut.visits == 1
@@ -111,7 +103,7 @@ def test_the_next_one_is_asked_where_one_is_not_ready(
 
 
 def test_a_topic_that_none_knows_is_unknown(peers: Peers, clusters: Clusters) -> None:
-    cluster = clusters(gone(), *(saying(Knowledge().answer, peers) for _ in range(2)))
+    cluster = clusters(peers(), *(saying(Knowledge().answer, peers) for _ in range(2)))
     with pytest.raises(
         TopicNotExistError, match=r"^ROCKETPY_BROKER: name server .* for the topic: T "
     ):
@@ -130,7 +122,7 @@ def test_a_refusal_that_all_would_give_is_told_at_once(peers: Peers, clusters: C
 
 
 def test_where_none_answers_all_are_named(peers: Peers, clusters: Clusters) -> None:
-    away, cut = gone(), peers(leaving)
+    away, cut = peers(), peers(leaving)
     with pytest.raises(ConnectionFailedError) as caught:
         clusters(away, cut).route(TOPIC)
     text = str(caught.value)
