@@ -2,7 +2,7 @@
 
 The calls are of a hundred connections and four processes. With `rocketpy.v1` and remoting each
 waits for a queue of its own. With `apache.rocketmq.v2` a hundred receives of one group wait for
-each topic; that protocol ends a held call after 20 seconds, so some hundred calls begin each
+each topic; that protocol ends a held call after 15 to 20 seconds, so some hundred calls begin each
 second. The broker reports the number of held calls. `held:remoting` runs one protocol.
 """
 

@@ -45,6 +45,7 @@ class MessageQueue(Body, frozen=True):
     topic: str
 
 
+_QUEUE_DECODER = msgspec.json.Decoder(MessageQueue, strict=False)
 H = TypeVar("H", bound=Header)
 B = TypeVar("B", bound=Body)
 V = TypeVar("V")
@@ -228,8 +229,4 @@ def _table_from_json(kind: object, value: object) -> object:
         dict[str, prepared(entry_kind)],  # type: ignore[misc] # It is known at run time only.
         strict=False,
     )
-    return QueueTable({_queue(key): entry for key, entry in entries.items()})
-
-
-def _queue(key: str) -> MessageQueue:
-    return msgspec.json.decode(key, type=prepared(MessageQueue), strict=False)
+    return QueueTable({_QUEUE_DECODER.decode(key): entry for key, entry in entries.items()})

@@ -197,19 +197,20 @@ class CommitLog:
         self.end = end
 
     def make_durable(self, begin: int) -> None:
-        """Writes the bytes from `begin` on again and flushes every segment. Raises OSError.
+        """Writes bytes and checksums from `begin` on again, and flushes them all. Raises OSError.
 
         After a failed flush the system marks pages as clean that never reached the disk. A flush
         without a new write would then report a false success. Checksums come first: after a power
         cut in between, the next recovery keeps the records that have reached the disk.
         """
         for segment in self.files.segments:
+            checksums = self.checksums.find(segment)
+            if checksums is not None and begin < min(segment.end, self.end):
+                checksums.write_again(max(begin - segment.base, 0))
+        self.checksums.flush()
+        for segment in self.files.segments:
             position = max(begin - segment.base, 0)
             stop = min(self.end - segment.base, segment.size_bytes)
-            checksums = self.checksums.find(segment)
-            if checksums is not None and position < stop:
-                checksums.write_again(position)
-                checksums.flush()
             for start in range(position, stop, REWRITE_BYTES):
                 segment.write(start, segment.view[start : min(start + REWRITE_BYTES, stop)])
             segment.flush()

@@ -302,7 +302,6 @@ class Recovery:
             self._reserve_offset(lost)
         store.queues.correct_min_offsets(store.log.begin)
         store.log.make_durable(self._trust.flushed if self._is_ours else store.log.end)
-        store.log.checksums.flush()
         store.queues.flush()
         store.index.flush()
 
