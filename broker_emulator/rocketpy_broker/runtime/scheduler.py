@@ -51,17 +51,22 @@ class Scheduler:
     async def next(self, kind: str) -> None:
         """Waits for a slot; returns when the caller may take one step."""
         key = (connection.get(), kind)
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
-        self._waiting.setdefault(key, deque()).append(future)
-        if not self._is_running:
-            self._is_running, self._passes = True, PASSES
-            loop.call_soon(self._pass)
+        future = self.slot(*key)
         try:
             await future
         except asyncio.CancelledError:
             self._leave(key, future)
             raise
+
+    def slot(self, connection_id: str, kind: str) -> asyncio.Future[None]:
+        """Returns a future that is done when a step of that connection and kind may begin."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
+        self._waiting.setdefault((connection_id, kind), deque()).append(future)
+        if not self._is_running:
+            self._is_running, self._passes = True, PASSES
+            loop.call_soon(self._pass)
+        return future
 
     @contextmanager
     def thread_at_work(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ import grpc
 import pytest
 
 from rocketpy_broker.config import ClientLimits, Limits
+from rocketpy_broker.runtime.scheduler import running_scheduler
 from rocketpy_broker.server.apache_v2.servicers import telemetry_servicer
 from rocketpy_broker.server.calls.incomplete_requests import UNFINISHED_MS_MAX
 from rocketpy_broker.services.groups.clients.consumers import ConsumeType
@@ -224,6 +225,21 @@ async def test_the_repeated_settings_are_the_newest(apache: ApacheClient) -> Non
             apache.running.clock.advance(telemetry_servicer.REPEAT_MS)
             await asyncio.sleep(0.01)
         assert again.result() == second
+
+
+@pytest.mark.parametrize(("count", "slots"), [(64, 0), (65, 1)])
+async def test_n13_settings_with_many_topics_take_a_slot(
+    apache: ApacheClient, count: int, slots: int
+) -> None:
+    topics = [f"t{number}" for number in range(count)]
+    await apache.settle(consuming("g", "t"))
+    call = asyncio.ensure_future(apache.settle(consuming("g", *topics)))
+    waiting = list[int]()
+    while not call.done():
+        waiting.append(len(running_scheduler()))
+        await asyncio.sleep(0)
+    assert (await call).status.code == v2.OK
+    assert max(waiting) == slots
 
 
 async def test_results_of_commands_get_no_answer(apache: ApacheClient) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from rocketpy_broker.errors import (
     TopicNotExistError,
 )
 from rocketpy_broker.hooks import Hook, HookAbortError, SendContext
+from rocketpy_broker.runtime.scheduler import PASSES
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.hooks import chain
 from rocketpy_broker.services.send import batcher as send_batcher
@@ -326,3 +328,26 @@ async def test_p01_a_pass_of_the_loop_stores_few_messages_that_are_stored_alone(
     answers = await send_all(running, *[(0, message(b"%d" % n, **properties)) for n in range(20)])
     assert len(places(answers)) == 20
     assert counts == [4, 4, 4, 4, 4]
+
+
+async def test_n13_messages_beyond_a_block_wait_for_slots_and_delay_no_other_topic(
+    running: RunningBroker,
+) -> None:
+    for topic in ("T", "U"):
+        await running.create_topic(topic)
+    large = message(bytes(SMALL_BYTES_MAX // 4 - 1_000))
+    bulk = asyncio.ensure_future(send_all(running, *20 * [(0, large)]))
+    await asyncio.sleep(0)
+    small = asyncio.ensure_future(send_all(running, (0, message(b"a", "U")), topic="U"))
+    ends = []
+    while not bulk.done():
+        ends.append(sends_of(running)._store.positions().log_end)
+        small_was_first = small.done()
+        await asyncio.sleep(0)
+    stored = [number for number, (end, after) in enumerate(pairwise(ends)) if end < after]
+    # The first block, and the small message, take no slot.
+    assert len(stored) == 6
+    assert all(after - before >= PASSES for before, after in pairwise(stored[2:]))
+    assert small_was_first
+    assert places(await bulk) == [(0, number) for number in range(20)]
+    assert not sends_of(running)._batcher._counts

@@ -17,6 +17,7 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ClientsFullError, SubscriptionGroupNotExistError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
+from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.apache_v2.name_rules import check_group, check_topic
 from rocketpy_broker.server.apache_v2.request_context import Caller
@@ -44,6 +45,8 @@ from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 
 # Limits for the settings that are kept, in all and of one connection.
 SETTINGS_BYTES_MAX, SETTINGS_BYTES_OF_CONNECTION = 64 << 20, 16 << 20
+# Settings with more topics take a slot.
+NAMES_WITHOUT_SLOT = 64
 # Silent clients that each call of another client removes at most.
 EXPIRED_A_CALL = 4
 
@@ -97,6 +100,9 @@ class ApacheClients:
         Raises RefusedError, ParameterIllegalError, ClientsFullError.
         """
         check_settings(settings)
+        names = len(settings.subscription.subscriptions) + len(settings.publishing.topics)
+        if names > NAMES_WITHOUT_SLOT:
+            await take_slot("settings")
         client = self._client_of(caller, settings)
         await self._register(caller, client)
         groups = client.heartbeat.consumers

@@ -4,7 +4,8 @@ A block costs nearly the same with one message as with a hundred. So a single me
 next pass of the event loop. It is then stored with all other waiting messages of its topic, sorted
 by queue. A lone message is stored in the same pass. A message that cannot be batched, such as a
 refused or a delayed one, is stored or refused alone. So each sender gets the answer that it would
-get alone.
+get alone. A topic with more waiting messages than a block is bulk: the rest waits for slots of the
+scheduler, so that other calls make progress.
 
 State in memory: the messages of one pass. A crash before their block is written loses them; none of
 them was acknowledged.
@@ -13,6 +14,7 @@ them was acknowledged.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -23,6 +25,7 @@ from rocketpy_broker.errors import (
     RecordIllegalError,
     StoreClosedError,
 )
+from rocketpy_broker.runtime.scheduler import connection, running_scheduler
 from rocketpy_broker.services.flush.admission import SMALL_BYTES_MAX
 from rocketpy_broker.services.send.blocks import NO_WAIT, Stored
 from rocketpy_broker.store.values import AppendResult, QueueKey
@@ -34,15 +37,17 @@ if TYPE_CHECKING:
 
 # Each message may have another queue.
 GATHERED_MAX = BLOCK_QUEUES_MAX
+# A message that is stored alone counts as at least this size, so a block has a few of them.
+ALONE_BYTES = SMALL_BYTES_MAX // 4
 # Marks of messages that cannot, or probably cannot, be batched; checks find the rest.
-ALONE_A_PASS = 4
 ALONE = (NO_WAIT, b"DELAY\x01", b"TIMER_DEL", b"TRAN_MSG\x01")
 
 
 @dataclass(slots=True, eq=False)
 class Send:
-    """A message, and the future of its sender."""
+    """A message, its connection, and the future of its sender."""
 
+    connection: str
     queue_id: int
     record: bytes
     record_sizes: bytes
@@ -57,6 +62,11 @@ class SendBatcher:
         self._admission = sends.admission
         # The next topic comes first.
         self._by_topic: dict[str, list[Send]] = {}
+        # Topics that wait for slots; their new messages join them.
+        self._bulk: dict[str, list[Send]] = {}
+        # The number of messages in `_bulk` by connection, and the connections that wait for a slot.
+        self._counts = Counter[str]()
+        self._waiting = set[str]()
 
     @staticmethod
     def is_for(queue_id: int, records: bytes, record_sizes: bytes) -> bool:
@@ -73,9 +83,13 @@ class SendBatcher:
         sends the message alone. If the future is cancelled, the message may be stored or not.
         """
         loop = asyncio.get_running_loop()
+        send = Send(connection.get(), queue_id, records, record_sizes, loop.create_future())
+        if topic in self._bulk:
+            self._bulk[topic].append(send)
+            self._wait_for_slots([send])
+            return send.stored
         if not self._by_topic:
             loop.call_soon(self._store_next)
-        send = Send(queue_id, records, record_sizes, loop.create_future())
         self._by_topic.setdefault(topic, []).append(send)
         return send.stored
 
@@ -84,14 +98,53 @@ class SendBatcher:
         if self._admission.is_writing:
             self._admission.when_write_over(self._store_next)
             return
-        topic = next(iter(self._by_topic))
-        sends = self._by_topic.pop(topic)
-        count = _count_of_block(sends, has_hooks=self._sends.has_hooks)
-        if len(sends) > count:
-            self._by_topic[topic] = sends[count:]
+        topic, sends = self._next_block(self._by_topic)
         if self._by_topic:
             asyncio.get_running_loop().call_soon(self._store_next)
-        sends = [send for send in sends[:count] if not send.stored.done()]
+        self._store_block(topic, sends)
+
+    def _store_bulk(self, connection_id: str) -> None:
+        """Stores a block of one topic in a slot of a connection."""
+        if self._admission.is_writing:
+            self._admission.when_write_over(lambda: self._store_bulk(connection_id))
+            return
+        self._waiting.remove(connection_id)
+        topic, sends = self._next_block(self._bulk) if self._bulk else ("", [])
+        if self._counts[connection_id]:
+            self._wait_for_slot(connection_id)
+        else:
+            del self._counts[connection_id]
+        self._store_block(topic, sends)
+
+    def _next_block(self, by_topic: dict[str, list[Send]]) -> tuple[str, list[Send]]:
+        """Returns the messages of a block of the first topic; its other messages become bulk."""
+        topic = next(iter(by_topic))
+        sends = by_topic.pop(topic)
+        count = _count_of_block(sends, has_hooks=self._sends.has_hooks)
+        block, rest = sends[:count], sends[count:]
+        if rest:
+            self._bulk[topic] = rest
+        if by_topic is self._bulk:
+            self._counts.subtract(send.connection for send in block)
+        else:
+            self._wait_for_slots(rest)
+        return topic, block
+
+    def _wait_for_slots(self, sends: list[Send]) -> None:
+        """Waits for a slot of each connection with messages that have just become bulk."""
+        for send in sends:
+            self._counts[send.connection] += 1
+            self._wait_for_slot(send.connection)
+
+    def _wait_for_slot(self, connection_id: str) -> None:
+        if connection_id not in self._waiting:
+            self._waiting.add(connection_id)
+            slot = running_scheduler().slot(connection_id, "send")
+            slot.add_done_callback(lambda _: self._store_bulk(connection_id))
+
+    def _store_block(self, topic: str, sends: list[Send]) -> None:
+        """Stores messages of senders that still wait."""
+        sends = [send for send in sends if not send.stored.done()]
         try:
             self._store(topic, sends)
         finally:
@@ -154,10 +207,7 @@ class SendBatcher:
 
 
 def _count_of_block(sends: list[Send], *, has_hooks: bool) -> int:
-    """Returns the number of first messages that make a small block; at least 1.
-
-    Of messages that are stored alone a pass of the loop takes a few.
-    """
+    """Returns the number of first messages that make a small block; at least 1."""
     weight = 0
     for count, send in enumerate(sends[:GATHERED_MAX]):
         # The search in a record costs as much as its checks, so only this block's are searched.
@@ -168,8 +218,10 @@ def _count_of_block(sends: list[Send], *, has_hooks: bool) -> int:
 
 
 def _weight(record: bytes, is_alone: bool) -> int:
+    if len(record) >= ALONE_BYTES:
+        return len(record)
     is_alone = is_alone or any(mark in record for mark in ALONE)
-    return max(len(record), SMALL_BYTES_MAX // ALONE_A_PASS) if is_alone else len(record)
+    return ALONE_BYTES if is_alone else len(record)
 
 
 def _tell(sends: list[Send], topic: str, block: RecordBlock, result: AppendResult) -> None:
