@@ -16,8 +16,8 @@ FILE ?= docker/docker-compose.yml
 ROCKETMQS := 5.5.0 5.3.3 4.9.7
 # Coverage does not count in forked and new processes; test_f10 traces lines itself.
 COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
-COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/test_f06* \
-	tests/faults/test_f11* tests/faults/test_m01* tests/faults/test_s08*
+COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/damage/test_f06* \
+	tests/faults/test_f11* tests/faults/test_m01* tests/faults/batches/test_s08*
 COVERING := not torture and not interop and not spark
 # Spark's tests share a session in one process, all others run in two more: most of them wait for
 # processes of their own. A process that dies is not replaced: the run would never end.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rocketpy_broker.services.batches.log import BATCHES_QUEUE
 from rocketpy_broker.store.config import FlushDiskType
-from tests.faults.batch_use import Desk, expected_of
+from tests.faults.batches.batch_use import Desk, expected_of
 from tests.interop.stores import READ_WHOLE_LOG, Stores, as_rocketmq_sees, queue_files, read
 from tests.support.store.messages import QUEUE
 

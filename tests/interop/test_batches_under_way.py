@@ -14,9 +14,9 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.index.layout import IndexFormat
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record
-from tests.faults.batch_use import Desk, expected_of, limited_room, one_by_one
+from tests.faults.batches.batch_use import Desk, expected_of, limited_room, one_by_one
 from tests.faults.images import read_bodies, send
-from tests.faults.test_f10_killed_recovery import Killed
+from tests.faults.kills.test_f10_killed_recovery import Killed
 from tests.interop.rocketmq import Message, RocketMQStore
 from tests.interop.stores import MakeStores, Stores
 from tests.support.store.messages import OTHER, QUEUE, flush_log

@@ -6,26 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import (
-    known_faults,
-    test_f01_kill,
-    test_f02_power_cut,
-    test_f04_torn_pages,
-    test_f05_bit_flips,
-    test_f06_derived_files,
-    test_f07_full_disk,
-    test_f08_failing_calls,
-    test_f10_killed_recovery,
-    test_f12_two_brokers,
-    test_h04_failovers,
-    test_h05_links,
-    test_h05_pairs,
-    test_m01_model,
-    test_m02_simulation,
-    test_m03_pair_simulation,
-    test_t01_transactions,
-)
+from tests.faults import test_f12_two_brokers, test_m01_model
 from tests.faults import test_f15_reader_beside_cleaner as test_f15_reader_while_cleaning
+from tests.faults.damage import test_f04_torn_pages, test_f05_bit_flips, test_f06_derived_files
+from tests.faults.disks import test_f02_power_cut, test_f07_full_disk, test_f08_failing_calls
+from tests.faults.kills import test_f01_kill, test_f10_killed_recovery, test_t01_transactions
+from tests.faults.pairs import test_h04_failovers, test_h05_links, test_h05_pairs
+from tests.faults.planted_faults import known_faults
+from tests.faults.simulation import test_m02_simulation
+from tests.faults.simulation.pair import test_m03_pair_simulation
 from tests.support.documents import TOP
 from tests.support.plugins.cases import counts_of
 

@@ -14,7 +14,7 @@ from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_broker.store.staging.file import StagingFile
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.faults.batch_use import Desk
+from tests.faults.batches.batch_use import Desk
 from tests.faults.images import read_bodies, workshop
 from tests.support.blocks import wire_block
 from tests.support.broker.batch_writer import Job, Task, bodies, disk_bytes, staging_files
