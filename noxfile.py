@@ -64,23 +64,23 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         SELECTED: (
             "tests/unit",
             *(
-                f"tests/spark/test_{what}.py"
+                f"tests/spark/{what}.py"
                 for what in (
-                    "reader",
-                    "source",
-                    "sink",
-                    "exactly_once",
-                    "expressions",
-                    "retries",
-                    "sql",
-                    "metrics",
-                    "connect",
+                    "source/test_reader",
+                    "source/test_source",
+                    "sink/test_sink",
+                    "exactly_once/test_exactly_once",
+                    "source/test_expressions",
+                    "sink/test_retries",
+                    "test_sql",
+                    "test_metrics",
+                    "test_connect",
                 )
             ),
             *BROKER,
         ),
         # A program, since the tests need a supported PySpark.
-        REFUSED: ("tests/spark/refused.py",),
+        REFUSED: ("tests/spark/errors/refused.py",),
     }
 )
 # The tests of `make test` and of `make docs`.

@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from rocketpy_broker import LocalBroker
 from tests.spark.conftest import Topic
-from tests.spark.standalone import MASTER_HOST, environment, two_hosts
+from tests.spark.exactly_once.standalone import MASTER_HOST, environment, two_hosts
 
 PROGRAM = Path(__file__).parent / "rival_attempts.py"
 ROWS = 20_000

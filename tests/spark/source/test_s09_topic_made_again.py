@@ -18,8 +18,8 @@ from pyspark_rocketpy.source.columns import source_schema
 from pyspark_rocketpy.source.readers import RocketpyBatchReader, RocketpyStreamReader
 from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from rocketpy_broker import LocalBroker
-from tests.spark.test_stream_reader import planned, reader, send
-from tests.spark.test_stream_reader import topic as topic  # noqa: PLC0414 (a fixture)
+from tests.spark.source.test_stream_reader import planned, reader, send
+from tests.spark.source.test_stream_reader import topic as topic  # noqa: PLC0414 (a fixture)
 
 AGAIN = "deleted and recreated"
 OLD, NEW = [b"old"] * 10, [b"new"] * 15

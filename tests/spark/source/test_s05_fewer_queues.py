@@ -16,9 +16,9 @@ import pytest
 from pyspark_rocketpy.errors import DataLossError
 from pyspark_rocketpy.source.readers import RocketpyStreamReader
 from rocketpy_broker import LocalBroker
-from tests.spark.test_s09_topic_made_again import rows
-from tests.spark.test_stream_reader import planned, reader, send
-from tests.spark.test_stream_reader import topic as topic  # noqa: PLC0414 (a fixture)
+from tests.spark.source.test_s09_topic_made_again import rows
+from tests.spark.source.test_stream_reader import planned, reader, send
+from tests.spark.source.test_stream_reader import topic as topic  # noqa: PLC0414 (a fixture)
 
 
 class Query:

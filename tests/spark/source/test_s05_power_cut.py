@@ -19,8 +19,8 @@ import pytest
 
 from pyspark_rocketpy.errors import DataLossError
 from rocketpy_broker import LocalBroker
-from tests.spark.test_s09_topic_made_again import lenient, read_to, rows
-from tests.spark.test_stream_reader import planned, reader, send
+from tests.spark.source.test_s09_topic_made_again import lenient, read_to, rows
+from tests.spark.source.test_stream_reader import planned, reader, send
 from tests.support.copies import copy_store
 
 TOPIC = "cut"

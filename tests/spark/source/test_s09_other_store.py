@@ -21,7 +21,7 @@ from pyspark_rocketpy.transport.grpc_v1.transport import GrpcTransport
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy, Subscription
 from pyspark_rocketpy.transport.write_values import Attempt, BatchJob, BatchName, Block
 from rocketpy_broker import LocalBroker
-from tests.spark.test_stream_reader import planned, reader, send
+from tests.spark.source.test_stream_reader import planned, reader, send
 from tests.support.blocks import bodies_of, wire_block
 from tests.support.queues import Q0
 
