@@ -46,9 +46,9 @@ TASK_ROOTS: dict[str, str] = {
 STARTED_FROM_OUTSIDE = {
     "benchmarks.__main__": "`make bench`",
     "benchmarks.peers.__main__": "`make bench-peers`",
-    "benchmarks.bench_*": "benchmarks.__main__, each in a process of its own",
-    "benchmarks.fairness_load": "benchmarks.bench_fairness, a process for each kind of bulk",
-    "benchmarks.sdk_program": "benchmarks.sdk_client, in the environment of RocketMQ's SDK",
+    "benchmarks.*.bench_*": "benchmarks.__main__, each in a process of its own",
+    "benchmarks.calls.fairness_load": "bench_fairness, a process for each kind of bulk",
+    "benchmarks.rocketmq.sdk_program": "sdk_client, in the environment of RocketMQ's SDK",
     "notebooks.*": "people, and tests/spark/test_notebooks.py",
     "rocketpy_broker.__main__": "`python -m rocketpy_broker`",
     "rocketpy_broker.cli.main": "the console script `rocketpy`",

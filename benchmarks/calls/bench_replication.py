@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 from benchmarks import data
-from benchmarks.bench_calls import (
+from benchmarks.calls.bench_calls import (
     IN_FLIGHT,
     PACED_SENDS,
     SENDS_EACH,
@@ -26,8 +26,8 @@ from benchmarks.bench_calls import (
     paced,
     raw_request,
 )
-from benchmarks.bench_source import fill
 from benchmarks.harness import Comparison, Result, compare
+from benchmarks.spark.bench_source import fill
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.client import brokers
 from rocketpy_broker.client.connection import BrokerConnection

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.harness import Result, compare, median_seconds
-from benchmarks.java_client import JavaClient, is_compiled, java_client
-from benchmarks.pull_clients import OurClient, our_client
-from benchmarks.real_cluster import FilledTopic, fill, running_cluster
-from benchmarks.spark_session import spark_session
+from benchmarks.rocketmq.java_client import JavaClient, is_compiled, java_client
+from benchmarks.rocketmq.pull_clients import OurClient, our_client
+from benchmarks.rocketmq.real_cluster import FilledTopic, fill, running_cluster
+from benchmarks.spark.spark_session import spark_session
 from tests.interop.cluster.cluster import Cluster
 from tests.interop.rocketmq import V5
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks import data
-from benchmarks.bench_store import open_service
 from benchmarks.harness import Result, compare, median_seconds
+from benchmarks.storage.bench_store import open_service
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.store.index.service import IndexService

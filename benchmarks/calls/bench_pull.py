@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import grpc
 
 from benchmarks import data
-from benchmarks.bare_server import STREAM_METHOD, bare_server
+from benchmarks.calls.bare_server import STREAM_METHOD, bare_server
 from benchmarks.harness import Result, compare
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType

@@ -18,8 +18,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from benchmarks import data
-from benchmarks.bench_store import open_store
 from benchmarks.harness import ROUNDS, Result, median_seconds
+from benchmarks.storage.bench_store import open_store
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.filters.parser import TERMS_MAX

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader, DataStreamWriter
 
 from benchmarks import data
 from benchmarks.harness import Result
-from benchmarks.spark_session import spark_session
+from benchmarks.spark.spark_session import spark_session
 from pyspark_rocketpy import DefaultSource
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType

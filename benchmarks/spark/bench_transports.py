@@ -11,10 +11,10 @@ from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.bench_sink import rows_of
-from benchmarks.bench_source import fill
 from benchmarks.harness import Comparison, Result, compare
-from benchmarks.spark_session import spark_session
+from benchmarks.spark.bench_sink import rows_of
+from benchmarks.spark.bench_source import fill
+from benchmarks.spark.spark_session import spark_session
 from pyspark_rocketpy.options.choices import Delivery
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
-from benchmarks.synthetic import SyntheticSource
+from benchmarks.spark.synthetic import SyntheticSource
 
 NO_CONFIG: Mapping[str, str] = MappingProxyType({})
 

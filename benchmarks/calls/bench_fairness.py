@@ -86,7 +86,7 @@ async def _repeat(call: Callable[[], Awaitable[None]], waits: list[float], end: 
 @contextmanager
 def load(protocol: str, kind: str, address: str, done: dict[str, int]) -> Iterator[None]:
     """Runs bulk of a kind until the block ends; adds its amount to `done`."""
-    command = [sys.executable, "-m", "benchmarks.fairness_load", protocol, kind, address]
+    command = [sys.executable, "-m", "benchmarks.calls.fairness_load", protocol, kind, address]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdin is not None

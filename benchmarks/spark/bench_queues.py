@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.bench_sink import ROWS, rows_of, save
 from benchmarks.data import sink_rows
 from benchmarks.harness import Result, compare
-from benchmarks.spark_session import spark_session
+from benchmarks.spark.bench_sink import ROWS, rows_of, save
+from benchmarks.spark.spark_session import spark_session
 from pyspark_rocketpy.options.choices import Delivery
 from pyspark_rocketpy.sink.task_writer import WriteConfig, write_batches
 from pyspark_rocketpy.transport.values import BrokerLimits

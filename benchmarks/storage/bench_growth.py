@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import data
-from benchmarks.bench_store import open_service, open_store
 from benchmarks.harness import Result, seconds_of
 from benchmarks.report import growth_plot
+from benchmarks.storage.bench_store import open_service, open_store
 from rocketpy_broker.runtime import process_tuning
 from rocketpy_broker.services.send.service import SendService
 from rocketpy_broker.store.message_store import MessageStore

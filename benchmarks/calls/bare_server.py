@@ -51,7 +51,7 @@ async def serve() -> None:
 @contextmanager
 def bare_server() -> Iterator[str]:
     """Yields its address, while it runs."""
-    command = [sys.executable, "-m", "benchmarks.bare_server"]
+    command = [sys.executable, "-m", "benchmarks.calls.bare_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.bench_memory import anonymous_mib
 from benchmarks.harness import Result, compare
-from benchmarks.java_client import JavaClient, Sends, is_compiled, java_client
-from benchmarks.real_cluster import BROKER, QUEUES
+from benchmarks.rocketmq.java_client import JavaClient, Sends, is_compiled, java_client
+from benchmarks.rocketmq.real_cluster import BROKER, QUEUES
+from benchmarks.spark.bench_memory import anonymous_mib
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 from tests.interop.cluster.cluster import A, Cluster

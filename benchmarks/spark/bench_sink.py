@@ -10,7 +10,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Result, compare
-from benchmarks.spark_session import spark_session
+from benchmarks.spark.spark_session import spark_session
 from pyspark_rocketpy.options.choices import Delivery
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType

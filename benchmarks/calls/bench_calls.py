@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 
 from benchmarks import data
-from benchmarks.bare_server import ECHO_METHOD, bare_server
+from benchmarks.calls.bare_server import ECHO_METHOD, bare_server
 from benchmarks.harness import Result, compare
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType

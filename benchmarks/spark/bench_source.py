@@ -18,8 +18,8 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 
 from benchmarks import data
 from benchmarks.harness import Result, compare
-from benchmarks.spark_session import spark_session
-from benchmarks.synthetic import write_batches
+from benchmarks.spark.spark_session import spark_session
+from benchmarks.spark.synthetic import write_batches
 from pyspark_rocketpy import DefaultSource
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.java_client import Sends
+from benchmarks.rocketmq.java_client import Sends
 from tests.interop.drivers import Driver
 from tests.interop.rocketmq import TOP
 

@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 import grpc
 import psutil
 
-from benchmarks.bench_fairness import percentile
-from benchmarks.bench_memory import anonymous_mib
+from benchmarks.calls.bench_fairness import percentile
+from benchmarks.calls.held_load import CALLS_A_TOPIC, place
 from benchmarks.harness import Result
-from benchmarks.held_load import CALLS_A_TOPIC, place
 from benchmarks.protocols.content import SMALL_TOPIC
 from benchmarks.protocols.interface import Side
 from benchmarks.protocols.table import SIDES
+from benchmarks.spark.bench_memory import anonymous_mib
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc
@@ -86,7 +86,7 @@ class Broker:
         pipe = subprocess.PIPE
         with ExitStack() as stack:
             for number in range(PROCESSES):
-                program = [sys.executable, "-m", "benchmarks.held_load", self.protocol]
+                program = [sys.executable, "-m", "benchmarks.calls.held_load", self.protocol]
                 numbers = (number * share, share, CONNECTIONS // PROCESSES)
                 command = [*program, self.address, *map(str, numbers)]
                 process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)

@@ -1,9 +1,9 @@
 """The held calls of bench_held: a share of them, in its own process.
 
-`python -m benchmarks.held_load PROTOCOL ADDRESS FIRST COUNT CONNECTIONS`. Each call is held again
-after its end. For each line of input the program writes a JSON list: the delays in ms of the
-messages since the line before. A message's body is the time of its send; all processes of a machine
-have one monotonic clock.
+`python -m benchmarks.calls.held_load PROTOCOL ADDRESS FIRST COUNT CONNECTIONS`. Each call is
+held again after its end. For each line of input the program writes a JSON list: the delays in ms of
+the messages since the line before. A message's body is the time of its send; all processes of a
+machine have one monotonic clock.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The bulk work of bench_fairness: one kind, in its own process.
 
-`python -m benchmarks.fairness_load PROTOCOL KIND ADDRESS`. It writes a line after its first answer,
-or when its calls have been in flight for a while, and ends after a line of input.
+`python -m benchmarks.calls.fairness_load PROTOCOL KIND ADDRESS`. It writes a line after its first
+answer, or when its calls have been in flight for a while, and ends after a line of input.
 """
 
 from __future__ import annotations

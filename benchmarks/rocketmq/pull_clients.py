@@ -22,7 +22,7 @@ from pyspark_rocketpy.transport.remoting.source import RemotingSource
 if TYPE_CHECKING:
     from pyspark.sql.datasource import InputPartition
 
-    from benchmarks.real_cluster import FilledTopic
+    from benchmarks.rocketmq.real_cluster import FilledTopic
     from tests.interop.cluster.cluster import Cluster
 
 # As in Spark's local[2].

@@ -19,9 +19,9 @@ import grpc
 import psutil
 
 from benchmarks.harness import Result, compare
-from benchmarks.java_client import Sends
-from benchmarks.real_cluster import BROKER, QUEUES
-from benchmarks.sdk_client import PYTHON, SdkClient, sdk_client
+from benchmarks.rocketmq.java_client import Sends
+from benchmarks.rocketmq.real_cluster import BROKER, QUEUES
+from benchmarks.rocketmq.sdk_client import PYTHON, SdkClient, sdk_client
 from rocketpy_broker import BrokerUser, LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2

@@ -16,8 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.bench_source import fill
 from benchmarks.harness import Result
+from benchmarks.spark.bench_source import fill
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 
