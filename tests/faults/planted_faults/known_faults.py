@@ -390,7 +390,7 @@ FAULTS = (
         nothing,
         (
             (
-                "tests/unit/connector/source/test_reconcile.py::"
+                "tests/unit/connector/source/plan/test_reconcile.py::"
                 "test_s5_queues_of_one_broker_of_a_cluster_may_be_hidden"
             ),
         ),

@@ -11,6 +11,7 @@ from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.net.streams import Stream
 from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.remoting.conftest import Peers, Time
+from tests.unit.connector.transport.remoting.net.test_connection import ask, connected, failure_of
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     Visit,
@@ -18,7 +19,6 @@ from tests.unit.connector.transport.remoting.scripted_peer import (
     echo,
     silent,
 )
-from tests.unit.connector.transport.remoting.test_connection import ask, connected, failure_of
 
 
 def test_a_silent_peer_is_given_up_and_named(peers: Peers, time: Time) -> None:

@@ -15,17 +15,17 @@ from pyspark_rocketpy.transport.remoting.net.connection import Connection
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from rocketpy_proto.tls import TlsConfig
 from tests.unit.connector.transport.remoting.conftest import Peers
+from tests.unit.connector.transport.remoting.net.test_connection import (
+    answering_bytes,
+    ask,
+    failure_of,
+)
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     ScriptedPeer,
     Visit,
     answering,
     echo,
-)
-from tests.unit.connector.transport.remoting.test_connection import (
-    answering_bytes,
-    ask,
-    failure_of,
 )
 
 CERTIFICATES = Path(__file__).parent / "certificates"

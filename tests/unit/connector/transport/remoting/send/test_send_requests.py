@@ -24,6 +24,12 @@ from rocketpy_proto.remoting import (
     is_signed_by,
 )
 from rocketpy_proto.remoting.headers.sends import SendMessageResponse
+from tests.unit.connector.transport.remoting.cluster.test_queue_requests import (
+    QUEUE,
+    MakeSetup,
+    recorded,
+    setup,
+)
 from tests.unit.connector.transport.remoting.conftest import Clusters, Peers
 from tests.unit.connector.transport.remoting.scripted_cluster import (
     Knowledge,
@@ -31,12 +37,6 @@ from tests.unit.connector.transport.remoting.scripted_cluster import (
     route_of,
 )
 from tests.unit.connector.transport.remoting.scripted_peer import PATIENT, answering, success
-from tests.unit.connector.transport.remoting.test_queue_requests import (
-    QUEUE,
-    MakeSetup,
-    recorded,
-    setup,
-)
 from tests.unit.remoting.recorded import needs_golden, request, response
 
 __all__ = ["setup"]

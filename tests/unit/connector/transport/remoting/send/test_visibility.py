@@ -13,8 +13,8 @@ from rocketpy_proto.remoting import BatchMessage, MessageQueue, ResponseCode
 from tests.unit.connector.transport.remoting.pull_setup import Waits
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC
 from tests.unit.connector.transport.remoting.scripted_store import Fault
+from tests.unit.connector.transport.remoting.send.test_send_pipeline import A, B, Setup, setup
 from tests.unit.connector.transport.remoting.stored_blocks import of_bodies, stored
-from tests.unit.connector.transport.remoting.test_send_pipeline import A, B, Setup, setup
 
 __all__ = ["setup"]
 ALL_THE_TIME = 1_000_000

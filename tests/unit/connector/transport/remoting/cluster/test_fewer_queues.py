@@ -16,9 +16,9 @@ from pyspark_rocketpy.transport.interface import SourceTransport
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.bodies.routes import BrokerData, QueueData, TopicRouteData
 from tests.unit.connector.transport.remoting.conftest import Clusters, Peers
+from tests.unit.connector.transport.remoting.pull.test_queries import Setup
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC
 from tests.unit.connector.transport.remoting.scripted_queue import ScriptedQueue
-from tests.unit.connector.transport.remoting.test_queries import Setup
 
 A, B = "broker-a", "broker-b"
 KEY = f"{TOPIC}@pyspark-rocketpy"

@@ -12,10 +12,7 @@ from pyspark_rocketpy.transport.remoting.cluster.queue_requests import update_co
 from pyspark_rocketpy.transport.remoting.net.calls import Call
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
-from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, route_with
-from tests.unit.connector.transport.remoting.scripted_peer import success
-from tests.unit.connector.transport.remoting.scripted_queue import ScriptedQueue
-from tests.unit.connector.transport.remoting.test_queries import (
+from tests.unit.connector.transport.remoting.pull.test_queries import (
     REMOTING,
     SUBSCRIPTION,
     A,
@@ -23,6 +20,9 @@ from tests.unit.connector.transport.remoting.test_queries import (
     Setup,
     setup,
 )
+from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, route_with
+from tests.unit.connector.transport.remoting.scripted_peer import success
+from tests.unit.connector.transport.remoting.scripted_queue import ScriptedQueue
 
 __all__ = ["setup"]
 WANTING = replace(SUBSCRIPTION, wants_committed=True)

@@ -17,7 +17,7 @@ from pyspark_rocketpy.source.plan.admission import (
     limit_positions,
 )
 from tests.support.queues import Q0, Q1, Q2, numbered
-from tests.unit.connector.source.test_task_plan import COUNTS
+from tests.unit.connector.source.plan.test_task_plan import COUNTS
 
 
 class Clock:

@@ -17,6 +17,8 @@ from pyspark_rocketpy.transport.remoting.net.peers import Peer
 from rocketpy_proto.tls import TlsConfig
 from tests.support.time_limits import WAIT_SECONDS_MAX
 from tests.unit.connector.transport.remoting.conftest import Peers, Time
+from tests.unit.connector.transport.remoting.net.test_connection import ask, failure_of
+from tests.unit.connector.transport.remoting.net.test_tls import BELIEVING, server_context
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
     ScriptedPeer,
@@ -25,8 +27,6 @@ from tests.unit.connector.transport.remoting.scripted_peer import (
     echo,
     silent,
 )
-from tests.unit.connector.transport.remoting.test_connection import ask, failure_of
-from tests.unit.connector.transport.remoting.test_tls import BELIEVING, server_context
 
 
 @pytest.fixture
