@@ -91,5 +91,6 @@ def test_a_directory_changed_hands_as_often_as_the_table_says() -> None:
         counts = counts_of(sorted(Path(TOP / "tests", folder).glob("test_*.py")))
         return sum(counts[name] for name in counts if name.startswith("test_f16"))
 
-    said = f"| {cases('interop')} cases (`make interop`), {cases('store/recovery')} by files alone"
+    by_brokers, by_files = cases("interop/handover"), cases("store/recovery")
+    said = f"| {by_brokers} cases (`make interop`), {by_files} by files alone"
     assert said in row("the directory changes hands")

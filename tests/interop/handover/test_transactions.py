@@ -25,7 +25,7 @@ from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.remoting.json_text import parse_json
 from tests.broker.delay.test_levels import advance, bodies, visible
-from tests.interop.clients import (
+from tests.interop.handover.clients import (
     CONSUMERS,
     DEAD_LETTERS,
     PRODUCERS,
@@ -36,9 +36,9 @@ from tests.interop.clients import (
     RocketMQBroker,
     check_clean,
 )
+from tests.interop.handover.test_timer import SIZES
 from tests.interop.remoting.clients import until as wait_until
 from tests.interop.rocketmq import ENDS_STORED_AT_ONCE, V4, V5
-from tests.interop.test_timer import SIZES
 from tests.support.broker.group_clients import Listener, heartbeat, listening
 from tests.support.broker.running_broker import RunningBroker, StartBroker, start_broker, until
 from tests.support.broker.transactions import COMMIT, ROLLBACK, Half, end, rounds

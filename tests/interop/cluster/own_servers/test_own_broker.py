@@ -8,7 +8,7 @@ import pytest
 
 from tests.interop.cluster.cluster import A, Cluster
 from tests.interop.cluster.java_clients import JavaClient, JavaMessage, JavaQueue, mqadmin
-from tests.interop.cluster.own_broker import OWN, OwnBroker, own_broker
+from tests.interop.cluster.own_servers.own_broker import OWN, OwnBroker, own_broker
 from tests.interop.rocketmq import ENDS, RocketMQStore
 
 __all__ = ["own_broker"]

@@ -14,7 +14,7 @@ from tests.interop.cluster.cluster import A
 from tests.interop.spark.queries import OfCluster
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
-PROGRAM = Path(__file__).parents[2] / "spark" / "exactly_once" / "failing_attempts.py"
+PROGRAM = Path(__file__).parents[3] / "spark" / "exactly_once" / "failing_attempts.py"
 CONTROL = "rocketpy_control"
 ROWS = 20_000
 

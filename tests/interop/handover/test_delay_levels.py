@@ -12,8 +12,8 @@ from rocketpy_broker.runtime.clock import ManualClock, SystemClock
 from rocketpy_broker.store.config import FlushDiskType
 from tests.broker.delay.test_levels import advance, bodies, send, visible
 from tests.interop.cluster.servers import BROKER_PORTS, free_port
+from tests.interop.handover.test_timer import SIZES, T1, rocketmq, until_stored
 from tests.interop.rocketmq import Message, RocketMQStore
-from tests.interop.test_timer import SIZES, T1, rocketmq, until_stored
 from tests.support.broker.running_broker import StartBroker, start_broker, until
 
 __all__ = ["rocketmq", "start_broker"]

@@ -1,6 +1,6 @@
 """A Spark driver that copies a cluster's topic to another, until it ends or is killed.
 
-python -m tests.interop.spark.copying_program NAME_SERVERS SOURCE TARGET CHECKPOINT [DELIVERY]
+python -m tests.interop.spark.kills.copying_program NAME_SERVERS SOURCE TARGET CHECKPOINT [DELIVERY]
 """
 
 from __future__ import annotations

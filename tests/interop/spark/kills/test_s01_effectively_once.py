@@ -19,14 +19,14 @@ from rocketpy_proto.remoting import RemotingCommand, RequestCode
 from tests.interop.cluster.cluster import A
 from tests.interop.cluster.holding_proxy import ClusterProxy
 from tests.interop.cluster.processes import DIE_WITH_PARENT
-from tests.interop.spark.copying_program import BATCH_ROWS
+from tests.interop.spark.kills.copying_program import BATCH_ROWS
 from tests.interop.spark.queries import OfCluster
 from tests.support.spark.copies import kill_with_children
 from tests.support.spark.holding_proxy import Moment
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 CONTROL = "rocketpy_control"
-TOP = Path(__file__).parents[3]
+TOP = Path(__file__).parents[4]
 LOOK_SECONDS = 0.002
 BATCHES = 6
 SENDS = frozenset({RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE})
@@ -65,7 +65,7 @@ def test_s01_a_driver_killed_at_each_point_stores_each_row_once(of_cluster: OfCl
         source.send(A, *bodies, queue_id=queue_id)
     checkpoint = of_cluster.folder / "checkpoint"
     with ClusterProxy(of_cluster.cluster, broker) as proxy:
-        program = "tests.interop.spark.copying_program"
+        program = "tests.interop.spark.kills.copying_program"
         words = [proxy.addresses, source.topic, target.topic, str(checkpoint), "effectively-once"]
         command = [*DIE_WITH_PARENT, sys.executable, "-m", program, *words]
         for point in POINTS:

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from rocketpy_broker import LocalBroker
 from tests.interop.apache_v2.clients import Clients
-from tests.interop.apache_v2.crossings import (
+from tests.interop.apache_v2.crossings.crossings import (
     KINDS,
     TOPIC,
     broker,

@@ -13,7 +13,7 @@ import pytest
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.client.messages.model import Message
 from rocketpy_broker.runtime.time_format import EPOCH
-from tests.interop.clients import CONSUMERS, QUEUES, TOPIC, RocketMQBroker, check_clean
+from tests.interop.handover.clients import CONSUMERS, QUEUES, TOPIC, RocketMQBroker, check_clean
 from tests.interop.rocketmq import V4, V5, V5_3
 
 COUNT = 2 * QUEUES

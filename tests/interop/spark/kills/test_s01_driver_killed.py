@@ -13,7 +13,7 @@ from tests.interop.spark.queries import OfCluster, places
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 KILLS, MESSAGES = 2, 150
-TOP = Path(__file__).parents[3]
+TOP = Path(__file__).parents[4]
 
 
 def test_s01_a_driver_that_is_killed_loses_nothing_and_its_copies_have_their_keys(
@@ -22,7 +22,7 @@ def test_s01_a_driver_that_is_killed_loses_nothing_and_its_copies_have_their_key
     of_cluster.send_to_all("row", MESSAGES)
     target = of_cluster.beside("copy", A, B)
     arguments = of_cluster.cluster.addresses, of_cluster.topic, target.topic
-    program = "tests.interop.spark.copying_program"
+    program = "tests.interop.spark.kills.copying_program"
     command = [sys.executable, "-m", program, *arguments, str(of_cluster.folder / "checkpoint")]
     for _ in range(KILLS):
         driver = subprocess.Popen([*DIE_WITH_PARENT, *command], cwd=TOP)

@@ -29,11 +29,11 @@ from tests.interop.cluster.access import (
     WRITER,
     Certificates,
 )
+from tests.interop.cluster.codec.test_access import Guarded, both, certificates, guarded
 from tests.interop.cluster.connection import Keys
+from tests.interop.cluster.connector.test_transport import PATIENT
 from tests.interop.cluster.messages import GROUP
 from tests.interop.cluster.processes import until
-from tests.interop.cluster.test_access import Guarded, both, certificates, guarded
-from tests.interop.cluster.test_transport import PATIENT
 from tests.interop.rocketmq import V5
 
 __all__ = ["both", "certificates", "guarded"]

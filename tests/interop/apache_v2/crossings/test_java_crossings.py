@@ -6,7 +6,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from tests.interop.apache_v2.clients import Clients
-from tests.interop.apache_v2.crossings import (
+from tests.interop.apache_v2.crossings.crossings import (
     KINDS,
     TOPIC,
     broker,
