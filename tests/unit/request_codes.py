@@ -57,7 +57,8 @@ def codes_of(node_id: str) -> set[str]:
 
 def _tests(folder: str) -> list[Path]:
     """Returns the tests of a folder, and the modules with requests that several of them make."""
-    return sorted((TOP / "tests/broker" / folder).glob("*.py"))
+    found = (TOP / "tests/broker" / folder).rglob("*.py")
+    return sorted(found, key=lambda path: path.name)
 
 
 def _number(code: str) -> int:

@@ -16,7 +16,7 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.cli.commands import app
 from rocketpy_broker.client import brokers
 from rocketpy_broker.errors import BrokerError
-from tests.broker.replication.test_h04_promotion import until
+from tests.broker.replication.promotion.test_h04_promotion import until
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 QUICK, TORTURE = 2, 200

@@ -18,7 +18,7 @@ from rocketpy_broker.client.brokers import broker_status
 from rocketpy_broker.client.statistics import store_counters
 from rocketpy_broker.embedded.process import LocalBrokerError
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.broker.replication.test_h04_promotion import until
+from tests.broker.replication.promotion.test_h04_promotion import until
 from tests.faults.disks.loop_disk import LOG_FLUSH, NO_LOG_FLUSH, LoopDisk, opened
 from tests.faults.disks.test_f07_full_services import fill
 from tests.faults.pairs.test_h04_failovers import align, follower, numbers, promote

@@ -295,7 +295,7 @@ FAULTS = (
         always({}),
         (
             (
-                "tests/broker/offsets/test_recoveries.py::"
+                "tests/broker/offsets/queries/test_recoveries.py::"
                 "test_s5_a_group_goes_on_where_a_power_cut_has_ended_its_queues"
             ),
         ),

@@ -34,7 +34,7 @@ PAIR_FAULTS = (
         SERVICES + "slave.log_sync.LogSync._undo_removals",
         nothing_awaited,
         tuple(
-            "tests/broker/replication/test_h04_removals.py::"
+            "tests/broker/replication/promotion/test_h04_removals.py::"
             f"test_h04_topics_that_the_old_master_removed_last_are_back_on_it[later{number}]"
             for number in range(2)
         ),

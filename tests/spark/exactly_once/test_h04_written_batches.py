@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.client import brokers
-from tests.broker.replication.test_h04_promotion import bodies, status, until
+from tests.broker.replication.promotion.test_h04_promotion import bodies, status, until
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 TOPIC = "T"

@@ -12,7 +12,7 @@ from pyspark_rocketpy.errors import DataLossError
 from pyspark_rocketpy.source.readers import RocketpyStreamReader
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.client import brokers
-from tests.broker.replication.test_h04_promotion import until
+from tests.broker.replication.promotion.test_h04_promotion import until
 from tests.spark.source.test_s09_topic_made_again import read_to, rows
 from tests.spark.source.test_stream_reader import reader, send
 from tests.support.time_limits import WAIT_SECONDS_MAX

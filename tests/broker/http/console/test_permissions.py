@@ -11,7 +11,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
 from tests.broker.http.api_client import ask
 from tests.broker.http.console.test_groups import commit
 from tests.broker.http.console.topic_browser import NONE, Browser
-from tests.broker.replication.own_slave import MASTER, slave
+from tests.broker.replication.slaves.own_slave import MASTER, slave
 from tests.support.broker.group_clients import consumer, heartbeat
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.users import (

@@ -10,7 +10,7 @@ import pytest
 from rocketpy_broker.server.http.console.endpoint import FORM_BYTES_MAX
 from rocketpy_broker.server.http.console.pages.send_form import BODY_CHARACTERS_MAX
 from rocketpy_broker.server.http.console.request import address
-from tests.broker.http.console.test_dead_letters import sent, store
+from tests.broker.http.console.messages.test_dead_letters import sent, store
 from tests.broker.http.console.test_topic_actions import messages
 from tests.broker.http.console.topic_browser import Browser, Seen
 from tests.support.broker.group_clients import consumer, heartbeat
