@@ -20,7 +20,7 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.embedded.process import LocalBrokerError
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 from tests.faults.disks.small_disk import mounted_disk
-from tests.support.broker.batch_writer import Job
+from tests.support.broker.clients.batch_writer import Job
 from tests.support.broker.running_broker import RunningBroker
 
 MIB = 1 << 20

@@ -39,7 +39,7 @@ from tests.interop.handover.clients import (
 from tests.interop.handover.test_timer import SIZES
 from tests.interop.remoting.clients import until as wait_until
 from tests.interop.rocketmq import ENDS_STORED_AT_ONCE, V4, V5
-from tests.support.broker.group_clients import Listener, heartbeat, listening
+from tests.support.broker.clients.group_clients import Listener, heartbeat, listening
 from tests.support.broker.running_broker import RunningBroker, StartBroker, start_broker, until
 from tests.support.broker.transactions import COMMIT, ROLLBACK, Half, end, rounds
 

@@ -20,7 +20,8 @@ from tests.broker.remoting.test_pops import pop as pop_by_remoting
 from tests.broker.remoting.test_pops import receipt, records
 from tests.broker.remoting.test_sends_and_pulls import send
 from tests.support.blocks import wire_block
-from tests.support.broker.apache_consumers import Consumer, Received, duration
+from tests.support.broker.clients.apache_consumers import Consumer, Received, duration
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.pops import (
     INVISIBLE_MS,
     RETRY_TOPIC,
@@ -29,7 +30,6 @@ from tests.support.broker.pops import (
     pass_time,
     with_messages,
 )
-from tests.support.broker.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import (
     RunningBroker,
     StartBroker,

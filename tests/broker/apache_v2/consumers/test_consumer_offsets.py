@@ -12,7 +12,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from tests.support.blocks import wire_block
-from tests.support.broker.apache_consumers import WAIT_MS, Consumer, duration
+from tests.support.broker.clients.apache_consumers import WAIT_MS, Consumer, duration
 from tests.support.broker.pops import TOPIC, with_messages
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 

@@ -23,8 +23,8 @@ from rocketpy_proto.model.codes import Language
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZSTD
 from tests.support.blocks import BORN_MS, WireBlock, wire_block
-from tests.support.broker.apache_client import ApacheClient
-from tests.support.broker.apache_consumers import WAIT_MS, Consumer, duration
+from tests.support.broker.clients.apache_client import ApacheClient
+from tests.support.broker.clients.apache_consumers import WAIT_MS, Consumer, duration
 from tests.support.broker.pops import (
     INVISIBLE_MS,
     REVIVE_MS,

@@ -14,7 +14,7 @@ from rocketpy_broker.services.deliveries.renewals import RENEWED_MS, RenewalServ
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
 from rocketpy_broker.services.receipts.ack_service import AckService
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
-from tests.support.broker.apache_consumers import Consumer, Received
+from tests.support.broker.clients.apache_consumers import Consumer, Received
 from tests.support.broker.pops import REVIVE_MS, TOPIC, pass_time, with_messages
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 

@@ -16,7 +16,7 @@ from rocketpy_broker.store.staging.area import StagedAttempt
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.gates import Gate, holding
-from tests.support.broker.batch_writer import Job, Task, bodies
+from tests.support.broker.clients.batch_writer import Job, Task, bodies
 from tests.support.broker.running_broker import RunningBroker, until
 
 Answer = asyncio.Task[broker_pb2.StageBlocksResponse]

@@ -12,7 +12,7 @@ from rocketpy_broker.services.batches import jobs
 from rocketpy_broker.services.batches.service import SWEEP_MS
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.support.broker.batch_writer import Job, Task, bodies, staging_files
+from tests.support.broker.clients.batch_writer import Job, Task, bodies, staging_files
 from tests.support.broker.running_broker import (
     RunningBroker,
     StartBroker,

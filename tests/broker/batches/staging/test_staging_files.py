@@ -17,7 +17,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.faults.batches.batch_use import Desk
 from tests.faults.images import read_bodies, workshop
 from tests.support.blocks import wire_block
-from tests.support.broker.batch_writer import Job, Task, bodies, disk_bytes, staging_files
+from tests.support.broker.clients.batch_writer import Job, Task, bodies, disk_bytes, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.store.messages import QUEUE
 

@@ -17,7 +17,7 @@ from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Host, Record, encode_record
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
-from tests.support.broker.batch_writer import Job, Task, bodies, staging_files
+from tests.support.broker.clients.batch_writer import Job, Task, bodies, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL

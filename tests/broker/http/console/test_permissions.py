@@ -12,9 +12,8 @@ from tests.broker.http.api_client import ask
 from tests.broker.http.console.test_groups import commit
 from tests.broker.http.console.topic_browser import NONE, Browser
 from tests.broker.replication.slaves.own_slave import MASTER, slave
-from tests.support.broker.group_clients import consumer, heartbeat
-from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.users import (
+from tests.support.broker.clients.group_clients import consumer, heartbeat
+from tests.support.broker.clients.users import (
     GROUP,
     OTHER,
     SECRETS,
@@ -26,6 +25,7 @@ from tests.support.broker.users import (
     users_path,
     write_users,
 )
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 HIDDEN = "payments"
 OWNER = user(

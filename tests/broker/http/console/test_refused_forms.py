@@ -13,9 +13,9 @@ from rocketpy_broker.server.http.console.request import address
 from tests.broker.http.console.messages.test_dead_letters import sent, store
 from tests.broker.http.console.test_topic_actions import messages
 from tests.broker.http.console.topic_browser import Browser, Seen
-from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.clients.group_clients import consumer, heartbeat
+from tests.support.broker.clients.users import GROUP, SECRETS, TOPIC, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.users import GROUP, SECRETS, TOPIC, USERS, users_path, write_users
 
 SEND = "/topics/orders/send"
 TEXT = '\n"><script>alert(1)</script>&\n'

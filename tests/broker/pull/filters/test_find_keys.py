@@ -13,7 +13,7 @@ from rocketpy_broker.store.index.service import IndexService
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
-from tests.support.broker.batch_writer import Job
+from tests.support.broker.clients.batch_writer import Job
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 # Queue, begin, end.

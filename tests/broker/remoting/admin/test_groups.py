@@ -32,7 +32,7 @@ from rocketpy_proto.remoting.headers.clients import (
 )
 from tests.broker.remoting.requests import answered, commit, subscribe, update_topic
 from tests.broker.remoting.test_sends_and_pulls import pull, send
-from tests.support.broker.remoting_client import RemotingBroker, RemotingClient
+from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient
 from tests.support.broker.running_broker import StartBroker
 
 

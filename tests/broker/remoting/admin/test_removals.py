@@ -12,7 +12,7 @@ from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.remoting.requests import answered, update_topic
 from tests.broker.remoting.test_sends_and_pulls import send
 from tests.support.blocks import wire_block
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker
 
 

@@ -20,8 +20,8 @@ from tests.broker.remoting.test_offsets import (
     update,
 )
 from tests.broker.remoting.test_sends_and_pulls import bodies, position, pull
-from tests.support.broker.group_clients import consumer, heartbeat
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.group_clients import consumer, heartbeat
+from tests.support.broker.clients.remoting_client import RemotingBroker
 
 
 async def reset(remoting: RemotingBroker, **fields: Any) -> RemotingCommand:

@@ -22,7 +22,7 @@ from rocketpy_proto.remoting.headers.cluster import ViewBrokerStatsDataRequest
 from rocketpy_proto.remoting.headers.topics import TopicRequest
 from tests.broker.remoting.requests import answered, update_topic
 from tests.broker.remoting.test_sends_and_pulls import pull, send, send_header
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker
 
 DAY_MS = 24 * HOUR_MS

@@ -30,9 +30,9 @@ from rocketpy_proto.remoting.headers.sends import (
     SendMessageResponse,
 )
 from tests.broker.remoting.test_sends_and_pulls import pull, send
-from tests.support.broker import group_clients
-from tests.support.broker.remoting_client import RemotingBroker, RemotingClient
-from tests.support.broker.remoting_groups import body_of, consumer, heartbeat
+from tests.support.broker.clients import group_clients
+from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient
+from tests.support.broker.clients.remoting_groups import body_of, consumer, heartbeat
 from tests.support.broker.transactions import rounds
 from tests.unit.remoting.recorded import needs_golden, request
 

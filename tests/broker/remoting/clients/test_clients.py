@@ -26,9 +26,9 @@ from rocketpy_proto.remoting.headers.clients import (
     HeartbeatResponse,
 )
 from rocketpy_proto.rocketpy.v1 import groups_pb2
-from tests.support.broker import group_clients
-from tests.support.broker.remoting_client import RemotingBroker
-from tests.support.broker.remoting_groups import (
+from tests.support.broker.clients import group_clients
+from tests.support.broker.clients.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_groups import (
     body_of,
     changed,
     changed_group,

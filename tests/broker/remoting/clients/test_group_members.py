@@ -27,9 +27,9 @@ from rocketpy_proto.remoting.headers.clients import (
     ConsumerGroupRequest,
     ProducerGroupRequest,
 )
-from tests.support.broker import group_clients
-from tests.support.broker.remoting_client import RemotingBroker, RemotingClient
-from tests.support.broker.remoting_groups import (
+from tests.support.broker.clients import group_clients
+from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient
+from tests.support.broker.clients.remoting_groups import (
     body_of,
     consumer,
     heartbeat_body,

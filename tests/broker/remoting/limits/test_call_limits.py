@@ -25,7 +25,7 @@ from rocketpy_proto.remoting import EXCHANGES, ONE_WAY_FLAG, RemotingCommand, en
 from rocketpy_proto.remoting.headers.offsets import GetMaxOffsetRequest
 from rocketpy_proto.remoting.headers.pulls import SUBSCRIPTION, SUSPEND
 from tests.broker.remoting.test_sends_and_pulls import pull_header, send
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import until
 
 ANSWER_BYTES = 60_000

@@ -13,7 +13,7 @@ from rocketpy_proto.remoting import EXCHANGES, RemotingCommand
 from rocketpy_proto.remoting.headers.pulls import SUBSCRIPTION, SUSPEND
 from rocketpy_proto.remoting.headers.topics import TopicRequest
 from tests.broker.remoting.test_sends_and_pulls import pull_header
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 
 
 @contextmanager

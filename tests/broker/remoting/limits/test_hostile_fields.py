@@ -17,8 +17,12 @@ from rocketpy_broker.server.remoting.server import RemotingServer
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import EXCHANGES, RemotingCommand
+from tests.support.broker.clients.remoting_client import (
+    RemotingBroker,
+    RemotingClient,
+    RunningNameServer,
+)
 from tests.support.broker.loop_passes import longest_pass_ms
-from tests.support.broker.remoting_client import RemotingBroker, RemotingClient, RunningNameServer
 
 NUMBERS = ["", "x", "1.5", "9" * 30, "-" + "9" * 30, "NaN"]
 TEXTS = ["", "x" * 30_000, "\x00\n\U0001f680", "../../T", "T@G", "%d%s{}"]

@@ -7,7 +7,7 @@ import pytest
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import RemotingCommand
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 
 FIELDS = {
     Code.QUERY_CONSUMER_OFFSET: {"consumerGroup": "G", "topic": "T", "queueId": "0"},

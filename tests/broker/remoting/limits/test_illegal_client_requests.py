@@ -21,8 +21,8 @@ from rocketpy_proto.remoting.headers.clients import (
     ProducerGroupRequest,
     UnregisterClientRequest,
 )
-from tests.support.broker.remoting_client import RemotingBroker
-from tests.support.broker.remoting_groups import (
+from tests.support.broker.clients.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_groups import (
     body_of,
     consumer,
     heartbeat,

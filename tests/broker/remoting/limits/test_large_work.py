@@ -14,13 +14,13 @@ from rocketpy_proto.remoting.headers.pulls import QueryMessageRequest
 from rocketpy_proto.remoting.headers.topics import TopicRequest
 from tests.broker.nameserver.registrations import register, table
 from tests.broker.remoting.test_sends_and_pulls import pull_header, send
-from tests.support.broker.loop_passes import longest_pass_ms
-from tests.support.broker.remoting_client import (
+from tests.support.broker.clients.remoting_client import (
     RemotingBroker,
     RemotingClient,
     RunningNameServer,
 )
-from tests.support.broker.remoting_groups import consumer, heartbeat_body, members
+from tests.support.broker.clients.remoting_groups import consumer, heartbeat_body, members
+from tests.support.broker.loop_passes import longest_pass_ms
 from tests.support.broker.running_broker import StartBroker
 
 PASS_MS_MAX = 60

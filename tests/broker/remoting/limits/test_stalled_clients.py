@@ -17,7 +17,7 @@ from rocketpy_broker.server.remoting.connection import SMALL_FRAME_BYTES
 from rocketpy_broker.server.remoting.server import LARGE_FRAMES_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting import FRAME_BYTES_MAX
-from tests.support.broker.remoting_client import connected
+from tests.support.broker.clients.remoting_client import connected
 
 CLIENTS = 100
 # Each place for a large frame, twice: a frame that grows is copied, and the process keeps the old

@@ -16,7 +16,7 @@ from rocketpy_proto.remoting.headers.auth import (
     UserRequest,
 )
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.support.broker.users import Secured
+from tests.support.broker.clients.users import Secured
 
 NO = ResponseCode.NO_PERMISSION
 SECRET = "secret-of-the-new-user"

@@ -23,7 +23,7 @@ from tests.broker.remoting.users.auth_requests import (
     found,
     granted,
 )
-from tests.support.broker.users import TOPIC, Secured, users_path
+from tests.support.broker.clients.users import TOPIC, Secured, users_path
 
 
 @pytest.mark.parametrize(

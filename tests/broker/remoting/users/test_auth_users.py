@@ -35,8 +35,8 @@ from tests.broker.remoting.users.auth_requests import (
     found,
     granted,
 )
-from tests.support.broker.remoting_client import RemotingBroker
-from tests.support.broker.users import SECRETS, TOPIC, Secured, user, users_path
+from tests.support.broker.clients.remoting_client import RemotingBroker
+from tests.support.broker.clients.users import SECRETS, TOPIC, Secured, user, users_path
 
 # --- Changes ---
 

@@ -26,8 +26,8 @@ from tests.broker.batches.conftest import RoomFor
 from tests.broker.replication.pair import MASTER, Pair, pair, slave_config
 from tests.broker.replication.pair import until as until_later
 from tests.broker.replication.slave import Slave, slave_of
-from tests.support.broker.batch_writer import Job, bodies, hindered, staging_files
-from tests.support.broker.remoting_client import RemotingBroker, RemotingClient
+from tests.support.broker.clients.batch_writer import Job, bodies, hindered, staging_files
+from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.transactions import COMMIT, end, prepare
 

@@ -14,8 +14,8 @@ from rocketpy_proto.remoting.headers.cluster import ProgressFileRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.replication.pair import MASTER, Pair, pair, slave_config
 from tests.broker.replication.promotion.test_h04_batches import ALONE
-from tests.support.broker.batch_writer import Job, bodies
-from tests.support.broker.remoting_client import RemotingBroker, RemotingClient
+from tests.support.broker.clients.batch_writer import Job, bodies
+from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 NAMES = ("deliveryLog.json", "transactionLog.json", "batchLedger.journal", "timercheck")

@@ -45,7 +45,7 @@ from tests.broker.replication.promotion.test_h04_batches import (
     offer,
     staged,
 )
-from tests.support.broker.batch_writer import Job, Task, staging_files
+from tests.support.broker.clients.batch_writer import Job, Task, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.time_limits import WAIT_SECONDS_MAX
 

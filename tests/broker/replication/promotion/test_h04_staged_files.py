@@ -29,7 +29,7 @@ from tests.broker.replication.promotion.test_h04_batches import (
     changes,
     has_copies,
 )
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker
 
 

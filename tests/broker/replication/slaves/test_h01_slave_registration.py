@@ -13,8 +13,8 @@ from rocketpy_proto.remoting.headers.cluster import BrokerRequest
 from tests.broker.nameserver import registrations
 from tests.broker.nameserver.registrations import addresses, route, table
 from tests.broker.replication.slaves.own_slave import slave
-from tests.support.broker.apache_client import ACCESS_POINT, ApacheClient, group, topic
-from tests.support.broker.remoting_client import (
+from tests.support.broker.clients.apache_client import ACCESS_POINT, ApacheClient, group, topic
+from tests.support.broker.clients.remoting_client import (
     RemotingClient,
     StartNameServer,
     connected,

@@ -22,8 +22,8 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, groups_pb2
 from tests.broker.http.api_client import ask
 from tests.broker.metrics.scrape import get
 from tests.broker.replication.slaves.own_slave import MASTER, slave
-from tests.support.broker.apache_client import ApacheClient
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.apache_client import ApacheClient
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 REFUSED = ResponseCode.SERVICE_NOT_AVAILABLE

@@ -15,7 +15,7 @@ from tests.broker.metrics.scrape import scrape
 from tests.broker.remoting.requests import answered
 from tests.broker.replication.pair import state_of
 from tests.broker.replication.slaves.own_slave import MASTER, slave
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 

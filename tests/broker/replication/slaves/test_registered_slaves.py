@@ -13,7 +13,7 @@ from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.cluster import BrokerRequest
 from tests.broker.nameserver import registrations
 from tests.broker.nameserver.registrations import route, table
-from tests.support.broker.remoting_client import RemotingClient, connected
+from tests.support.broker.clients.remoting_client import RemotingClient, connected
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 SLAVE = "127.0.0.1:20911"

@@ -13,7 +13,7 @@ from rocketpy_broker.broker import Ready
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc
 from rocketpy_proto.tls import TlsConfig
 from rocketpy_proto.tls_channel import credentials_of
-from tests.support.broker.remoting_client import RemotingClient
+from tests.support.broker.clients.remoting_client import RemotingClient
 
 # A code that no processor serves: each server answers it.
 UNKNOWN_CODE = 29_999

@@ -32,7 +32,7 @@ from rocketpy_broker.server.security.certificates import (
 )
 from rocketpy_proto.tls import TlsConfig
 from tests.broker.security.tls.callers import ask_grpc, ask_http, ask_remoting, is_served, opened
-from tests.support.broker.remoting_client import RemotingClient
+from tests.support.broker.clients.remoting_client import RemotingClient
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.tls_files import TlsFiles
 

@@ -22,7 +22,7 @@ from tests.broker.security.tls.callers import (
     is_served,
     opened,
 )
-from tests.support.broker.remoting_client import RemotingClient
+from tests.support.broker.clients.remoting_client import RemotingClient
 from tests.support.broker.running_broker import StartBroker, until
 from tests.support.broker.tls_files import TlsFiles
 

@@ -21,7 +21,7 @@ from tests.broker.security.tls.callers import (
     opened,
     tls_port,
 )
-from tests.support.broker.remoting_client import RemotingClient, StartNameServer
+from tests.support.broker.clients.remoting_client import RemotingClient, StartNameServer
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.tls_files import TlsFiles
 

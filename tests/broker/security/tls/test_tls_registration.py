@@ -10,7 +10,7 @@ import pytest
 from rocketpy_broker.config import TlsMode
 from rocketpy_proto.tls import TlsConfig
 from tests.broker.registration.test_registrations import registered
-from tests.support.broker.remoting_client import StartNameServer
+from tests.support.broker.clients.remoting_client import StartNameServer
 from tests.support.broker.running_broker import StartBroker, until
 from tests.support.broker.tls_files import TlsFiles
 

@@ -11,7 +11,7 @@ from rocketpy_proto.rocketpy.v1 import admin_pb2, transactions_pb2
 from tests.broker.http.console.topic_browser import NONE, Browser, Parsed
 from tests.broker.statistics.test_history import sampled
 from tests.support.blocks import wire_block
-from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.clients.group_clients import consumer, heartbeat
 from tests.support.broker.running_broker import RunningBroker
 from tests.support.broker.transactions import prepare
 

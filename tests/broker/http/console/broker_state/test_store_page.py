@@ -20,8 +20,8 @@ from tests.broker.http.console.topic_browser import Browser
 from tests.broker.replication.slave import slave_of
 from tests.broker.replication.test_h01_master import MASTER
 from tests.support.blocks import wire_block
+from tests.support.broker.clients.users import SECRETS, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
-from tests.support.broker.users import SECRETS, USERS, users_path, write_users
 
 SEGMENT = 64 << 10
 

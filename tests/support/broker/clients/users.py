@@ -19,7 +19,7 @@ from rocketpy_proto.remoting import EXCHANGES, Header, RemotingCommand, signed
 from rocketpy_proto.remoting.headers.sends import SendMessageRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.support.blocks import wire_block
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 MINUTE_MS = 60_000

@@ -22,7 +22,7 @@ from rocketpy_proto.remoting.bodies.clients import (
     SubscriptionData,
 )
 from rocketpy_proto.remoting.headers.clients import ConsumerGroupRequest, UnregisterClientRequest
-from tests.support.broker.remoting_client import RemotingClient
+from tests.support.broker.clients.remoting_client import RemotingClient
 
 
 def consumer(group: str, *topics: str | SubscriptionData, **fields: Any) -> ConsumerData:
