@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.errors import StoreReadError
-from tests.store.test_failing_calls import broken, found_by, put_keyed
+from tests.store.failures.test_failing_calls import broken, found_by, put_keyed
 from tests.support.store.messages import QUEUE, flush_log, numbered, put
 from tests.support.store.stores import OpenStore, crash
 
