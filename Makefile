@@ -67,7 +67,8 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 test: $(INSTALLED) java programs ## Run the tests
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m "not torture and not interop and not docs" --ignore tests/interop \
-		--ignore tests/test_tidy.py --ignore tests/test_language.py $(SIDE_BY_SIDE) $(ARGS)
+		--ignore tests/project/test_tidy.py --ignore tests/project/test_language.py \
+		$(SIDE_BY_SIDE) $(ARGS)
 
 test-matrix: $(INSTALLED) java programs ## Run tests with other Pythons, PySparks and libraries
 	@$(USE_JAVA)
@@ -99,7 +100,7 @@ lint: $(INSTALLED) ## Check style, types, imports between packages, language and
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_language.py
+	$(BIN)/python -m pytest -q tests/project/test_tidy.py tests/project/test_language.py
 
 site: $(INSTALLED) ## Build the site of the documents into build/site; a dead link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet -f docs/site/mkdocs.yml

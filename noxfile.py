@@ -36,13 +36,6 @@ FULL, SELECTED, REFUSED = "all", "a selection", "is refused"
 LEFT_OUT = (
     "tests/spark/test_documents.py",
     "tests/spark/test_notebooks.py",
-    "tests/unit/test_documents.py",
-    "tests/unit/test_notebook_pages.py",
-    "tests/unit/test_noxfile.py",
-    "tests/unit/test_packaging.py",
-    "tests/unit/test_side_by_side.py",
-    "tests/unit/test_site.py",
-    "tests/unit/test_surroundings.py",
 )
 # PySpark's Connect requires grpcio 1.76.
 SPARK_CONNECT = ("tests/spark/test_connect.py",)

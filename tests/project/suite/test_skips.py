@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.plugins import skips
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 SKIPPED = {
     "test_it": "import pytest\ndef test_it(): pytest.skip('no root')\n",
     "test_mark": "import pytest\n@pytest.mark.skip(reason='no disk')\ndef test_it(): pass\n",

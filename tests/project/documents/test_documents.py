@@ -21,10 +21,10 @@ from pyspark_rocketpy.options.specs import option_table
 from pyspark_rocketpy.options.values import ON_CLUSTERS, cluster_table
 from pyspark_rocketpy.sink.columns import sink_column_table
 from pyspark_rocketpy.source.columns import column_table
+from tests.project.documents.api_tables import api_table, route_table, status_table
+from tests.project.documents.request_codes import CLIENTS, code_table
 from tests.support.documents import DOCUMENTS, NOTES, TOP, blocks, blocks_of, runnable
 from tests.support.plugins.cases import commands_of, where
-from tests.unit.api_tables import api_table, route_table, status_table
-from tests.unit.request_codes import CLIENTS, code_table
 
 SHOWN = {
     "broker_emulator/rocketpy_broker/services": r"services/: ((?:[a-z_]+, )+[a-z_]+)",

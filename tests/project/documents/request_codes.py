@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rocketpy_proto.model.codes import RequestCode
+from tests.project.documents.compatibility import Case
 from tests.support.documents import TOP
-from tests.unit.compatibility import Case
 
 BROKER = TOP / "broker_emulator/rocketpy_broker"
 SERVERS = {

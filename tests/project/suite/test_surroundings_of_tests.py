@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 COMMAND = [
     sys.executable,
     "-m",
@@ -34,7 +34,7 @@ def run(*arguments: str, **names: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_folder_that_arguments_come_back_to_keeps_its_fixtures() -> None:
-    folders = ["tests/broker/topics", "tests/test_tidy.py", "tests/broker/flush"]
+    folders = ["tests/broker/topics", "tests/project/test_tidy.py", "tests/broker/flush"]
     ended = run("--setup-plan", *folders)
     assert (ended.returncode, "not found" in ended.stdout) == (0, False), ended.stdout[-2000:]
 

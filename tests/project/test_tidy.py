@@ -1,4 +1,4 @@
-"""The project keeps the rules of `tests/tidy.py`, and each rule finds what it is there for."""
+"""The project keeps the rules of `tidy`, and each rule finds what it is there for."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import tidy
-from tests.tidy import Source
+from tests.project import tidy
+from tests.project.tidy import Source
 
-TOP = Path(__file__).resolve().parent.parent
+TOP = Path(__file__).resolve().parents[2]
 BROKER = "broker_emulator/rocketpy_broker"
 Rule = Callable[[Source], Iterator[str]]
 # One process parses all sources for all rules.

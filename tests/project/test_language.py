@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests import language, tidy
-from tests.tidy import BROKER, Source
+from tests.project import language, tidy
+from tests.project.tidy import BROKER, Source
 
 Rule = Callable[[Source], Iterator[str]]
 PATH = f"{BROKER}/sample.py"

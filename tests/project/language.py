@@ -17,9 +17,9 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, TypeAlias
 
-from tests.tidy import Source, parse
+from tests.project.tidy import Source, parse
 
-TOP = Path(__file__).parents[1]
+TOP = Path(__file__).parents[2]
 UNREAD: tuple[str, ...] = ()
 # Strings of these are data more often than texts for readers.
 DATA_FOLDERS = ("tests/", "notebooks/", "benchmarks/")

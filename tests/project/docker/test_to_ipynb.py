@@ -9,11 +9,11 @@ from pathlib import Path
 import nbformat
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docker"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "docker"))
 
 import to_ipynb
 
-TOP = Path(__file__).resolve().parents[2]
+TOP = Path(__file__).resolve().parents[3]
 HEADER = "# Databricks notebook source\n"
 SEPARATOR = "\n# COMMAND ----------\n"
 

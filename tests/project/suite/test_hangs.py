@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.plugins import hangs
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 CASES = {
     # Like a loop that cancels its tasks and waits for one that does not end.
     "a test that takes its time-out for an answer": """

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 sys.path.insert(0, str(TOP / "docs" / "site"))
 
 import render_notebooks  # noqa: E402 (a program of the site, and no package)

@@ -7,10 +7,18 @@ from collections.abc import Sequence
 import pytest
 
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from tests.project.documents.compatibility import (
+    CLIENTS,
+    DATA,
+    KINDS,
+    Case,
+    details,
+    found_tests,
+    overview,
+)
+from tests.project.documents.test_documents import assert_table
 from tests.support.documents import TOP
 from tests.support.plugins.cases import collected
-from tests.unit.compatibility import CLIENTS, DATA, KINDS, Case, details, found_tests, overview
-from tests.unit.test_documents import assert_table
 
 # One process collects the cases of all clients once.
 pytestmark = pytest.mark.xdist_group("compatibility")

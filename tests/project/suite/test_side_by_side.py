@@ -11,7 +11,7 @@ from pathlib import Path
 
 import grpc
 
-TOP = Path(__file__).parents[2]
+TOP = Path(__file__).parents[3]
 PROGRAM = """
 import os
 from pathlib import Path
