@@ -31,9 +31,16 @@ def test_every_module_is_imported_or_started() -> None:
 
 def test_no_folder_has_more_modules_than_a_reader_takes_in() -> None:
     assert list(tidy.crowded_folders(tidy.sources(TOP))) == []
-    crowd = [tidy.Source(f"{BROKER}/m{number}.py", "") for number in range(tidy.MODULES_MAX + 1)]
+
+
+@pytest.mark.parametrize("folder", [BROKER, "tests/unit", "benchmarks"])
+def test_a_folder_with_a_module_too_many_is_named(folder: str) -> None:
+    crowd = [Source(f"{folder}/m{number}.py", "") for number in range(tidy.MODULES_MAX)]
+    crowd.append(Source(f"{folder}/__init__.py", ""))
+    assert list(tidy.crowded_folders(crowd)) == []
+    crowd.append(Source(f"{folder}/test_m.py", ""))
     assert list(tidy.crowded_folders(crowd)) == [
-        f"{BROKER}: 13 modules, limit 12; divide it by subject"
+        f"{folder}: 13 modules, limit 12; divide it by subject"
     ]
 
 

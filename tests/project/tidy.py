@@ -311,11 +311,11 @@ def idle_modules(all_sources: Iterable[Source]) -> Iterator[str]:
 
 
 def crowded_folders(all_sources: Iterable[Source]) -> Iterator[str]:
-    """Yields each folder of the packages with more modules than a reader takes in at once."""
+    """Yields each folder with more modules than a reader takes in at once; stubs do not count."""
     counts = Counter(
         source.path.rpartition("/")[0]
         for source in all_sources
-        if source.in_packages and not source.path.endswith("/__init__.py")
+        if source.is_python and not source.path.endswith("/__init__.py")
     )
     for folder, count in sorted(counts.items()):
         if count > MODULES_MAX:
