@@ -16,8 +16,8 @@ FILE ?= docker/docker-compose.yml
 ROCKETMQS := 5.5.0 5.3.3 4.9.7
 # Coverage does not count in forked and new processes; test_f10 traces lines itself.
 COVERED := */rocketpy_broker/store/*,*/rocketpy_proto/record/*
-COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/test_f06* \
-	tests/faults/test_f11* tests/faults/test_m01* tests/faults/test_s08*
+COVERING_TESTS := tests/unit/record tests/store tests/broker tests/faults/damage/test_f06* \
+	tests/faults/test_f11* tests/faults/test_m01* tests/faults/batches/test_s08*
 COVERING := not torture and not interop and not spark
 # Spark's tests share a session in one process, all others run in two more: most of them wait for
 # processes of their own. A process that dies is not replaced: the run would never end.
@@ -67,7 +67,8 @@ demo: $(INSTALLED) java ## Run the flights demo: a broker, a stream stopped and 
 test: $(INSTALLED) java programs ## Run the tests
 	@$(USE_JAVA)
 	$(BIN)/python -m pytest -m "not torture and not interop and not docs" --ignore tests/interop \
-		--ignore tests/test_tidy.py --ignore tests/test_language.py $(SIDE_BY_SIDE) $(ARGS)
+		--ignore tests/project/test_tidy.py --ignore tests/project/test_language.py \
+		$(SIDE_BY_SIDE) $(ARGS)
 
 test-matrix: $(INSTALLED) java programs ## Run tests with other Pythons, PySparks and libraries
 	@$(USE_JAVA)
@@ -99,7 +100,7 @@ lint: $(INSTALLED) ## Check style, types, imports between packages, language and
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest -q tests/test_tidy.py tests/test_language.py
+	$(BIN)/python -m pytest -q tests/project/test_tidy.py tests/project/test_language.py
 
 site: $(INSTALLED) ## Build the site of the documents into build/site; a dead link fails
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet -f docs/site/mkdocs.yml

@@ -36,13 +36,6 @@ FULL, SELECTED, REFUSED = "all", "a selection", "is refused"
 LEFT_OUT = (
     "tests/spark/test_documents.py",
     "tests/spark/test_notebooks.py",
-    "tests/unit/test_documents.py",
-    "tests/unit/test_notebook_pages.py",
-    "tests/unit/test_noxfile.py",
-    "tests/unit/test_packaging.py",
-    "tests/unit/test_side_by_side.py",
-    "tests/unit/test_site.py",
-    "tests/unit/test_surroundings.py",
 )
 # PySpark's Connect requires grpcio 1.76.
 SPARK_CONNECT = ("tests/spark/test_connect.py",)
@@ -64,23 +57,23 @@ SUITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         SELECTED: (
             "tests/unit",
             *(
-                f"tests/spark/test_{what}.py"
+                f"tests/spark/{what}.py"
                 for what in (
-                    "reader",
-                    "source",
-                    "sink",
-                    "exactly_once",
-                    "expressions",
-                    "retries",
-                    "sql",
-                    "metrics",
-                    "connect",
+                    "source/test_reader",
+                    "source/test_source",
+                    "sink/test_sink",
+                    "exactly_once/test_exactly_once",
+                    "source/test_expressions",
+                    "sink/test_retries",
+                    "test_sql",
+                    "test_metrics",
+                    "test_connect",
                 )
             ),
             *BROKER,
         ),
         # A program, since the tests need a supported PySpark.
-        REFUSED: ("tests/spark/refused.py",),
+        REFUSED: ("tests/spark/errors/refused.py",),
     }
 )
 # The tests of `make test` and of `make docs`.

@@ -20,11 +20,33 @@ from rich.progress import Progress
 from benchmarks.harness import Result
 from benchmarks.report import terminal_table, to_json
 
-MODULES = [
-    *("record", "store", "index", "growth", "senders", "batches", "delay", "pull", "calls"),
-    *("filter", "source", "sink", "queues", "latency", "memory", "fairness", "held", "start"),
-    *("topics", "cluster", "java_broker", "transports", "apache_v2", "replication"),
-]
+# Name -> folder of its module, in the order of the tables.
+MODULES = {
+    "record": "storage",
+    "store": "storage",
+    "index": "storage",
+    "growth": "storage",
+    "senders": "calls",
+    "batches": "storage",
+    "delay": "calls",
+    "pull": "calls",
+    "calls": "calls",
+    "filter": "storage",
+    "source": "spark",
+    "sink": "spark",
+    "queues": "spark",
+    "latency": "spark",
+    "memory": "spark",
+    "fairness": "calls",
+    "held": "calls",
+    "start": "spark",
+    "topics": "calls",
+    "cluster": "rocketmq",
+    "java_broker": "rocketmq",
+    "transports": "spark",
+    "apache_v2": "rocketmq",
+    "replication": "calls",
+}
 PROFILE_LINES = 25
 console = Console()
 
@@ -46,7 +68,8 @@ def run_module(name: str, *, profile: bool) -> Iterator[Result]:
     Prints a profile of this process if wanted.
     """
     module, *part = name.split(":", 1)
-    run = partial(importlib.import_module(f"benchmarks.bench_{module}").run, *part)
+    path = f"benchmarks.{MODULES[module]}.bench_{module}"
+    run = partial(importlib.import_module(path).run, *part)
     if not profile:
         yield from run()
         return

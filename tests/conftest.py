@@ -70,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _path_of(argument: str) -> tuple[str, ...]:
-    """Returns the parts of the path of an argument such as `tests/test_tidy.py::test_x`."""
+    """Returns the parts of the path of an argument such as `tests/project/test_tidy.py::test_x`."""
     return Path(argument.partition("::")[0]).resolve().parts
 
 

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from benchmarks.bench_latency import Sender
-from benchmarks.bench_sink import rows_of
 from benchmarks.peers.kafka import JARS, KafkaSender, KafkaServer, KafkaTopics, kafka_server
 from benchmarks.peers.options import NO_OPTIONS, Options
 from benchmarks.peers.processes import Programs
-from benchmarks.spark_session import spark_session
+from benchmarks.spark.bench_latency import Sender
+from benchmarks.spark.bench_sink import rows_of
+from benchmarks.spark.spark_session import spark_session
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 

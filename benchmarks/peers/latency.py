@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from benchmarks.bench_latency import BETWEEN_SECONDS, WARM_UP, trigger_ms
 from benchmarks.peers.connectors import Bench, Connector
 from benchmarks.peers.rounds import MS, SHARE, Done, Line, Unit
+from benchmarks.spark.bench_latency import BETWEEN_SECONDS, WARM_UP, trigger_ms
 
 # Of a turn, beyond the first ones.
 MESSAGES_A_SECOND = 6

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, functions
 
-from benchmarks.bench_source import drain
 from benchmarks.peers.connectors import Bench, Connector
 from benchmarks.peers.options import AT_LEAST_ONCE, NO_OPTIONS, TUNED_READ, TUNED_WRITE, Options
 from benchmarks.peers.rounds import Line, Turn, repeated
+from benchmarks.spark.bench_source import drain
 
 # The counterparts of Kafka's columns; timestampType has none, and is a number as sysFlag is.
 KAFKA_COLUMNS = "keys,body,topic,queueId,queueOffset,storeTimestamp,sysFlag"

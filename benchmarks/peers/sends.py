@@ -9,13 +9,13 @@ import asyncio
 from collections.abc import Iterator
 from functools import partial
 
-from benchmarks.bench_calls import IN_FLIGHT, SENDS_EACH, in_flight, raw_request
-from benchmarks.bench_java_broker import SENT, Server, java_server, our_server
-from benchmarks.java_client import Sends
+from benchmarks.calls.bench_calls import IN_FLIGHT, SENDS_EACH, in_flight, raw_request
 from benchmarks.peers.connectors import Bench
 from benchmarks.peers.processes import Programs
 from benchmarks.peers.rounds import Line, Turn, repeated
-from benchmarks.real_cluster import QUEUES
+from benchmarks.rocketmq.bench_java_broker import SENT, Server, java_server, our_server
+from benchmarks.rocketmq.java_client import Sends
+from benchmarks.rocketmq.real_cluster import QUEUES
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.store.config import FlushDiskType
 from tests.interop.rocketmq import V5

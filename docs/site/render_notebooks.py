@@ -2,7 +2,7 @@
 
 `make notebooks` fills `docs/notebooks/`: a page for each notebook, beside it a folder of its
 pictures. A page is written when its notebook has ended; a notebook that fails leaves the old page
-unchanged. tests/unit/test_notebook_pages.py compares pages with their notebooks.
+unchanged. tests/project/documents/test_notebook_pages.py compares pages with their notebooks.
 """
 
 from __future__ import annotations

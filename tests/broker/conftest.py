@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tests.support.broker.clients.remoting_client import start_name_server
 from tests.support.broker.crashed import start_crashed
-from tests.support.broker.remoting_client import start_name_server
 from tests.support.broker.running_broker import running, start_broker
 from tests.support.broker.tls_files import tls_files
 from tests.support.broker.transactions import producer

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.zygote import Zygote
+from tests.faults.workers.zygote import Zygote
 from tests.support.broker.running_broker import start_broker
 
 __all__ = ["start_broker"]

@@ -27,8 +27,8 @@ from rocketpy_broker.store.backup.pieces import Piece
 from rocketpy_broker.store.backup.target import BackupTarget
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.faults.clients import BatchClient, join_all, run_all
-from tests.faults.small_disk import mounted_disk
+from tests.faults.disks.small_disk import mounted_disk
+from tests.faults.histories.clients import BatchClient, join_all, run_all
 from tests.support.broker.shell import run, started
 from tests.support.time_limits import WAIT_SECONDS_MAX
 

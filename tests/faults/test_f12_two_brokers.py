@@ -10,10 +10,10 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.embedded.local_broker import LocalBrokerError
-from tests.faults import programs
-from tests.faults.clients import join_all, run_all
-from tests.faults.recorder import Recorder
-from tests.faults.zygote import Worker, Zygote
+from tests.faults.histories.clients import join_all, run_all
+from tests.faults.histories.recorder import Recorder
+from tests.faults.workers import programs
+from tests.faults.workers.zygote import Worker, Zygote
 
 RACES_QUICK = 50
 RACES_TORTURE = 500

@@ -17,8 +17,8 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2_grpc
-from tests.faults.clients import append_request, pull
-from tests.faults.history import FINAL, History, Outcome, body_of
+from tests.faults.histories.clients import append_request, pull
+from tests.faults.histories.history import FINAL, History, Outcome, body_of
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 SEGMENT_BYTES = 64 << 10

@@ -18,8 +18,8 @@ from rocketpy_broker.store.queues.files import BLOCK_BYTES
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grpc
-from tests.faults.clients import append_request
-from tests.faults.small_disk import mounted_disk
+from tests.faults.disks.small_disk import mounted_disk
+from tests.faults.histories.clients import append_request
 from tests.support.descriptors import open_below
 from tests.support.store.messages import flush_log, put, read_all
 from tests.support.store.stores import crash, store_in

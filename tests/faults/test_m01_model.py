@@ -34,8 +34,8 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers.lookup import StoredAt
 from rocketpy_broker.store.values import GetMessageStatus, QueueBounds, QueueKey, ReadLimits
 from rocketpy_proto.record import decode_record
+from tests.faults.disks.simulated_disk import SimulatedDisk
 from tests.faults.images import block_of, bodies_in
-from tests.faults.simulated_disk import SimulatedDisk
 from tests.support.store.messages import NO_END, delete_topic, remove_oldest_segment
 from tests.support.store.stores import SMALL_INDEX, store_in
 

@@ -13,9 +13,9 @@ from tests.interop.answered_calls import answered_calls
 from tests.interop.cluster.java_clients import answered, row
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.rocketmq import VERSIONS, RocketMQStore
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.project.documents.request_codes import codes_of
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker, start_broker
-from tests.unit.request_codes import codes_of
 
 __all__ = ["start_broker"]
 

@@ -20,7 +20,7 @@ from tests.support.installation import SYSTEM_PATH
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 pytestmark = pytest.mark.docs
-# tests/unit/test_packaging.py runs these with what the README installs.
+# tests/project/test_packaging.py runs these with what the README installs.
 ELSEWHERE = [
     block for block in programs() if block.path == TOP / "README.md" or "send_back(" in block.text
 ]

@@ -21,7 +21,7 @@ from rocketpy_broker import LocalBroker
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grpc
-from tests.faults.clients import append_request
+from tests.faults.histories.clients import append_request
 from tests.spark.conftest import Collected
 from tests.support.store.messages import remove_oldest_segment
 from tests.support.store.stores import store_in

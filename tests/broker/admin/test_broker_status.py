@@ -10,7 +10,7 @@ import pytest
 
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.support.broker.group_clients import consumer, heartbeat, listening
+from tests.support.broker.clients.group_clients import consumer, heartbeat, listening
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 

@@ -12,7 +12,7 @@ from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.admin.test_administration import commit
 from tests.broker.runtime.test_steps import Steps
-from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.clients.group_clients import consumer, heartbeat
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.broker.apache_client import apache
-from tests.support.broker.remoting_client import remoting
+from tests.support.broker.clients.apache_client import apache
+from tests.support.broker.clients.remoting_client import remoting
 
 __all__ = ["apache", "remoting"]

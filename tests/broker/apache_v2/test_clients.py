@@ -21,7 +21,13 @@ from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from rocketpy_proto.model.codes import Language
 from tests.support.blocks import wire_block
-from tests.support.broker.apache_client import ApacheClient, consuming, message, producing, topic
+from tests.support.broker.clients.apache_client import (
+    ApacheClient,
+    consuming,
+    message,
+    producing,
+    topic,
+)
 from tests.support.broker.running_broker import StartBroker, until
 
 LIST = "customized_backoff"

@@ -21,8 +21,8 @@ from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.apache_v2.test_routes import create
 from tests.broker.remoting.test_sends_and_pulls import pull, send
 from tests.support.blocks import wire_block
-from tests.support.broker.apache_client import ApacheClient, message, records, topic
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.apache_client import ApacheClient, message, records, topic
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker
 
 

@@ -10,7 +10,13 @@ from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from tests.broker.apache_v2.test_routes import create
 from tests.broker.delay.test_levels import advance, visible
-from tests.support.broker.apache_client import BORN_MS, ApacheClient, message, records, topic
+from tests.support.broker.clients.apache_client import (
+    BORN_MS,
+    ApacheClient,
+    message,
+    records,
+    topic,
+)
 from tests.support.broker.running_broker import StartBroker, until
 
 

@@ -11,8 +11,8 @@ from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record import Record, encode_record
 from tests.broker.apache_v2.test_routes import create
 from tests.support.blocks import WireBlock
-from tests.support.broker.apache_client import ApacheClient, message, records, topic
-from tests.support.broker.apache_consumers import Consumer
+from tests.support.broker.clients.apache_client import ApacheClient, message, records, topic
+from tests.support.broker.clients.apache_consumers import Consumer
 from tests.support.broker.pops import TOPIC, with_messages
 from tests.support.broker.running_broker import StartBroker
 

@@ -15,8 +15,14 @@ from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from tests.broker.apache_v2.test_routes import create
-from tests.support.broker.apache_client import ACCESS_POINT, ApacheClient, group, message, topic
-from tests.support.broker.apache_consumers import Consumer
+from tests.support.broker.clients.apache_client import (
+    ACCESS_POINT,
+    ApacheClient,
+    group,
+    message,
+    topic,
+)
+from tests.support.broker.clients.apache_consumers import Consumer
 from tests.support.broker.loop_passes import longest_pass_ms
 
 T = TypeVar("T")

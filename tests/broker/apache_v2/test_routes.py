@@ -10,7 +10,7 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.support.broker.apache_client import ACCESS_POINT, ApacheClient, topic
+from tests.support.broker.clients.apache_client import ACCESS_POINT, ApacheClient, topic
 from tests.support.broker.running_broker import StartBroker
 
 # Of a later version of the interface.

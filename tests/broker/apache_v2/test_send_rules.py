@@ -12,7 +12,7 @@ from rocketpy_broker.server.apache_v2.property_names import RESERVED_NAMES
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from tests.broker.apache_v2.test_routes import create
-from tests.support.broker.apache_client import BORN_MS, ApacheClient, message
+from tests.support.broker.clients.apache_client import BORN_MS, ApacheClient, message
 from tests.support.broker.running_broker import StartBroker
 from tests.support.documents import TOP
 

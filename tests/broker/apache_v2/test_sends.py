@@ -14,8 +14,8 @@ from rocketpy_broker.services.send.service import SendService
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.apache_v2.test_routes import create
-from tests.support.broker.apache_client import ApacheClient, message, records
-from tests.support.broker.apache_consumers import Consumer
+from tests.support.broker.clients.apache_client import ApacheClient, message, records
+from tests.support.broker.clients.apache_consumers import Consumer
 
 
 async def test_a_record_has_all_parts_of_its_message(apache: ApacheClient) -> None:

@@ -22,9 +22,9 @@ from rocketpy_proto.remoting.headers.clients import (
     GetConsumerRunningInfoRequest,
 )
 from tests.broker.remoting.test_sends_and_pulls import send
-from tests.support.broker.apache_client import ApacheClient, consuming
-from tests.support.broker.remoting_client import RemotingBroker
-from tests.support.broker.remoting_groups import body_of
+from tests.support.broker.clients.apache_client import ApacheClient, consuming
+from tests.support.broker.clients.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_groups import body_of
 from tests.support.broker.running_broker import StartBroker
 
 UNSUPPORTED = ResponseCode.REQUEST_CODE_NOT_SUPPORTED

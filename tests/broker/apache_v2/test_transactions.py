@@ -12,7 +12,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from tests.broker.apache_v2.test_routes import create
-from tests.support.broker.apache_client import (
+from tests.support.broker.clients.apache_client import (
     BORN_MS,
     ApacheClient,
     message,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.faults.batch_use import limited_room, one_by_one
-from tests.support.broker.batch_writer import Job
+from tests.faults.batches.batch_use import limited_room, one_by_one
+from tests.support.broker.clients.batch_writer import Job
 from tests.support.broker.running_broker import RunningBroker
 
 RoomFor = Callable[[int | None], None]

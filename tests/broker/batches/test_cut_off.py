@@ -14,7 +14,7 @@ from rocketpy_broker.store.staging.file import FrameReader, StagingFile
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.gates import holding, turns
-from tests.support.broker.batch_writer import Job, Task, bodies, disk_bytes, staging_files
+from tests.support.broker.clients.batch_writer import Job, Task, bodies, disk_bytes, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 COMMITTED = broker_pb2.COMMITTED

@@ -9,7 +9,7 @@ import pytest
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, testing_pb2, testing_pb2_grpc
-from tests.support.broker.batch_writer import Job, bodies
+from tests.support.broker.clients.batch_writer import Job, bodies
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 

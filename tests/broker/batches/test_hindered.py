@@ -19,7 +19,7 @@ from rocketpy_broker.store.message_store import NOTHING_NEEDED
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.conftest import RoomFor
-from tests.support.broker.batch_writer import Job, bodies, hindered, staging_files
+from tests.support.broker.clients.batch_writer import Job, bodies, hindered, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.time_limits import WAIT_SECONDS_MAX
 

@@ -13,9 +13,9 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.batches.conftest import RoomFor
-from tests.faults.batch_use import Desk, check_visible
+from tests.faults.batches.batch_use import Desk, check_visible
 from tests.faults.images import workshop
-from tests.support.broker.batch_writer import Job, bodies, hindered
+from tests.support.broker.clients.batch_writer import Job, bodies, hindered
 from tests.support.broker.running_broker import StartBroker, until
 from tests.support.store.messages import flush_log
 

@@ -26,7 +26,7 @@ from rocketpy_proto.record.properties import DELAY
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.batches.gates import holding
 from tests.support.blocks import wire_block
-from tests.support.broker.batch_writer import Job, Task, bodies
+from tests.support.broker.clients.batch_writer import Job, Task, bodies
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.time_limits import WAIT_SECONDS_MAX
 

@@ -15,7 +15,7 @@ from rocketpy_broker.store import message_store
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
-from tests.support.broker.batch_writer import Job, bodies, staging_files
+from tests.support.broker.clients.batch_writer import Job, bodies, staging_files
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 COMMITTED, ALREADY = broker_pb2.COMMITTED, broker_pb2.ALREADY_COMMITTED

@@ -10,7 +10,7 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.conftest import RoomFor
 from tests.broker.delay.test_levels import advance, visible
-from tests.support.broker.batch_writer import Job, bodies, hindered
+from tests.support.broker.clients.batch_writer import Job, bodies, hindered
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 LEVEL_2 = QueueKey(SCHEDULE_TOPIC, 1)

@@ -9,7 +9,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker, LocalBrokerError
 from tests.broker.nameserver.registrations import addresses
-from tests.support.broker.remoting_client import connected
+from tests.support.broker.clients.remoting_client import connected
 
 
 def routed(name_server: str, topic: str) -> dict[str, dict[int, str]]:

@@ -11,7 +11,7 @@ import pytest
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
-from tests.support.broker.group_clients import (
+from tests.support.broker.clients.group_clients import (
     consumer,
     heartbeat,
     members,

@@ -12,7 +12,7 @@ from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.topics.config import EPOCH, TopicConfig
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
-from tests.support.broker.group_clients import (
+from tests.support.broker.clients.group_clients import (
     connections,
     consumer,
     heartbeat,

@@ -14,7 +14,7 @@ from rocketpy_broker.services.groups.locks import LOCK_MS, QueueLocks
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import common_pb2, groups_pb2
-from tests.support.broker.group_clients import listening, lock, lock_response
+from tests.support.broker.clients.group_clients import listening, lock, lock_response
 from tests.support.broker.running_broker import RunningBroker, StartBroker, another_connection
 
 

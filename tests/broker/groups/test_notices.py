@@ -12,7 +12,7 @@ from rocketpy_broker.errors import NoticesEndedError
 from rocketpy_broker.services.groups.client_stream import OVERHEAD_BYTES, ClientStreams
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import groups_pb2
-from tests.support.broker.group_clients import (
+from tests.support.broker.clients.group_clients import (
     changed,
     consumer,
     heartbeat,

@@ -32,7 +32,7 @@ from rocketpy_broker.services.groups.notifier import (
 from rocketpy_broker.services.groups.retry_topics import RetryTopics
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
-from tests.support.broker.group_clients import changed
+from tests.support.broker.clients.group_clients import changed
 
 CLIENTS, GROUPS = 100_000, 10
 

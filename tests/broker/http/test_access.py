@@ -12,8 +12,8 @@ import pytest
 from rocketpy_broker.server.http.api.cross_site import HostRule
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.http.api_client import JSON_TYPE, Reply, ask, get
+from tests.support.broker.clients.users import GROUP, SECRETS, TOPIC, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.users import GROUP, SECRETS, TOPIC, USERS, users_path, write_users
 
 DENIED = ResponseCode.NO_PERMISSION
 

@@ -15,7 +15,7 @@ from tests.broker.http.api_client import Reply, ask, get
 from tests.broker.http.schemas import faults
 from tests.broker.replication.pair import pair
 from tests.support.blocks import wire_block
-from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.clients.group_clients import consumer, heartbeat
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 MESSAGES = "/topics/orders/queues/0/messages"

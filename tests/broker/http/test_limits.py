@@ -26,8 +26,8 @@ from rocketpy_proto.record.sys_flag import COMPRESSED
 from tests.broker.http.api_client import JSON_TYPE, Reply, ask, get
 from tests.broker.http.test_answers import message
 from tests.support.blocks import wire_block
+from tests.support.broker.clients.users import GROUP, SECRETS, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
-from tests.support.broker.users import GROUP, SECRETS, USERS, users_path, write_users
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 # All of 127/8 are addresses of this machine.

@@ -12,7 +12,7 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.http.api_client import ask, get
 from tests.broker.http.schemas import faults
 from tests.support.blocks import BORN_MS, wire_block
-from tests.support.broker.group_clients import consumer, heartbeat, listening
+from tests.support.broker.clients.group_clients import consumer, heartbeat, listening
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 GROUP = "billing"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.broker.metrics.scrape import scrape
 from tests.broker.remoting.test_sends_and_pulls import pull, send
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker
 
 COUNTED = "rocketmq_rpc_latency_milliseconds_count"

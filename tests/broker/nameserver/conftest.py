@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.broker.remoting_client import name_server, start_name_server
+from tests.support.broker.clients.remoting_client import name_server, start_name_server
 
 __all__ = ["name_server", "start_name_server"]

@@ -15,7 +15,7 @@ from rocketpy_proto.remoting.bodies.registration import (
 from rocketpy_proto.remoting.bodies.routes import TopicRouteData
 from rocketpy_proto.remoting.headers.cluster import BrokerRequest, RegisterBrokerRequest
 from rocketpy_proto.remoting.headers.topics import GetRouteInfoRequest
-from tests.support.broker.remoting_client import RemotingClient
+from tests.support.broker.clients.remoting_client import RemotingClient
 
 CLUSTER, NAME, ADDRESS, HA_ADDRESS = "C", "broker-a", "10.0.0.1:10911", "10.0.0.1:10912"
 

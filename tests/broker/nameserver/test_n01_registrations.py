@@ -21,7 +21,7 @@ from tests.broker.nameserver.registrations import (
     table,
     unregister,
 )
-from tests.support.broker.remoting_client import RunningNameServer
+from tests.support.broker.clients.remoting_client import RunningNameServer
 from tests.support.broker.running_broker import until
 
 SLAVE = "10.0.0.2:10911"

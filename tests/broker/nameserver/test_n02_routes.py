@@ -27,7 +27,7 @@ from rocketpy_proto.remoting.headers.topics import (
 )
 from tests.broker.nameserver.registrations import ADDRESS, CLUSTER, NAME, addresses, register, route
 from tests.broker.nameserver.registrations import table as topics_of
-from tests.support.broker.remoting_client import (
+from tests.support.broker.clients.remoting_client import (
     RemotingClient,
     RunningNameServer,
     StartNameServer,

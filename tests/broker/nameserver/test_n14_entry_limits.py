@@ -30,7 +30,7 @@ from rocketpy_proto.remoting.headers.topics import (
     RegisterTopicRequest,
 )
 from tests.broker.nameserver.registrations import NAME, register, route, table
-from tests.support.broker.remoting_client import RunningNameServer
+from tests.support.broker.clients.remoting_client import RunningNameServer
 from tests.support.broker.running_broker import until
 
 HOSTILE_NAMES: dict[str, Callable[[int], dict[str, Any]]] = {

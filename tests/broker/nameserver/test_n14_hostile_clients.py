@@ -27,7 +27,7 @@ from tests.broker.nameserver.registrations import (
     route,
     table,
 )
-from tests.support.broker.remoting_client import RunningNameServer, connected
+from tests.support.broker.clients.remoting_client import RunningNameServer, connected
 from tests.support.broker.running_broker import until
 
 

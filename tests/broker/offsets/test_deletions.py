@@ -15,7 +15,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.admin.test_administration import commit, committed
-from tests.broker.offsets.test_queries import delete_topic
+from tests.broker.offsets.queries.test_queries import delete_topic
 from tests.broker.offsets.test_reset_service import fill, reset
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 

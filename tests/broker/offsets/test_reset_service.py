@@ -14,7 +14,7 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
 from tests.broker.admin.test_administration import commit, committed
-from tests.support.broker.group_clients import consumer, heartbeat, unregister
+from tests.support.broker.clients.group_clients import consumer, heartbeat, unregister
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 

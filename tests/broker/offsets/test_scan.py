@@ -21,7 +21,7 @@ from rocketpy_broker.services.offsets.scan import (
 )
 from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.rocketpy.v1 import broker_pb2
-from tests.support.broker.group_clients import consumer, heartbeat, unregister
+from tests.support.broker.clients.group_clients import consumer, heartbeat, unregister
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 NOTHING = QueueBounds(0, 0)

@@ -14,7 +14,13 @@ from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
 from tests.support.blocks import bodies_of, wire_block
-from tests.support.broker.group_clients import consumer, heartbeat, sql, subscription, unregister
+from tests.support.broker.clients.group_clients import (
+    consumer,
+    heartbeat,
+    sql,
+    subscription,
+    unregister,
+)
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 # Each of them fails a check of its own; together, in the order of the checks.

@@ -12,7 +12,7 @@ import pytest
 from rocketpy_proto.remoting import RemotingCommand, encode_frame
 from tests.broker.nameserver.registrations import addresses
 from tests.broker.registration.recorder import Recorder, silence, success
-from tests.support.broker.remoting_client import RunningNameServer, StartNameServer
+from tests.support.broker.clients.remoting_client import RunningNameServer, StartNameServer
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 
 LOGGER = "rocketpy_broker.services.registration.name_server"

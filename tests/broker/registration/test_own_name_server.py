@@ -22,7 +22,7 @@ from rocketpy_proto.remoting.bodies.routes import (
 )
 from rocketpy_proto.remoting.headers.cluster import BrokerMemberGroupRequest, BrokerRequest
 from tests.broker.nameserver.registrations import addresses, register, route, table
-from tests.support.broker.remoting_client import RemotingClient
+from tests.support.broker.clients.remoting_client import RemotingClient
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 OWN = "broker-a"

@@ -14,7 +14,7 @@ from rocketpy_proto.remoting import RemotingCommand, encode_frame
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.nameserver.registrations import addresses, route
 from tests.broker.registration.recorder import Recorder, success
-from tests.support.broker.remoting_client import (
+from tests.support.broker.clients.remoting_client import (
     RemotingBroker,
     RemotingClient,
     RunningNameServer,

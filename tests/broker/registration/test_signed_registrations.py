@@ -19,8 +19,8 @@ from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_proto.remoting.signature import ACCESS_KEY, is_signed_by
 from tests.broker.registration.recorder import Recorder
 from tests.broker.registration.test_own_name_server import own
+from tests.support.broker.clients.users import SECRETS, USERS, users_path, write_users
 from tests.support.broker.running_broker import StartBroker, serving, until
-from tests.support.broker.users import SECRETS, USERS, users_path, write_users
 
 ADMIN = SigningUser("admin", SECRETS["admin"])
 

@@ -18,7 +18,7 @@ from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import RESPONSE_BODIES, Header, RemotingCommand, decode_body
 from rocketpy_proto.remoting.headers.topics import CreateTopicRequest
-from tests.support.broker.remoting_client import RemotingBroker, RemotingClient
+from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient
 
 
 async def answered(

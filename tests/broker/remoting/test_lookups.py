@@ -16,7 +16,7 @@ from rocketpy_proto.remoting.headers.pulls import (
     ViewMessageRequest,
 )
 from tests.broker.remoting.test_sends_and_pulls import bodies, pull, send
-from tests.support.broker.remoting_client import RemotingBroker, RemotingClient, connected
+from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient, connected
 from tests.support.broker.running_broker import StartBroker
 from tests.unit.remoting import recorded
 

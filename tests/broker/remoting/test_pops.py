@@ -21,6 +21,7 @@ from rocketpy_proto.remoting.bodies.pop import (
 )
 from rocketpy_proto.remoting.headers import pop as headers
 from tests.broker.remoting.requests import answered, subscribe
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.pops import (
     GROUP,
     INVISIBLE_MS,
@@ -30,7 +31,6 @@ from tests.support.broker.pops import (
     pass_time,
     revived,
 )
-from tests.support.broker.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import StartBroker
 
 OWN = {"consumer_group": GROUP, "topic": TOPIC}

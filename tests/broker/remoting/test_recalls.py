@@ -10,7 +10,7 @@ from rocketpy_proto.remoting import EXCHANGES
 from rocketpy_proto.remoting.headers.sends import RecallMessageRequest
 from tests.broker.delay.test_levels import advance
 from tests.broker.remoting.test_sends_and_pulls import bodies, pull, send
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC"])

@@ -22,8 +22,8 @@ from rocketpy_proto.remoting.headers.sends import (
     SendMessageResponse,
 )
 from tests.broker.remoting.test_sends_and_pulls import bodies, pull, send_header
-from tests.support.broker.remoting_client import RemotingBroker
-from tests.support.broker.remoting_groups import heartbeat
+from tests.support.broker.clients.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_groups import heartbeat
 from tests.support.broker.running_broker import until
 
 REPLY_TOPIC = "DefaultCluster_REPLY_TOPIC"

@@ -15,7 +15,7 @@ from rocketpy_proto.record import Record, decode_offset_message_id, decode_recor
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.sends import ConsumerSendMsgBackRequest
 from tests.broker.remoting.test_sends_and_pulls import SEND_CODES, pull, send, send_header
-from tests.support.broker.remoting_client import RemotingBroker, connected
+from tests.support.broker.clients.remoting_client import RemotingBroker, connected
 from tests.support.broker.retries import DEAD_LETTERS, GROUP, RETRY_TOPIC, set_group
 from tests.support.broker.running_broker import StartBroker, until
 from tests.unit.remoting import recorded

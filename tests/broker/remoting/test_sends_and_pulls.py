@@ -33,7 +33,7 @@ from rocketpy_proto.remoting.headers.sends import (
     SendMessageResponse,
 )
 from tests.broker.remoting.requests import update_topic
-from tests.support.broker.remoting_client import RemotingBroker, RemotingClient, connected
+from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient, connected
 from tests.support.broker.running_broker import StartBroker, until
 
 SEND_CODES = [Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE]

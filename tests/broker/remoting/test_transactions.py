@@ -22,7 +22,7 @@ from rocketpy_proto.remoting.headers.sends import (
     EndTransactionRequest,
 )
 from tests.broker.remoting.test_sends_and_pulls import bodies, pull, send
-from tests.support.broker.remoting_client import RemotingBroker
+from tests.support.broker.clients.remoting_client import RemotingBroker
 from tests.support.broker.running_broker import until
 from tests.unit.remoting import recorded
 

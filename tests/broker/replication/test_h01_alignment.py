@@ -15,10 +15,10 @@ from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from tests.broker.replication.pair import MASTER, pair, slave_config, state_of, until
 from tests.broker.replication.slave import log_of
+from tests.support.broker.clients.users import SECRETS, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 from tests.support.broker.shell import ended
 from tests.support.broker.tls_files import TlsFiles
-from tests.support.broker.users import SECRETS, USERS, users_path, write_users
 
 SEGMENT = 64 << 10
 SIZES = {"commit_log_segment_bytes": SEGMENT}

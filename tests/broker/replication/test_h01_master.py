@@ -15,8 +15,8 @@ from rocketpy_broker.server.bind_address import PublicSlavePortError
 from rocketpy_broker.server.ha.connection import HEARTBEAT_MS, IDLE_MS_MAX
 from rocketpy_broker.store.config import FlushDiskType
 from tests.broker.replication.slave import Frame, log_of, slave_of
+from tests.support.broker.clients.users import USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
-from tests.support.broker.users import USERS, users_path, write_users
 
 SEGMENT = 64 << 10
 MASTER = Replication(port=0)

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.support.broker.users import secured
+from tests.support.broker.clients.users import secured
 
 __all__ = ["secured"]

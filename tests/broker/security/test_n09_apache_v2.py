@@ -20,18 +20,18 @@ from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers.clients import ConsumeMessageDirectlyRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2, groups_pb2_grpc
 from tests.broker.runtime.test_request_sizes import first_answer
-from tests.support.broker.apache_client import (
+from tests.support.broker.clients.apache_client import (
     ACCESS_POINT,
     ApacheClient,
     consuming,
     message,
     producing,
 )
-from tests.support.broker.apache_client import group as group_of
-from tests.support.broker.apache_client import topic as topic_of
+from tests.support.broker.clients.apache_client import group as group_of
+from tests.support.broker.clients.apache_client import topic as topic_of
+from tests.support.broker.clients.users import GROUP, OTHER, SECRETS, TOPIC, Secured, sent_message
 from tests.support.broker.running_broker import until
 from tests.support.broker.transactions import rounds
-from tests.support.broker.users import GROUP, OTHER, SECRETS, TOPIC, Secured, sent_message
 
 DATE_TIME = "20260101T000000Z"
 Metadata = Sequence[tuple[str, str]]

@@ -26,8 +26,7 @@ from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import signed
 from rocketpy_proto.remoting.headers.sends import ConsumerSendMsgBackRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.support.broker.running_broker import until
-from tests.support.broker.users import (
+from tests.support.broker.clients.users import (
     GROUP,
     MINUTE_MS,
     OTHER,
@@ -37,6 +36,7 @@ from tests.support.broker.users import (
     bearer,
     sent_offset,
 )
+from tests.support.broker.running_broker import until
 
 REFUSED = ResponseCode.UNAUTHENTICATED
 LOCAL = "ipv4:127.0.0.1"

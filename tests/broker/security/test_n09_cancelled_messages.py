@@ -7,7 +7,7 @@ import pytest
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting.headers.sends import SendMessageRequest
-from tests.support.broker.users import OTHER, TOPIC, Secured
+from tests.support.broker.clients.users import OTHER, TOPIC, Secured
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ from rocketpy_proto.rocketpy.v1 import (
     transactions_pb2,
 )
 from tests.support.blocks import wire_block
-from tests.support.broker.users import GROUP, OTHER, TOPIC, Secured, sent_offset
+from tests.support.broker.clients.users import GROUP, OTHER, TOPIC, Secured, sent_offset
 
 NO = ResponseCode.NO_PERMISSION
 CONTRACTS = (admin_pb2, broker_pb2, groups_pb2, retry_pb2, testing_pb2, transactions_pb2)

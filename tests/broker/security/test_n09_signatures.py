@@ -23,9 +23,8 @@ from rocketpy_proto.remoting.headers.cluster import PutKVConfigRequest
 from rocketpy_proto.remoting.headers.sends import SendMessageRequest
 from rocketpy_proto.remoting.headers.topics import GetRouteInfoRequest
 from rocketpy_proto.rocketpy.v1 import admin_pb2
-from tests.support.broker.remoting_client import connected
-from tests.support.broker.running_broker import StartBroker
-from tests.support.broker.users import (
+from tests.support.broker.clients.remoting_client import connected
+from tests.support.broker.clients.users import (
     MINUTE_MS,
     SECRETS,
     TOPIC,
@@ -37,6 +36,7 @@ from tests.support.broker.users import (
     users_path,
     write_users,
 )
+from tests.support.broker.running_broker import StartBroker
 
 WRONG = "another-secret-key"
 HEADER = SendMessageRequest("producers", TOPIC, 0, 1_700_000_000_000)

@@ -27,8 +27,8 @@ from rocketpy_broker.server.security.permissions import (
     topic,
 )
 from rocketpy_broker.server.security.users import UserTable
+from tests.support.broker.clients.users import users_path
 from tests.support.broker.shell import run
-from tests.support.broker.users import users_path
 
 SECRETS = ("secret-of-the-admin", "secret-of-alice")
 ADMIN = {"ROCKETPY_ACCESS_KEY": "admin", "ROCKETPY_SECRET_KEY": SECRETS[0]}

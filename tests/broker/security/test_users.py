@@ -16,8 +16,7 @@ from rocketpy_broker.server.security.users import UserTable
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.support.blocks import wire_block
-from tests.support.broker.running_broker import StartBroker
-from tests.support.broker.users import (
+from tests.support.broker.clients.users import (
     SECRETS,
     TOPIC,
     USERS,
@@ -26,6 +25,7 @@ from tests.support.broker.users import (
     users_path,
     write_users,
 )
+from tests.support.broker.running_broker import StartBroker
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.broker.delay.test_levels import visible
 from tests.broker.delay.test_recall import DUE_MS, handle_of, recall
 from tests.broker.delay.test_times import send_at
 from tests.support.blocks import wire_block
-from tests.support.broker.batch_writer import Job
+from tests.support.broker.clients.batch_writer import Job
 from tests.support.broker.retries import Meant, answered, send
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.broker.transactions import COMMIT, end, prepare

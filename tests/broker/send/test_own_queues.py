@@ -11,7 +11,7 @@ from rocketpy_proto.call_limits import OWN_QUEUES
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.support.blocks import WireBlock, wire_block
-from tests.support.broker.batch_writer import Job, Task, bodies
+from tests.support.broker.clients.batch_writer import Job, Task, bodies
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 ILLEGAL = ResponseCode.MESSAGE_ILLEGAL

@@ -23,7 +23,7 @@ from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.delay.test_levels import turns
 from tests.broker.statistics.conftest import Counting
-from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.clients.group_clients import consumer, heartbeat
 from tests.support.broker.retries import DEAD_LETTERS, GROUP, RETRY_TOPIC
 from tests.support.broker.running_broker import RunningBroker
 

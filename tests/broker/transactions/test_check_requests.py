@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_record
-from tests.support.broker.group_clients import heartbeat, listening
+from tests.support.broker.clients.group_clients import heartbeat, listening
 from tests.support.broker.running_broker import RunningBroker
 from tests.support.broker.transactions import (
     COMMIT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tests.faults.history import judge
+from tests.faults.histories.history import judge
 from tests.faults.simulation.run import simulate
 
 

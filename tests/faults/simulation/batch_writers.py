@@ -12,8 +12,8 @@ from rocketpy_broker.services.batches.staging_service import StageCommand
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.values import QueueKey
-from tests.faults.events import AllOrNone, Outcome
-from tests.faults.history import id_of
+from tests.faults.histories.events import AllOrNone, Outcome
+from tests.faults.histories.history import id_of
 from tests.faults.simulation.machine import Machine
 from tests.faults.simulation.producers import QUEUES, TOPIC, Producers, Wait, block_of
 

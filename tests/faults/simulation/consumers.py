@@ -24,8 +24,17 @@ from rocketpy_broker.services.topics.system import (
 )
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
 from rocketpy_proto.record import decode_record
-from tests.faults.events import FINAL, Cleaned, CleanedLog, Delivery, Fault, Held, Lock, Outcome
-from tests.faults.history import copy_id, hash_of, id_of
+from tests.faults.histories.events import (
+    FINAL,
+    Cleaned,
+    CleanedLog,
+    Delivery,
+    Fault,
+    Held,
+    Lock,
+    Outcome,
+)
+from tests.faults.histories.history import copy_id, hash_of, id_of
 from tests.faults.simulation.machine import DISK_NEARLY_FULL, DISK_USED, Machine
 from tests.faults.simulation.producers import DELAYS_MS, QUEUES, TOPIC
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults.simulated_disk import SimulatedDisk
+from tests.faults.disks.simulated_disk import SimulatedDisk
 
 
 class CrashingDisk(SimulatedDisk):

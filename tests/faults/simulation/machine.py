@@ -29,8 +29,8 @@ from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import RecordBlock
-from tests.faults.events import Calm
-from tests.faults.history import History
+from tests.faults.histories.events import Calm
+from tests.faults.histories.history import History
 from tests.faults.simulation.disk import CrashingDisk
 from tests.faults.simulation.loop import SimulatedLoop, VirtualClock
 from tests.faults.simulation.patches import STEADY

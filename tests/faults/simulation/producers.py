@@ -13,8 +13,8 @@ from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.recall_handle import RecallHandle
 from rocketpy_proto.record import BlockColumns, encode_block
-from tests.faults.events import Outcome
-from tests.faults.history import body_of, id_of
+from tests.faults.histories.events import Outcome
+from tests.faults.histories.history import body_of, id_of
 from tests.faults.simulation.machine import LEVELS, Machine
 from tests.support.blocks import BORN_HOST, WireBlock
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.runtime.clock import sleep
 from rocketpy_broker.services.topics.config import TopicConfig
-from tests.faults.events import FINAL
-from tests.faults.history import History
+from tests.faults.histories.events import FINAL
+from tests.faults.histories.history import History
 from tests.faults.simulation.batch_writers import BatchWriter
 from tests.faults.simulation.consumers import Consumers
 from tests.faults.simulation.machine import Crash, Machine, Moment

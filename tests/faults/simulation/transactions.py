@@ -10,11 +10,11 @@ from rocketpy_broker.services.groups.clients.registry import Heartbeat
 from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.transactions.messages import Operation
 from rocketpy_broker.store.values import QueueKey
-from tests.faults.events import ExactlyOne, Fault, Outcome
-from tests.faults.history import copy_id, id_of
+from tests.faults.histories.events import ExactlyOne, Fault, Outcome
+from tests.faults.histories.history import copy_id, id_of
 from tests.faults.simulation.machine import Machine
 from tests.faults.simulation.producers import QUEUES, TOPIC, Producers, Wait, block_of
-from tests.faults.transaction_programs import end_request
+from tests.faults.workers.transaction_programs import end_request
 
 PRODUCERS = "producers"
 CLIENT = "p1"

@@ -13,7 +13,7 @@ from rocketpy_broker import LocalBroker
 from tests.interop.answered_calls import answered_calls
 from tests.interop.apache_v2.clients import JAVA, JAVA_SDK, OWN, PYTHON, PYTHON_SDK, Clients
 from tests.interop.apache_v2.servers import APACHE, OURS, PROXY, ApacheServer, OwnServer, Server
-from tests.unit.compatibility import rpcs_of
+from tests.project.documents.compatibility import rpcs_of
 
 # A kind of client and a server.
 Place = tuple[str, str]

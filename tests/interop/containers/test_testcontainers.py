@@ -23,7 +23,7 @@ from rocketpy_proto.remoting.headers.offsets import GetMaxOffsetRequest
 from tests.broker.nameserver.registrations import addresses
 from tests.interop.cluster.servers import free_port
 from tests.interop.containers.podman import environment
-from tests.support.broker.remoting_client import connected
+from tests.support.broker.clients.remoting_client import connected
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 if TYPE_CHECKING:

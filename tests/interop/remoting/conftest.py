@@ -15,7 +15,7 @@ from tests.interop.cluster.java_clients import answered
 from tests.interop.cluster.processes import configure_logs
 from tests.interop.remoting.clients import GO, Messaging, go_process
 from tests.interop.rocketmq import VERSIONS, RocketMQStore
-from tests.unit.request_codes import codes_of
+from tests.project.documents.request_codes import codes_of
 
 # Runs a command of mqadmin with these words, and returns what it prints.
 Tool = Callable[..., str]

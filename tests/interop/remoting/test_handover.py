@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 from rocketpy_broker import LocalBroker
-from tests.interop.clients import CONSUMERS, PRODUCERS, TOPIC, RocketMQBroker, check_clean
 from tests.interop.cluster.java_clients import JavaClient, JavaMessage, JavaQueue
+from tests.interop.handover.clients import CONSUMERS, PRODUCERS, TOPIC, RocketMQBroker, check_clean
 from tests.interop.remoting.clients import Messaging, until_consumed
 from tests.interop.rocketmq import ENDS_STORED_AT_ONCE, V5_3, RocketMQStore
 

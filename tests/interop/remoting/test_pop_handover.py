@@ -16,7 +16,7 @@ import pytest
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
-from tests.interop.clients import RocketMQBroker, check_clean
+from tests.interop.handover.clients import RocketMQBroker, check_clean
 from tests.interop.remoting.clients import until
 from tests.interop.remoting.pops import Popped, Pops, times_of
 from tests.interop.rocketmq import V5, V5_3

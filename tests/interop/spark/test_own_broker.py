@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.cluster.cluster import A
-from tests.interop.cluster.own_broker import OWN, OwnBroker, own_broker
+from tests.interop.cluster.own_servers.own_broker import OWN, OwnBroker, own_broker
 from tests.interop.spark.queries import QUEUES, OfCluster, places
 from tests.support.time_limits import WAIT_SECONDS_MAX
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.broker.http.console.topic_browser import Browser
-from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.clients.group_clients import consumer, heartbeat
 from tests.support.broker.running_broker import RunningBroker
 from tests.support.broker.transactions import prepare
 

@@ -17,9 +17,9 @@ from rocketpy_broker.services.groups.clients.registry import Heartbeat
 from rocketpy_broker.services.groups.clients.subscriptions import Subscription
 from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
 from tests.broker.http.console.topic_browser import Browser
-from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.clients.group_clients import consumer, heartbeat
+from tests.support.broker.clients.users import GROUP, SECRETS, TOPIC, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.users import GROUP, SECRETS, TOPIC, USERS, users_path, write_users
 
 NONE = "\u2013"
 HOSTILE = '"><script>alert(1)</script>&'

@@ -11,10 +11,9 @@ from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
 from tests.broker.http.api_client import ask
 from tests.broker.http.console.test_groups import commit
 from tests.broker.http.console.topic_browser import NONE, Browser
-from tests.broker.replication.own_slave import MASTER, slave
-from tests.support.broker.group_clients import consumer, heartbeat
-from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.users import (
+from tests.broker.replication.slaves.own_slave import MASTER, slave
+from tests.support.broker.clients.group_clients import consumer, heartbeat
+from tests.support.broker.clients.users import (
     GROUP,
     OTHER,
     SECRETS,
@@ -26,6 +25,7 @@ from tests.support.broker.users import (
     users_path,
     write_users,
 )
+from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 HIDDEN = "payments"
 OWNER = user(

@@ -8,8 +8,8 @@ from pathlib import Path
 from rocketpy_broker.server.http.console.endpoint import PAGES_OF_HOST
 from rocketpy_broker.server.security.attempts import PAIR
 from tests.broker.http.console.topic_browser import Browser, Seen
+from tests.support.broker.clients.users import SECRETS, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
-from tests.support.broker.users import SECRETS, USERS, users_path, write_users
 from tests.support.time_limits import WAIT_SECONDS_MAX
 
 

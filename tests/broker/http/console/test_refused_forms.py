@@ -10,12 +10,12 @@ import pytest
 from rocketpy_broker.server.http.console.endpoint import FORM_BYTES_MAX
 from rocketpy_broker.server.http.console.pages.send_form import BODY_CHARACTERS_MAX
 from rocketpy_broker.server.http.console.request import address
-from tests.broker.http.console.test_dead_letters import sent, store
+from tests.broker.http.console.messages.test_dead_letters import sent, store
 from tests.broker.http.console.test_topic_actions import messages
 from tests.broker.http.console.topic_browser import Browser, Seen
-from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.clients.group_clients import consumer, heartbeat
+from tests.support.broker.clients.users import GROUP, SECRETS, TOPIC, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.users import GROUP, SECRETS, TOPIC, USERS, users_path, write_users
 
 SEND = "/topics/orders/send"
 TEXT = '\n"><script>alert(1)</script>&\n'

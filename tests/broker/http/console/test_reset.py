@@ -7,7 +7,7 @@ import pytest
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.broker.http.console.test_groups import commit, fill
 from tests.broker.http.console.topic_browser import Browser
-from tests.support.broker.group_clients import consumer, heartbeat
+from tests.support.broker.clients.group_clients import consumer, heartbeat
 from tests.support.broker.running_broker import RunningBroker
 
 RESET = "/groups/billing/reset"

@@ -10,8 +10,8 @@ from rocketpy_broker.config import ConsoleMode
 from tests.broker.http.api_client import get
 from tests.broker.http.console.test_topics import commit
 from tests.broker.http.console.topic_browser import Browser
+from tests.support.broker.clients.users import SECRETS, TOPIC, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.users import SECRETS, TOPIC, USERS, users_path, write_users
 
 FORMS = ("/new/topic", *(f"/topics/orders/{name}" for name in ("edit", "empty", "delete", "send")))
 SETTINGS = {"queues": "2", "message_type": "", "permission": "6"}

@@ -8,8 +8,8 @@ import pytest
 
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.http.console.topic_browser import NONE, Browser
+from tests.support.broker.clients.users import SECRETS, TOPIC, USERS, users_path, write_users
 from tests.support.broker.running_broker import RunningBroker, StartBroker
-from tests.support.broker.users import SECRETS, TOPIC, USERS, users_path, write_users
 
 
 async def commit(running: RunningBroker, group: str, topic: str, queue_id: int, to: int) -> None:

@@ -10,7 +10,7 @@ from rocketpy_broker.services.pull.checks import PullRequest
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import decode_record
-from tests.faults.history import body_of, id_of
+from tests.faults.histories.history import body_of, id_of
 from tests.faults.simulation.machine import MachineGoneError
 from tests.faults.simulation.pair.sides import Side, Sides
 from tests.faults.simulation.producers import QUEUES, TOPIC, block_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rocketpy_proto.record import END_OF_SEGMENT_MAGIC, decode_record
-from tests.faults.history import id_of
+from tests.faults.histories.history import id_of
 from tests.faults.simulation.machine import SEGMENT_BYTES
 
 _SIZE_AND_MAGIC = struct.Struct(">iI")

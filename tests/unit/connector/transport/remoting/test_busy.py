@@ -28,6 +28,7 @@ from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode
 from rocketpy_proto.remoting.headers.offsets import OffsetResponse
 from tests.unit.connector.transport.remoting.conftest import Peers
 from tests.unit.connector.transport.remoting.logged_store import LoggedStore
+from tests.unit.connector.transport.remoting.pull.test_queries import SUBSCRIPTION
 from tests.unit.connector.transport.remoting.scripted_cluster import TOPIC, Knowledge, route_of
 from tests.unit.connector.transport.remoting.scripted_peer import (
     PATIENT,
@@ -38,7 +39,6 @@ from tests.unit.connector.transport.remoting.scripted_peer import (
 )
 from tests.unit.connector.transport.remoting.scripted_queue import ScriptedQueue
 from tests.unit.connector.transport.remoting.stored_blocks import of_bodies
-from tests.unit.connector.transport.remoting.test_queries import SUBSCRIPTION
 
 CONTROL = "rocketpy_control"
 ATTEMPT = Attempt(BatchJob(BatchName("query", 1), 7), 0, 1)

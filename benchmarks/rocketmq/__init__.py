@@ -1,0 +1,1 @@
+"""Benchmarks beside RocketMQ's brokers and clients."""

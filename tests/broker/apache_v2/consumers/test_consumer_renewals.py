@@ -1,0 +1,293 @@
+"""Renewals of push consumers' deliveries by the broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from rocketpy_broker.errors import StoreBusyError
+from rocketpy_broker.services.deliveries import renewals
+from rocketpy_broker.services.deliveries.renewals import RENEWED_MS, RenewalService
+from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
+from rocketpy_broker.services.receipts.ack_service import AckService
+from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from tests.support.broker.clients.apache_consumers import Consumer, Received
+from tests.support.broker.pops import REVIVE_MS, TOPIC, pass_time, with_messages
+from tests.support.broker.running_broker import RunningBroker, StartBroker, until
+
+# A scan, a second, and the revive.
+SOON_MS = 2_000 + REVIVE_MS
+
+
+def renewed(running: RunningBroker) -> RenewalService:
+    return running.broker.services.deliveries.renewals
+
+
+async def pushed(consumer: Consumer) -> Received:
+    return await consumer.receive(auto_renew=True)
+
+
+async def alive(consumer: Consumer, ms: int) -> None:
+    """Lets time pass for a consumer that sends heartbeats."""
+    for _ in range(0, ms, 10_000):
+        assert await consumer.heartbeat() == v2.OK
+        await pass_time(consumer.running, 10_000)
+
+
+async def test_a_message_stays_invisible_while_its_consumer_is_alive(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        (handle,) = (await pushed(consumer)).handles
+        await alive(consumer, 5 * RENEWED_MS)
+        await Consumer(running, client_id="other").receive_nothing()
+        assert len(renewed(running)) == 1
+        # The first handle counts.
+        await consumer.acked(handle)
+        assert len(renewed(running)) == 0
+        await pass_time(running, 2 * RENEWED_MS)
+        await consumer.receive_nothing()
+
+
+async def test_a_consumer_without_heartbeats_is_alive_while_it_calls(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, b"a", b"b") as running:
+        consumer = Consumer(running)
+        handles = (await pushed(consumer)).handles
+        await pass_time(running, EXPIRY_MS - 20_000)
+        await consumer.acked(handles[0])
+        await pass_time(running, EXPIRY_MS - 20_000)
+        await consumer.acked(handles[1])
+        await pass_time(running, RENEWED_MS + SOON_MS)
+        await consumer.receive_nothing()
+
+
+@pytest.mark.parametrize("is_registered", [True, False])
+async def test_a_silent_consumer_s_messages_come_again(
+    start_broker: StartBroker, *, is_registered: bool
+) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        if is_registered:
+            await consumer.heartbeat()
+        (handle,) = (await pushed(consumer)).handles
+        await pass_time(running, EXPIRY_MS + RENEWED_MS + SOON_MS)
+        again = await Consumer(running, client_id="other").receive()
+        assert (again.bodies, again.attempts) == ([b"a"], [2])
+        assert (await consumer.ack(handle)).status.code == v2.INVALID_RECEIPT_HANDLE
+        assert len(renewed(running)) == 0
+
+
+async def test_a_terminated_consumer_s_messages_come_again_soon(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, b"a", b"b") as running:
+        consumer = Consumer(running)
+        await consumer.heartbeat()
+        received = await pushed(consumer)
+        await consumer.acked(received.handles[0])
+        await consumer.terminate()
+        assert (await Consumer(running, client_id="other").receive_soon()).bodies == [b"b"]
+
+
+async def test_a_change_ends_the_renewal(start_broker: StartBroker) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        await consumer.heartbeat()
+        (handle,) = (await pushed(consumer)).handles
+        await alive(consumer, 2 * RENEWED_MS)
+        assert (await consumer.change(handle, 5_000)).status.code == v2.OK
+        assert len(renewed(running)) == 0
+        await pass_time(running, 5_000 + REVIVE_MS)
+        assert (await pushed(consumer)).attempts == [2]
+
+
+async def test_a_forward_ends_the_renewal(start_broker: StartBroker) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        (handle,) = (await pushed(consumer)).handles
+        await alive(consumer, 2 * RENEWED_MS)
+        assert await consumer.forward(handle) == v2.OK
+        assert len(renewed(running)) == 0
+        await pass_time(running, 2 * RENEWED_MS)
+        await consumer.receive_nothing()
+
+
+async def test_a_renewal_ends_after_its_longest_time(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "RENEWED_MS_MAX", 3 * RENEWED_MS)
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        (handle,) = (await pushed(consumer)).handles
+        await alive(consumer, 5 * RENEWED_MS)
+        assert len(renewed(running)) == 0
+        # The group's delay after a first attempt is 10 seconds.
+        assert (await consumer.receive()).attempts == [2]
+        assert (await consumer.ack(handle)).status.code == v2.INVALID_RECEIPT_HANDLE
+
+
+async def test_a_delay_of_one_minute_ends_a_renewal(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "RENEWED_MS_MAX", RENEWED_MS)
+    # As the delay after a third attempt.
+    monkeypatch.setattr(renewals, "retry_delay_ms", lambda *_: RENEWED_MS)
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        await pushed(consumer)
+        await alive(consumer, 4 * RENEWED_MS)
+        assert (await consumer.receive()).attempts == [2]
+
+
+async def test_deliveries_are_renewed_after_a_jump_of_the_wall_clock_back(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        await pushed(consumer)
+        running.clock.jump(-3_600_000)
+        await running.append(TOPIC, 0, b"b")
+        (handle,) = (await pushed(consumer)).handles
+        await alive(consumer, 3 * RENEWED_MS)
+        await Consumer(running, client_id="other").receive_nothing()
+        await consumer.acked(handle)
+
+
+async def test_after_a_restart_messages_come_again_at_the_end_of_their_time(
+    start_broker: StartBroker,
+) -> None:
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        await pushed(consumer)
+        await alive(consumer, 2 * RENEWED_MS)
+        clock = running.clock
+    async with start_broker(clock=clock) as running:
+        consumer = Consumer(running)
+        await alive(consumer, RENEWED_MS + 10_000)
+        assert (await consumer.receive()).attempts == [2]
+
+
+async def test_the_table_of_renewals_has_a_limit(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "COUNT_MAX", 1)
+    async with with_messages(start_broker, b"a", b"b") as running:
+        consumer = Consumer(running)
+        received = await pushed(consumer)
+        await alive(consumer, RENEWED_MS + 10_000)
+        assert len(renewed(running)) == 1
+        assert (await consumer.receive()).bodies == [b"b"]
+        # The handle of a message that is not renewed has expired.
+        assert (await consumer.ack(received.handles[1])).status.code == v2.INVALID_RECEIPT_HANDLE
+        await consumer.acked(received.handles[0])
+
+
+async def test_an_acknowledgement_during_a_renewal_counts(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change = AckService.change_invisible_time
+    is_changing, may_end = asyncio.Event(), asyncio.Event()
+
+    async def changed(service: AckService, *request: Any) -> Any:
+        receipt = await change(service, *request)
+        is_changing.set()
+        await may_end.wait()
+        return receipt
+
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        (handle,) = (await pushed(consumer)).handles
+        monkeypatch.setattr(AckService, "change_invisible_time", changed)
+        running.clock.advance(RENEWED_MS - 5_000)
+        await is_changing.wait()
+        acking = asyncio.ensure_future(consumer.acked(handle))
+        await until(lambda: len(renewed(running)) == 0)
+        may_end.set()
+        await acking
+        monkeypatch.undo()
+        await pass_time(running, 2 * RENEWED_MS)
+        await consumer.receive_nothing()
+
+
+async def test_one_client_has_a_share_of_the_renewals(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "OF_CLIENT_MAX", 1)
+    async with with_messages(start_broker, b"a", b"b") as running:
+        await pushed(Consumer(running))
+        await running.append(TOPIC, 0, b"c")
+        other = Consumer(running, client_id="other")
+        assert (await pushed(other)).bodies == [b"c"]
+        assert len(renewed(running)) == 2
+        await alive(other, RENEWED_MS + 10_000)
+        assert (await other.receive()).bodies == [b"b"]
+
+
+async def test_deliveries_beyond_those_of_one_scan_are_renewed_by_the_next(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(renewals, "DUE_MAX", 1)
+    async with with_messages(start_broker, b"a", b"b", b"c") as running:
+        consumer = Consumer(running)
+        handles = (await pushed(consumer)).handles
+        await alive(consumer, 3 * RENEWED_MS)
+        await consumer.receive_nothing()
+        await consumer.acked(*handles)
+
+
+@pytest.mark.parametrize("is_forward", [False, True])
+async def test_a_handle_counts_after_a_call_that_its_client_cancelled(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch, *, is_forward: bool
+) -> None:
+    began = asyncio.Event()
+
+    async def hung(*_: Any) -> Any:
+        began.set()
+        await asyncio.Event().wait()
+
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        (handle,) = (await pushed(consumer)).handles
+        await alive(consumer, 2 * RENEWED_MS)
+        monkeypatch.setattr(AckService, "ack_all", hung)
+        call = consumer.forward if is_forward else consumer.acked
+        calling = asyncio.ensure_future(call(handle))
+        await began.wait()
+        calling.cancel()
+        await until(lambda: len(renewed(running)) == 1)
+        monkeypatch.undo()
+        await alive(consumer, RENEWED_MS)
+        await consumer.acked(handle)
+        await pass_time(running, 2 * RENEWED_MS)
+        await consumer.receive_nothing()
+
+
+Change = Callable[..., Awaitable[Any]]
+
+
+async def test_a_renewal_that_the_store_refuses_is_tried_again(
+    start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change: Change = AckService.change_invisible_time
+    refused = 0
+
+    async def sometimes(*request: Any) -> Any:
+        nonlocal refused
+        if refused < 3:
+            refused += 1
+            raise StoreBusyError(1, 1)
+        return await change(*request)
+
+    async with with_messages(start_broker, b"a") as running:
+        consumer = Consumer(running)
+        (handle,) = (await pushed(consumer)).handles
+        monkeypatch.setattr(AckService, "change_invisible_time", sometimes)
+        await alive(consumer, 2 * RENEWED_MS)
+        assert refused == 3
+        await consumer.acked(handle)

@@ -1,0 +1,1 @@
+"""Commands about a broker and its store."""

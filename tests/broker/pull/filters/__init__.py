@@ -1,0 +1,1 @@
+"""Pulls by tag and expression, and searches by key."""

@@ -1,0 +1,1 @@
+"""Limits of pulls and their answers."""

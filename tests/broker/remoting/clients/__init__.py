@@ -1,0 +1,1 @@
+"""Requests about clients and to them."""

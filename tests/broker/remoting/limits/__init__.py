@@ -1,0 +1,1 @@
+"""Limits of requests, and hostile ones."""

@@ -1,0 +1,1 @@
+"""Tests of slaves that become masters."""

@@ -1,0 +1,1 @@
+"""Faults at any moment of a batch."""

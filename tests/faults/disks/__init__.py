@@ -1,0 +1,1 @@
+"""Disks that lose power, are full, fail, or are slow."""

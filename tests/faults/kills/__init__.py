@@ -1,0 +1,1 @@
+"""Kills of a broker or a store, and what is left."""

@@ -1,0 +1,1 @@
+"""Faults of a master, its slave, and the link between them."""

@@ -1,0 +1,1 @@
+"""Known faults, planted by name, and the tests that find them."""

@@ -1,0 +1,1 @@
+"""Messages between RocketMQ's SDKs and other clients."""

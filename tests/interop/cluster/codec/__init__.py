@@ -1,0 +1,1 @@
+"""Tests of our remoting codec at RocketMQ's servers."""

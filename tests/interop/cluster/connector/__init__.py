@@ -1,0 +1,1 @@
+"""Tests of the connector's transport at RocketMQ's servers."""

@@ -1,0 +1,1 @@
+"""Tests of our servers in a cluster of RocketMQ's."""

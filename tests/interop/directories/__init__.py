@@ -1,0 +1,1 @@
+"""Directories that our store and RocketMQ's both use."""

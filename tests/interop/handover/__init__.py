@@ -1,0 +1,1 @@
+"""Handovers of whole directories between brokers."""

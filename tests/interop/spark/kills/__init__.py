@@ -1,0 +1,1 @@
+"""Killed drivers, tasks and servers."""

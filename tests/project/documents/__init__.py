@@ -1,0 +1,1 @@
+"""Documents, compared with code and tests."""

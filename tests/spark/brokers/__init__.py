@@ -1,0 +1,1 @@
+"""Tests of Spark's processes as clients of a broker."""

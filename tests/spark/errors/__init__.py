@@ -1,0 +1,1 @@
+"""Tests of errors as Spark's users see them."""

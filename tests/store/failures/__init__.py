@@ -1,0 +1,1 @@
+"""Failing calls, and data damaged while the store is open."""

@@ -1,0 +1,1 @@
+"""Tests of a cluster's routes, queues and requests."""
