@@ -105,10 +105,11 @@ def anonymous_bytes() -> int:
 class GcTuner:
     """A garbage collection callback that freezes the survivors of long full collections.
 
-    A held call is a hundred objects, a registered client ten. Ten thousand calls of one client
-    made each full collection take half a second. Reference counts still free frozen objects; only
-    cycles stay. So survivors are not frozen while they are few. When the memory has grown by
-    GROWTH_BYTES and GROWTH_SHARE, one full collection visits the frozen objects again.
+    A held call is a hundred objects, a registered client ten. Ten thousand calls of one client made
+    each full collection take half a second. Reference counts still free frozen objects; only cycles
+    stay. So survivors are not frozen while they are few. When the memory has grown by GROWTH_BYTES
+    and GROWTH_SHARE, one full collection visits the frozen objects again. It may stop the broker
+    for half a second; without it, cycles would stay for good.
     """
 
     def __init__(self, memory: Callable[[], int]) -> None:

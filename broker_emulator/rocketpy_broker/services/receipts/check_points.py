@@ -3,7 +3,8 @@
 A check point names the messages of one pop of a queue. It reaches the revive topic a second before
 they are visible again, and the acknowledgements reach it then; the timer keeps both until that
 time. So the store has all state of unacknowledged messages, and RocketMQ's broker continues with
-it. Source: PopCheckPoint, AckMsg, BatchAckMsg, docs/design/storage.md section 15.
+it. Each pop and each acknowledgement costs two records. Source: PopCheckPoint, AckMsg, BatchAckMsg,
+docs/design/storage.md section 15.
 """
 
 from __future__ import annotations
