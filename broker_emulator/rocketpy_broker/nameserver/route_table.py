@@ -4,8 +4,8 @@ Maps: topic -> broker name -> queues; broker name -> the last registration of ea
 cluster -> names. In memory only: after a restart the brokers register again within 30 s. Topics
 that a later registration lacks stay, as in RocketMQ.
 
-Work on all topics of a broker is a generator of steps, so that the caller can serve requests
-between them. All other work is short, since the bytes of all brokers are limited.
+Work on all topics of a broker is a generator of steps; the caller serves requests between them. All
+other work is short, since the bytes of all brokers are limited.
 Source: RouteInfoManager, docs/design/cluster.md sections 3.1 to 3.3.
 """
 
@@ -72,8 +72,8 @@ class RouteTable:
         """Stores a broker's addresses and topics; returns its master's addresses for a slave.
 
         The first step does all but the topics. A broker that is removed between two steps gets no
-        more topics, and one that reaches the limit of topics keeps the ones before.
-        Raises RegistrationError, TooManyEntriesError.
+        more topics. One that reaches the limit of topics keeps its earlier topics. Raises
+        RegistrationError, TooManyEntriesError.
         """
         topics = topics or TopicConfigTable()
         name, broker_id = request.broker_name, request.broker_id

@@ -1,4 +1,4 @@
-"""Shares of connections in a bounded resource, such as a table or memory."""
+"""Shares of connections in a bounded resource, such as memory."""
 
 from __future__ import annotations
 

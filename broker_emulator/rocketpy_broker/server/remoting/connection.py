@@ -1,7 +1,7 @@
 """A connection of the remoting server: frames in, commands out.
 
-Reading pauses while the peer does not read its answers, while too many of its requests wait, and
-while a large frame waits for a place. So a peer delays itself alone.
+Reading pauses while the peer does not read its answers, or too many of its requests wait. It also
+pauses while a large frame waits for a place. So a peer delays itself alone.
 Source: docs/design/remoting.md sections 1.4 and 6.1.
 """
 

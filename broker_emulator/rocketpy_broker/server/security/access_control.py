@@ -1,4 +1,4 @@
-"""Access control of all protocols: the user of a request, and the permissions it requires.
+"""Access control of all protocols: users and required permissions.
 
 Without users every request is served, as RocketMQ's brokers do by default. A user's change or
 removal counts from the next request on, also of a running stream.

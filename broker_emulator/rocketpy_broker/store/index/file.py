@@ -20,8 +20,8 @@ after a crash of the process the entries below the header's count are right. Slo
 beyond it, and other header fields may be ahead of it: `truncate` repairs both. `truncate` drops
 entries in the opposite order, header first, so that it may itself be interrupted.
 
-The file has its full length from the start but gets disk blocks as it fills: slots at creation,
-entries in steps before they are written. So a full disk is an error and never a signal.
+The file has its full length from the start, but gets disk blocks as it fills. Slots get theirs at
+creation, entries in steps before they are written. So a full disk is an error and never a signal.
 Source: IndexFile, docs/design/storage.md sections 7.1 to 7.5.
 """
 

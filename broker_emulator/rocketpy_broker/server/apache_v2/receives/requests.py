@@ -1,7 +1,6 @@
-"""Parts of consumers' requests: names, filters, and the time that a call may be held.
+"""Parts of consumers' requests: names, filters and hold times.
 
-A held call ends before the client's deadline, which some SDKs set to the very time that they ask
-for.
+A held call ends before the client's deadline. Some SDKs set that to the requested hold time.
 Source: ReceiveMessageActivity, docs/design/grpc_v2_semantics.md sections 8.2 and 8.4.
 """
 

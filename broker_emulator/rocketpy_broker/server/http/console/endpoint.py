@@ -1,8 +1,8 @@
 """The console over HTTP: pages, actions and the files of its browsers.
 
 A page is made of the answers of the contract's methods, so it has a client's limits and
-permissions. An action is a form that is posted, with the token of `tokens`; then the browser gets
-the page of its result, or the form with an error and with what was entered.
+permissions. An action is a posted form with the token of `tokens`. The browser then gets the page
+of its result, or the form with its values and an error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pages and their actions: their paths, and the functions that work for them."""
+"""Pages and their actions, with paths and functions."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sends of RocketMQ's clients: single messages, batches, and recalls.
 
-A processor makes records from a request, as a client of our own protocol does, and hands them to
-the send service. The broker adds the properties that RocketMQ's brokers add. A single send has no
-task: its answer follows its block and the flush, which costs an eighth less.
+A processor makes records from a request and hands them to the send service. A client of our own
+protocol makes the records itself. The broker adds the properties that RocketMQ's brokers add. A
+single send has no task: its answer follows its block and the flush, which costs an eighth less.
 Source: SendMessageProcessor, docs/design/remoting.md sections 2.4 and 3.
 """
 

@@ -1,4 +1,4 @@
-"""Messages of a topic: by queue and offset, by time, by key, id or tag; and one message."""
+"""Messages of a topic by offset, time, key, id or tag."""
 
 from __future__ import annotations
 
