@@ -52,13 +52,13 @@ class RouteTable:
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, Broker] = {}
         self._clusters: defaultdict[str, set[str]] = defaultdict(set)
-        # The names and ids that have their last registration by a connection.
+        # The brokers, by name and id, whose last registration came by a connection.
         self._registered: defaultdict[object, set[tuple[str, int]]] = defaultdict(set)
         self._broker_bytes = EntryBytes("brokers", BROKER_BYTES_MAX)
         self._topic_bytes = EntryBytes("topics", TOPIC_BYTES_MAX)
         self._mapping_bytes = EntryBytes("static topics", MAPPING_BYTES_MAX)
         self._log = RegistrationLog(clock)
-        # Names and topics of removed brokers, whose entries are to be dropped.
+        # Names and topics of removed brokers; their entries are dropped later.
         self._removed: deque[tuple[str, set[str]]] = deque()
 
     # --- Brokers ---
@@ -97,7 +97,7 @@ class RouteTable:
         )
         broker = self._place(registration, last)
         for other, known in [*broker.members.items()]:
-            # A slave that became the master, or the other way.
+            # A slave that became the master, or the reverse.
             if known.address == request.broker_addr and other != broker_id:
                 self._remove(name, other)
         if self._has_topics(request, broker):
@@ -111,7 +111,7 @@ class RouteTable:
         return None if broker is None else broker.members.get(broker_id)
 
     def _place(self, new: Registration, last: Registration | None) -> Broker:
-        """Puts a registration in the place of the last one; returns the entry of its name.
+        """Replaces a broker's last registration; returns the entry of its name.
 
         Raises TooManyEntriesError; then nothing has changed.
         """

@@ -58,7 +58,7 @@ def collect_new_objects_only() -> None:
     """Restricts garbage collections during the start to new objects.
 
     A start creates many objects that stay. By default a full collection runs for each growth of
-    their number by a quarter. It visits all of them in vain.
+    their number by a quarter. It visits all of them and frees none.
     """
     gc.set_threshold(*START_THRESHOLDS)
 

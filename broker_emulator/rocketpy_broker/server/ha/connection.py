@@ -133,7 +133,7 @@ class SlaveConnection(asyncio.Protocol):
     # --- Frames ---
 
     async def run(self) -> None:
-        """Sends what the slave lacks, and heartbeats, until cancelled."""
+        """Sends the bytes that the slave lacks, and heartbeats, until cancelled."""
         while True:
             self._wake.clear()
             piece = self._next_piece()

@@ -215,7 +215,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._handle()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Ends the requests that want an answer; one-way requests are done."""
+        """Ends the requests that need an answer; one-way requests are done."""
         self._transport = None
         self._drained.set()
         self._waiting = deque(each for each in self._waiting if each[0].is_one_way)

@@ -68,7 +68,7 @@ class Request(NamedTuple):
     connection: RemotingConnection
 
     def held_ms(self, wait_ms: int) -> int:
-        """Returns the time for which to hold the request: none if it wants no answer."""
+        """Returns the time for which to hold the request: none if it needs no answer."""
         return 0 if self.command.is_one_way else wait_ms
 
     async def bounded_body(self, bytes_max: int) -> Any:
@@ -246,7 +246,7 @@ class RemotingServer:
         return True
 
     def small_frame(self, connection: RemotingConnection) -> None:
-        """Gives the connection's place to the one that waits longest."""
+        """Gives the connection's place to the connection that waits longest."""
         if self._large.pop(connection, None) is None or not self._queued:
             return
         following = next(iter(self._queued))

@@ -250,7 +250,7 @@ class UserCaller(Caller):
 
 
 def _keep(table: OrderedDict[Any, Any], key: object, value: object) -> None:
-    """Enters a value; beyond TOKENS_MAX the oldest entry gives way."""
+    """Enters a value; beyond TOKENS_MAX the oldest entry is dropped."""
     table[key] = value
     if len(table) > TOKENS_MAX:
         table.popitem(last=False)

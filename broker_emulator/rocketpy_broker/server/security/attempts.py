@@ -9,7 +9,7 @@ that grows with attempts. Guesses from elsewhere do not keep a user out:
 - A user at an address without failures of its own waits after other such addresses only.
 
 An address of IPv6 is a network of 2^64 addresses, which one host may have. State: the failures and
-the addresses of users, in memory; the oldest give way.
+the addresses of users, in memory; the oldest are dropped.
 """
 
 from __future__ import annotations

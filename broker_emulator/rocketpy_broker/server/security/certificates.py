@@ -2,7 +2,7 @@
 
 Files: a self-signed pair is `tls/certificate.pem` and `tls/key.pem` in the configuration folder,
 beside its authority, `ca.pem`. Their owner alone may read them. A crash leaves the old file or the
-new one; the next start makes what is missing.
+new one; the next start makes the missing files.
 """
 
 from __future__ import annotations

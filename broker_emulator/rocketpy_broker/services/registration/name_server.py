@@ -100,7 +100,7 @@ class NameServerRegistration:
         self._is_failing = False
         self._is_stopping = False
         self._ended = asyncio.Event()
-        # False after callers have waited in vain, until the name server has all changes.
+        # False after callers have waited for too long, until the name server has all changes.
         self.is_prompt = True
 
     # --- Events of the broker ---

@@ -151,7 +151,7 @@ class LogSync:
             stream.close()
 
     def _begin(self, facts: MasterFacts) -> int:
-        """Returns the offset at which the copy goes on. Raises MasterRefusedError, OSError."""
+        """Returns the offset at which the copy continues. Raises MasterRefusedError, OSError."""
         positions = self._store.positions()
         own_begin, own_end = positions.log_begin, positions.log_end
         is_empty = own_begin == own_end

@@ -251,7 +251,7 @@ class IndexFile:
     def _start_of_walk(self, key_hash: int, before: int) -> tuple[int, int]:
         """Returns the first entry that a walk leaves out, and the entry at which it starts.
 
-        A walk that goes on before one of its own entries starts there. So a page of a long chain
+        A walk that continues before one of its own entries starts there. So a page of a long chain
         costs as much as the first one.
         """
         head = int(self.head.slots[key_hash % self._format.slot_count])

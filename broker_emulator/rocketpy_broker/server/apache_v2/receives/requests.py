@@ -22,7 +22,7 @@ MARGIN_MS = 500
 REQUEST_TIMEOUT_MS = 3_000
 # Clients from this version on know ILLEGAL_POLLING_TIME; RocketMQ compares the texts.
 FIRST_VERSION = "5.0.3"
-# A held call keeps the text and what is compiled of it.
+# A held call keeps the text and its compiled form.
 EXPRESSION_CHARACTERS_MAX = 8_192
 # Bytes that it keeps of each character.
 TEXT_FACTOR = 8

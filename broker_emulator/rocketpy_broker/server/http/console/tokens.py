@@ -2,7 +2,7 @@
 
 A browser has a random value in a cookie, and each form has that value's token. A page of another
 site cannot read the cookie, so it cannot make the token. The cookie has no rights of its own. The
-key of the tokens lives as long as the process: a form of before a restart is refused.
+key of the tokens lives as long as the process: a form from before a restart is refused.
 """
 
 from __future__ import annotations
