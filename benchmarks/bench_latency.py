@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -174,9 +175,12 @@ def idle_percent() -> float:
     """Returns the processor time of the children but the broker, in % while no messages come."""
 
     def cpu_seconds() -> dict[int, float]:
-        found = psutil.Process().children(recursive=True)
-        mine = [one for one in found if "rocketpy_broker" not in " ".join(one.cmdline())]
-        return {one.pid: sum(one.cpu_times()[:2]) for one in mine}
+        found = dict[int, float]()
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # It ends just now.
+                if "rocketpy_broker" not in " ".join(child.cmdline()):
+                    found[child.pid] = sum(child.cpu_times()[:2])
+        return found
 
     begin = cpu_seconds()
     time.sleep(IDLE_SECONDS)

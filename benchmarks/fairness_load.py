@@ -1,7 +1,7 @@
 """The bulk work of bench_fairness: one kind, in its own process.
 
-`python -m benchmarks.fairness_load PROTOCOL KIND ADDRESS`. It writes a line after its first
-answers, and ends after a line of input.
+`python -m benchmarks.fairness_load PROTOCOL KIND ADDRESS`. It writes a line after its first answer,
+or when its calls have been in flight for a while, and ends after a line of input.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from contextlib import AsyncExitStack
 
 from benchmarks.protocols.interface import Bulk, Connect
 from benchmarks.protocols.table import SIDES
 
+# Beside other bulk, one search may take minutes.
+FIRST_ANSWER_SECONDS_MAX = 10.0
 _done = 0
 
 
@@ -32,7 +35,8 @@ async def run(bulk: Bulk, connect: Connect, address: str) -> None:
             asyncio.ensure_future(work(clients[number % len(clients)], number, _count))
             for number, work in enumerate(bulk.works())
         ]
-        while not _done:
+        end = time.monotonic() + FIRST_ANSWER_SECONDS_MAX
+        while not _done and time.monotonic() < end:
             await asyncio.wait(running, timeout=0.02, return_when=asyncio.FIRST_EXCEPTION)
             for one in running:
                 if one.done():

@@ -19,14 +19,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from rocketpy_broker import LocalBroker
 from rocketpy_broker.runtime.clock import SystemClock
-from rocketpy_broker.store.config import StoreConfig
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.record import Host
 from rocketpy_proto.rocketpy.v1 import admin_pb2, admin_pb2_grpc, broker_pb2_grpc
 from tests.faults.clients import append_request
 from tests.spark.conftest import Collected
 from tests.support.store.messages import remove_oldest_segment
+from tests.support.store.stores import store_in
 
 SEEDS_QUICK, SEEDS_TORTURE = 1, 20
 ACTIONS = 50
@@ -143,8 +141,12 @@ class World:
     def clean(self) -> None:
         """Removes the oldest segments, as the broker would days later; it is stopped meanwhile."""
         self._local.stop()
-        config = StoreConfig(self._local.data, SEGMENT_BYTES, QUEUE_FILE_BYTES)
-        store = MessageStore(config, SystemClock(), Host.parse("127.0.0.1:10911"))
+        store = store_in(
+            self._local.data,
+            SystemClock(),
+            segment_bytes=SEGMENT_BYTES,
+            queue_file_bytes=QUEUE_FILE_BYTES,
+        )
         store.open()
         for _ in range(self._chance.randrange(len(store._log.files.segments))):
             remove_oldest_segment(store)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.errors import StoreClosedError
-from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.admin.backup_service import (
     STALL_MS_MAX,
     BackupError,
@@ -23,13 +22,13 @@ from rocketpy_broker.store.backup.target import BackupTarget
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import Fault, StoreCheck
 from rocketpy_broker.store.cleaner import CleanPolicy, WaitReason
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.support.broker.running_broker import RunningBroker, StartBroker, until
 from tests.support.store.messages import read_all
-from tests.support.store.stores import STORE_HOST
+from tests.support.store.stores import store_in
 
 QUEUE = QueueKey("T", 0)
 BODY = bytes(300_000)
@@ -67,7 +66,7 @@ def copied(running: RunningBroker, steps: list[BackupStep], folder: Path) -> Mes
         target.finish()
     found = StoreCheck(folder, StoreSizes.of(folder)).run()
     assert [one for one in found if isinstance(one, Fault)] == []
-    store = MessageStore(StoreConfig(folder, *sizes), ManualClock(), STORE_HOST)
+    store = store_in(folder, segment_bytes=sizes[0], queue_file_bytes=sizes[1])
     result = store.open()
     assert (result.abnormal, result.in_doubt, result.records_scanned) == (False, [], 0)
     return store

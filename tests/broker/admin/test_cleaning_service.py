@@ -15,10 +15,8 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.admin.cleaning_service import PAUSE_MS, CleaningService
 from rocketpy_broker.services.flush.store_files import StoreFiles
 from rocketpy_broker.store.cleaner import HOUR_MS, CleanPolicy
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
-from rocketpy_broker.store.message_store import MessageStore
 from tests.support.store.messages import flush_log, numbered, put_all
-from tests.support.store.stores import QUEUE_FILE_BYTES, SEGMENT_BYTES, STORE_HOST
+from tests.support.store.stores import SEGMENT_BYTES, store_in
 
 EXPIRED = 4
 
@@ -28,8 +26,7 @@ class Desk:
 
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock()
-        config = StoreConfig(folder, SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.ASYNC_FLUSH)
-        self.store = MessageStore(config, self.clock, STORE_HOST)
+        self.store = store_in(folder, self.clock)
         self.store.open()
         put_all(self.store, numbered(300))
         self.store.dispatch()

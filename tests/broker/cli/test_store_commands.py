@@ -21,10 +21,10 @@ from rocketpy_broker.cli.commands import app
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.admin.files import store_export
 from rocketpy_broker.services.admin.files.store_export import SCHEMA
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.record import BlockColumns, Host, RecordBlock, encode_block
+from tests.support.store.stores import store_in
 
 SEGMENT_BYTES, QUEUE_FILE_BYTES = 1 << 16, 2_000
 STEP_MS = 60_000
@@ -63,8 +63,7 @@ def columns(topic: str, number: int, **more: object) -> BlockColumns:
 
 
 def open_store(folder: Path, clock: ManualClock) -> MessageStore:
-    config = StoreConfig(folder, SEGMENT_BYTES, QUEUE_FILE_BYTES, FlushDiskType.ASYNC_FLUSH)
-    store = MessageStore(config, clock, Host.parse("10.0.0.2:10911"))
+    store = store_in(folder, clock, segment_bytes=SEGMENT_BYTES, queue_file_bytes=QUEUE_FILE_BYTES)
     store.open()
     return store
 

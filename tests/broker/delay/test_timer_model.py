@@ -16,15 +16,14 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.config import FlushDiskType, StoreConfig
+from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpointFile
-from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.record import Host
 from tests.broker.delay.test_levels import bodies, turns
 from tests.support.blocks import bodies_of, wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker
+from tests.support.store.stores import store_in
 
 QUEUES = 3
 LIVES = 5
@@ -134,9 +133,7 @@ def left_over(folder: Path, model: Model) -> Counter[str]:
 
 def stored(folder: Path, queue: QueueKey, begin: int = 0) -> Counter[str]:
     """Returns the bodies of a queue of a stopped store, from an offset on."""
-    store = MessageStore(
-        StoreConfig(folder, 1 << 20, 20_000), ManualClock(), Host.parse("127.0.0.1:8081")
-    )
+    store = store_in(folder, segment_bytes=1 << 20, queue_file_bytes=20_000)
     store.open()
     try:
         offsets = np.arange(begin, store.range_of(queue).max_offset)

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable
 
 from rocketpy_broker.errors import StoreBusyError, StoreError
 from rocketpy_broker.runtime.clock import Clock, sleep
+from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.store.values import QueueKey
 
 logger = logging.getLogger(__name__)
 PAUSE_MS_MIN, PAUSE_MS_MAX = 100, 1_000
-LOG_EVERY_MS = 60_000
 # A wall clock that is set forward is noticed within this time.
 SLEEP_MS_MAX = 1_000
 IDLE_MS_MAX = 60_000
@@ -44,7 +44,8 @@ class DeliveryLoop:
         self._clock = clock
         self._is_always_woken = is_always_woken
         self._pause_ms = PAUSE_MS_MIN
-        self._logged: tuple[str, float] | None = None
+        self._log_throttle = LogThrottle(clock)
+        self._logged = ""
 
     async def run(self, step: Callable[[], Awaitable[float | None]]) -> None:
         """Runs steps until the broker stops.
@@ -67,9 +68,10 @@ class DeliveryLoop:
 
     def _refused(self, error: StoreError) -> int:
         """Returns the pause after the store refused, in ms."""
-        words, now_ms = str(error), self._clock.monotonic_ms()
-        if self._logged is None or self._logged[0] != words or now_ms >= self._logged[1]:
-            self._logged = words, now_ms + LOG_EVERY_MS
+        words = str(error)
+        if words != self._logged:
+            self._log_throttle, self._logged = LogThrottle(self._clock), words
+        if self._log_throttle.may_say():
             logger.warning("%s wait: %s", self._name, words)
         if isinstance(error, StoreBusyError):
             return PAUSE_MS_MIN
