@@ -2,8 +2,7 @@
 
 `make notebooks` fills `docs/notebooks/`: a page for each notebook, beside it a folder of its
 pictures. A page is written when its notebook has ended; a notebook that fails leaves the old page
-unchanged. tests/unit/test_notebook_pages.py compares pages with their notebooks. The pages are
-checked in, so a build of the site needs neither Spark nor minutes.
+unchanged. tests/unit/test_notebook_pages.py compares pages with their notebooks.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ sys.path.insert(0, str(TOP / "docker"))
 
 from to_ipynb import HEADER, notebook_of  # noqa: E402 (beside the image that uses it, too)
 
+# The pages are checked in, so a build of the site needs neither Spark nor minutes.
 SOURCES, PAGES = TOP / "notebooks", TOP / "docs" / "notebooks"
 CELL_SECONDS_MAX = 1200
 # No test runs the cells of a page: the notebook has run as a whole.

@@ -111,7 +111,7 @@ class RouteTable:
         return None if broker is None else broker.members.get(broker_id)
 
     def _place(self, new: Registration, last: Registration | None) -> Broker:
-        """Replaces a broker's last registration; returns the entry of its name.
+        """Puts a registration in the place of the last one; returns the entry of its name.
 
         Raises TooManyEntriesError; then nothing has changed.
         """
