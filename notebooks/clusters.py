@@ -51,7 +51,7 @@ options = {"nameServer": NAME_SERVER, "topic": TOPIC}
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Write
+# MAGIC ## A batch write
 # MAGIC
 # MAGIC By name server the sink delivers `at-least-once`: a task that runs again stores its messages
 # MAGIC twice. With `delivery` `effectively-once` it skips them. The tag marks this run's messages.
@@ -73,7 +73,7 @@ write_orders(0, ORDERS)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Read
+# MAGIC ## A batch read
 # MAGIC
 # MAGIC A queue of a cluster is a broker and a number.
 
@@ -86,7 +86,7 @@ assert batch.select("body").distinct().count() == ORDERS
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Follow
+# MAGIC ## A stream
 # MAGIC
 # MAGIC A stopped query continues from its checkpoint.
 

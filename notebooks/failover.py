@@ -1,6 +1,6 @@
 # Databricks notebook source
 # MAGIC %md
-# MAGIC # A master dies, and the stream goes on
+# MAGIC # Failover of a stream
 # MAGIC
 # MAGIC A stream reads orders from a broker, which is killed before the stream has read all of
 # MAGIC them. Its slave has a copy: the stream reads on there, the slave is promoted, takes new
@@ -131,7 +131,7 @@ print(f"The master is dead: {len(acknowledged)} orders acknowledged, {len(arrive
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## The slave serves the rest
+# MAGIC ## The rest, from the slave
 # MAGIC
 # MAGIC The slave takes no orders yet, but it has all of them.
 
@@ -190,7 +190,7 @@ print(f"{len(acknowledged)} orders acknowledged, {len(numbers)} arrived.")
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## The old master comes back
+# MAGIC ## The old master as a slave
 # MAGIC
 # MAGIC It is a slave now. `rocketpy store align` removes what only the old master had, which is
 # MAGIC nothing here, and makes its store a slave's.

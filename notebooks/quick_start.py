@@ -53,7 +53,7 @@ options = {"endpoints": broker.endpoint, "topic": "orders"}
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Write a frame
+# MAGIC ## A batch write
 # MAGIC
 # MAGIC `body` is the message. Tags, keys and groups are columns of their own. The messages of a
 # MAGIC group stay in one queue, in order.
@@ -76,7 +76,7 @@ write_orders(0, ORDERS)
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Read it as a batch
+# MAGIC ## A batch read
 # MAGIC
 # MAGIC A batch reads from the first message to the last one that is stored now.
 
@@ -91,7 +91,7 @@ assert messages.where("tags = 'cancelled'").count() == len(range(0, ORDERS, 10))
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## Follow it as a stream
+# MAGIC ## A stream
 # MAGIC
 # MAGIC Spark's checkpoint has the position. The source also reports it to the broker, for the
 # MAGIC group. This query reads the topic in small batches, and ends at the topic's current end.
@@ -126,7 +126,7 @@ assert seen_count() == ORDERS
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## See the lag
+# MAGIC ## The lag
 # MAGIC
 # MAGIC Each batch's progress has the number of unread messages, by queue.
 

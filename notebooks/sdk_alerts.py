@@ -163,7 +163,7 @@ write_alerts()
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC ## The service reads the alerts
+# MAGIC ## Alerts in the service
 # MAGIC
 # MAGIC A simple consumer of the SDK receives them with tag and keys, and acknowledges each. They
 # MAGIC are the ones that a batch finds in all orders.

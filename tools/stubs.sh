@@ -1,5 +1,7 @@
 #!/bin/sh
 # Generates the stubs from the files in proto/ with the protoc of tools/stubs.sh PYTHON.
+# They are checked in, so neither users nor executors need a compiler. Their imports get a prefix: a
+# top-level package `rocketpy` would be a fourth import package.
 set -eu
 cd "$(dirname "$0")/../proto"
 venv=../.venv-proto

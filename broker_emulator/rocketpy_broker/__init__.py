@@ -1,6 +1,7 @@
-"""An embeddable broker with RocketMQ's files: `LocalBroker`, and `connect` for a running one.
+"""An embeddable broker with RocketMQ's files.
 
-`message_store` describes what a crash does to a broker's directory.
+`LocalBroker` starts one, and `connect` calls a running one. `message_store` describes what a crash
+does to a broker's directory.
 """
 
 from __future__ import annotations

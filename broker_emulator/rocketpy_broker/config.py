@@ -73,8 +73,8 @@ class Replication:
     - `port`: the port for slaves; 0 takes a free one, and None turns it off. A client that reaches
       it can read the whole log, since RocketMQ's slaves have no credentials.
     - `in_sync_replicas`: the number of brokers, this one included, that have a message before a
-      SYNC_MASTER acknowledges it, as in RocketMQ 5. None: one slave as in RocketMQ 4, without a
-      wait if none is connected, or if all lack `fall_behind_bytes_max` of the log.
+      SYNC_MASTER acknowledges it, as in RocketMQ 5. None: one slave as in RocketMQ 4. Without a
+      connected slave, or if all lack `fall_behind_bytes_max` of the log, there is no wait.
     - `batch_bytes`: the log's bytes that a slave gets at a time.
     - `bytes_per_second_max`: the limit of one slave's transfer; None is no limit.
     """

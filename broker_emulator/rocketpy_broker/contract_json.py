@@ -1,8 +1,9 @@
-"""JSON of the contract's messages, for the commands' `--json` and the HTTP API.
+"""JSON of the contract's messages.
 
-A key is the field's name in camel case; `KEYS` has the exceptions. A time is a text in UTC under
-its name without the unit. All fields are present: an unset field, an unknown time and the enums'
-UNSPECIFIED are null. Statuses and records are left out, since their readers have other forms.
+The commands' `--json` and the HTTP API show it. A key is the field's name in camel case; `KEYS` has
+the exceptions. A time is a text in UTC under its name without the unit. All fields are present: an
+unset field, an unknown time and the enums' UNSPECIFIED are null. Statuses and records are left out,
+since their readers have other forms.
 """
 
 from __future__ import annotations

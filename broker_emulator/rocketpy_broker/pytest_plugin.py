@@ -65,8 +65,8 @@ def pytest_fixture_setup(
 def rocketpy_broker() -> Iterator[LocalBroker]:
     """Yields a LocalBroker for the whole test session, on a free port, with a temporary store.
 
-    After each test that uses it, the plugin removes the contents that the test has left: topics,
-    consumer groups with dead letters, delayed messages and open transactions. Contents that
+    After each test that uses it, the plugin removes the contents that the test has left. These are
+    topics, consumer groups with dead letters, delayed messages and open transactions. Contents that
     fixtures of a wider scope created before the test stay.
     """
     from rocketpy_broker import LocalBroker

@@ -1,4 +1,4 @@
-"""The broker's servers for RocketMQ's own clients: remoting, and a name server beside it."""
+"""The broker's remoting server and name server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons for which log segments wait for their removal, in words of commands and console."""
+"""Texts of the reasons for which log segments stay."""
 
 from __future__ import annotations
 

@@ -23,6 +23,7 @@ sys.path.insert(0, str(TOP / "docker"))
 
 from to_ipynb import HEADER, notebook_of  # noqa: E402 (beside the image that uses it, too)
 
+# The pages are checked in, so a build of the site needs neither Spark nor minutes.
 SOURCES, PAGES = TOP / "notebooks", TOP / "docs" / "notebooks"
 CELL_SECONDS_MAX = 1200
 # No test runs the cells of a page: the notebook has run as a whole.

@@ -1,4 +1,4 @@
-"""Bearer tokens of rocketpy.v1: an access key and an expiry time, signed with the secret key.
+"""Bearer tokens of rocketpy.v1, signed with the secret key.
 
     base64url(access key).expiry time in ms.base64url(HMAC-SHA256(secret key, text))
 

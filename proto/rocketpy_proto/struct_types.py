@@ -1,7 +1,7 @@
 """Types that msgspec decodes to, inspected by one thread.
 
 msgspec inspects a type when it first decodes to it. A second thread that decodes to the same type
-meanwhile finds a half-made description, and the process ends with a segmentation fault.
+meanwhile finds a half-made description. The process then ends with a segmentation fault.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""gRPC channels, in TLS or plaintext, and the reasons why one is not made."""
+"""gRPC channels in TLS or plaintext, and reasons for failed ones."""
 
 from __future__ import annotations
 

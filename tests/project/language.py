@@ -62,12 +62,17 @@ ELSEWHERE = re.compile(r"\bspec/\w+|\b[Rr]ows? [A-Z]{1,2}\d+|\bseed_systems\b|\b
 # "docs/design/storage.md sections 2.1, 3 and 4.2", which may be broken over lines.
 CITED = re.compile(r"(docs/design/\w+\.md)((?:,?\s+(?:sections?|and|to|\d+(?:\.\d+)*)\b,?)*)")
 SECTION = re.compile(r"\d+(?:\.\d+)*")
+# The most words of a module's first line, and of a sentence in a docstring of the packages.
+OPENING_WORDS_MAX, SENTENCE_WORDS_MAX = 12, 20
 # File names that end in -ing and are nouns of the field.
 NOUNS = {"wiring", "long_polling", "process_tuning", "rebatching", "packaging", "testing"}
 
 _ACTOR_WORDS = re.compile(rf"\b({'|'.join(NO_ACTORS.split())})\b", re.IGNORECASE)
 _PLAINER_WORDS = re.compile(rf"\b({'|'.join(PLAINER)})\b", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`")
+# An indented paragraph: a drawing or a table.
+_DRAWING = re.compile(r"^ {4}.*$", re.MULTILINE)
+_SENTENCE_END = re.compile(r"(?<=[.:;!?])\s+|\n\n|\n- ")
 # A line of a .proto file: its code, strings included, and its comment.
 _PROTO_LINE = re.compile(r"""((?:"[^"]*"|'[^']*'|(?!//).)*)(?://+ ?(.*))?""")
 _RPC = re.compile(r"\s*rpc\s+(\w+)")
@@ -154,6 +159,21 @@ def plain_words(source: Source) -> Iterator[str]:
             yield f"{source.path}:{line}: {found!r}: {PLAINER[found.lower()]}"
 
 
+def sentence_length(source: Source) -> Iterator[str]:
+    """Yields openings of modules and sentences of docstrings that have too many words."""
+    if not source.in_packages:
+        return
+    for node, text in _docstrings(parse(source.text)):
+        words = _DRAWING.sub("", _QUOTED.sub("code", text))
+        parts = [(each, SENTENCE_WORDS_MAX) for each in _SENTENCE_END.split(words)]
+        if isinstance(node, ast.Module):
+            parts.append((words.partition("\n")[0], OPENING_WORDS_MAX))
+        for part, limit in parts:
+            if (count := len(part.split())) > limit:
+                start = " ".join(part.split()[:5])
+                yield f"{source.path}:{_line(node)}: {start!r} … has {count} words, limit {limit}"
+
+
 def citation(source: Source) -> Iterator[str]:
     """Yields documents that a reader cannot open, and sections that are not there."""
     for line, text in prose(source):
@@ -237,6 +257,7 @@ def _line(node: ast.AST) -> int:
 RULES: tuple[Callable[[Source], Iterator[str]], ...] = (
     docstring_form,
     plain_words,
+    sentence_length,
     citation,
     noun_name,
 )

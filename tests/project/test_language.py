@@ -40,6 +40,8 @@ def test_the_packages_were_read() -> None:
         (language.plain_words, "x = 1  # whoever asks", "'whoever' names no actor"),
         (language.plain_words, '"""It tells the broker."""', "'tells': returns, reports"),
         (language.plain_words, "# Bytes behind the end.", "'behind': after"),
+        (language.sentence_length, f'"""{"A " * 12}cache."""', "'A A A A A' … has 13 words"),
+        (language.sentence_length, f'"""A log.\n\n{"It " * 20}is."""', "has 21 words, limit 20"),
         (language.citation, '"""Source: spec/storage.md."""', "is no document of the repository"),
         (language.citation, '"""Counts. Row S13."""', "'Row S13' is no document"),
         (
@@ -62,6 +64,8 @@ def test_a_rule_finds_what_breaks_it(rule: Rule, text: str, problem: str) -> Non
         'def f():\n    """True if it is one."""',
         'class C:\n    """A cache."""\n\n    @property\n    def p(self):\n        """The size."""',
         '"""Formats. Source: docs/design/storage.md sections 2 and 2.1."""',
+        f'"""A cache of `{"a " * 20}`."""',
+        f'"""{"A " * 11}log.\n\n{"It " * 19}is.\n\n    {"a table " * 10}\n"""',
         "x = 1  # Code in quotes, `told()`, is no prose.",
     ],
 )

@@ -142,10 +142,10 @@ def connect(
             broker.send("orders", "a first order", keys="order-1")
             print(broker.query("orders", "order-1"))
 
-    `access_key` and `secret_key` are of a user. `tls` encrypts. Its files
-    are in PEM form: the authorities that verify the broker, and the client's own certificate and
-    key. `tls_server_name` is the name in the broker's certificate if it is not the endpoint's host.
-    `timeout_seconds` limits each call. Reading and sending of many messages are many calls.
+    `access_key` and `secret_key` belong to a user. `tls` encrypts. Its files are in PEM form: the
+    authorities that verify the broker, and the client's own certificate and key. `tls_server_name`
+    is the name in the broker's certificate if it is not the endpoint's host. `timeout_seconds`
+    limits each call. Reading and sending of many messages are many calls.
 
     Raises ClientError for arguments that do not fit together.
     """

@@ -1,4 +1,4 @@
-"""Information about a broker, its status, its users, and a backup of its store."""
+"""A broker's information, status and users, and its store's backup."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A broker for another program: its addresses as JSON, and its end with that program.
+"""A broker for another program, in any language.
 
-The broker ends when its parent process ends, and when its standard input ends if that is a pipe or
-a socket. Another input, such as a terminal or /dev/null, says nothing about the program. A kill of
-the broker itself leaves its temporary store.
+The broker prints its addresses as JSON. It ends with its parent process. It also ends with its
+standard input, if that is a pipe or a socket. Another input, such as a terminal or /dev/null, says
+nothing about the program. A kill of the broker itself leaves its temporary store.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Messages as users see them, for the client, the commands and the HTTP API."""
+"""Messages as the client, the commands and the HTTP API show them."""

@@ -1,4 +1,4 @@
-"""Copies of stored messages, to send them again as their topic's message type requires.
+"""Copies of stored messages, for sends by their topic's message type.
 
 - DELAY: with a delivery time in the past, so that the broker delivers at once.
 - FIFO: to the queue of the message group; a message without one is its own group.

@@ -1,4 +1,4 @@
-"""A name server: the brokers of clusters and the routes of their topics.
+"""A name server: brokers of clusters and routes of their topics.
 
 Source: RocketMQ's namesrv module, docs/design/cluster.md section 3.
 """

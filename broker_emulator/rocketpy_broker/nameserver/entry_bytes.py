@@ -1,4 +1,4 @@
-"""Bytes of the entries that clients store at the name server, and their limit."""
+"""Bytes of the name server's entries, and their limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of the name server; their codes and texts are answers to clients."""
+"""Errors of the name server, which answers their codes and texts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Key-value configuration: texts by namespace and key, and the configuration of ordered topics.
+"""Key-value configuration: texts by namespace and key.
 
-State: `kvConfig.json` as RocketMQ writes it, if a path is given. A crash during a save leaves the
-earlier or the later file. Source: KVConfigManager, docs/design/cluster.md section 3.5.
+It has the configuration of ordered topics, too. State: `kvConfig.json` as RocketMQ writes it, if a
+path is given. A crash during a save leaves the earlier or the later file. Source: KVConfigManager,
+docs/design/cluster.md section 3.5.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A name server in one event loop: its table of routes, its configuration and its port.
+"""A name server in one event loop.
 
 State: the key-value configuration alone is kept on disk. After a restart brokers register again.
 Source: NamesrvController, docs/design/cluster.md section 3.4.

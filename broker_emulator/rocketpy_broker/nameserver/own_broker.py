@@ -1,4 +1,4 @@
-"""The broker in the name server's process: its routes without a registration by network."""
+"""Routes of the broker in the name server's process."""
 
 from __future__ import annotations
 

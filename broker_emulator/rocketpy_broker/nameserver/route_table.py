@@ -4,8 +4,8 @@ Maps: topic -> broker name -> queues; broker name -> the last registration of ea
 cluster -> names. In memory only: after a restart the brokers register again within 30 s. Topics
 that a later registration lacks stay, as in RocketMQ.
 
-Work on all topics of a broker is a generator of steps, so that the caller can serve requests
-between them. All other work is short, since the bytes of all brokers are limited.
+Work on all topics of a broker is a generator of steps; the caller serves requests between them. All
+other work is short, since the bytes of all brokers are limited.
 Source: RouteInfoManager, docs/design/cluster.md sections 3.1 to 3.3.
 """
 
@@ -52,13 +52,13 @@ class RouteTable:
         self._topics: dict[str, dict[str, QueueData]] = {}
         self._brokers: dict[str, Broker] = {}
         self._clusters: defaultdict[str, set[str]] = defaultdict(set)
-        # The names and ids that have their last registration by a connection.
+        # The brokers, by name and id, whose last registration came by a connection.
         self._registered: defaultdict[object, set[tuple[str, int]]] = defaultdict(set)
         self._broker_bytes = EntryBytes("brokers", BROKER_BYTES_MAX)
         self._topic_bytes = EntryBytes("topics", TOPIC_BYTES_MAX)
         self._mapping_bytes = EntryBytes("static topics", MAPPING_BYTES_MAX)
         self._log = RegistrationLog(clock)
-        # Names and topics of removed brokers, whose entries are to be dropped.
+        # Names and topics of removed brokers; their entries are dropped later.
         self._removed: deque[tuple[str, set[str]]] = deque()
 
     # --- Brokers ---
@@ -72,8 +72,8 @@ class RouteTable:
         """Stores a broker's addresses and topics; returns its master's addresses for a slave.
 
         The first step does all but the topics. A broker that is removed between two steps gets no
-        more topics, and one that reaches the limit of topics keeps the ones before.
-        Raises RegistrationError, TooManyEntriesError.
+        more topics. One that reaches the limit of topics keeps its earlier topics. Raises
+        RegistrationError, TooManyEntriesError.
         """
         topics = topics or TopicConfigTable()
         name, broker_id = request.broker_name, request.broker_id
@@ -97,7 +97,7 @@ class RouteTable:
         )
         broker = self._place(registration, last)
         for other, known in [*broker.members.items()]:
-            # A slave that became the master, or the other way.
+            # A slave that became the master, or the reverse.
             if known.address == request.broker_addr and other != broker_id:
                 self._remove(name, other)
         if self._has_topics(request, broker):

@@ -3,8 +3,9 @@
 Readings *agree* when wall time and monotonic time advance by the same amount. A reading more than
 AHEAD_MS_MAX ahead of the previous ones is accepted after readings have agreed with it for
 CONFIRM_MS. Until then the clock continues from the accepted readings. A jump back is accepted at
-once: the store times have their own guard against falling. State is in memory only: the first
-reading after a start is accepted, because there is none to compare it with.
+once: the store times have their own guard against falling. A wrong reading would give its time to
+all later messages, also after restarts. State is in memory only: the first reading after a start is
+accepted, because there is none to compare it with.
 """
 
 from __future__ import annotations

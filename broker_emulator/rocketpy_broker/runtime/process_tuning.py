@@ -58,7 +58,7 @@ def collect_new_objects_only() -> None:
     """Restricts garbage collections during the start to new objects.
 
     A start creates many objects that stay. By default a full collection runs for each growth of
-    their number by a quarter. It visits all of them in vain.
+    their number by a quarter. It visits all of them and frees none.
     """
     gc.set_threshold(*START_THRESHOLDS)
 
@@ -105,10 +105,11 @@ def anonymous_bytes() -> int:
 class GcTuner:
     """A garbage collection callback that freezes the survivors of long full collections.
 
-    A held call is a hundred objects, a registered client ten. Ten thousand calls of one client
-    made each full collection take half a second. Reference counts still free frozen objects; only
-    cycles stay. So survivors are not frozen while they are few. When the memory has grown by
-    GROWTH_BYTES and GROWTH_SHARE, one full collection visits the frozen objects again.
+    A held call is a hundred objects, a registered client ten. Ten thousand calls of one client made
+    each full collection take half a second. Reference counts still free frozen objects; only cycles
+    stay. So survivors are not frozen while they are few. When the memory has grown by GROWTH_BYTES
+    and GROWTH_SHARE, one full collection visits the frozen objects again. It may stop the broker
+    for half a second; without it, cycles would stay for good.
     """
 
     def __init__(self, memory: Callable[[], int]) -> None:

@@ -10,8 +10,8 @@ with its step and holds nothing, so a cancelled caller or a lost client needs no
 
 Calls may wait for work on a thread, such as a flush. The scheduler then releases Python's lock for
 a moment before each step. The thread needs the lock when it returns from the disk. Every brief
-release of the lock, such as a poll for events, wakes it in vain and restarts its wait. With short
-steps it would wait for tens of milliseconds, at any switch interval.
+release of the lock, such as a poll for events, wakes it without need and restarts its wait. With
+short steps it would wait for tens of milliseconds, at any switch interval.
 
 There is one scheduler for each event loop, because the loop's time is shared.
 """

@@ -1,4 +1,4 @@
-"""Shares of connections in a bounded resource, such as a table or memory."""
+"""Shares of connections in a bounded resource, such as memory."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Shares:
 
 
 class InFlightLimiter:
-    """A limit for what is in flight, in total and by connection, and the tasks that wait for room.
+    """A limit for work in flight, in total and by connection, and the tasks that wait for room.
 
     Connections get room in turn, regardless of their sizes. A cancelled task frees its room.
     """

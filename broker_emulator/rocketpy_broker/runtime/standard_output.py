@@ -1,4 +1,4 @@
-"""Standard output whose reader may close the pipe, or whose disk may be full."""
+"""Standard output to a closed pipe or a full disk."""
 
 from __future__ import annotations
 

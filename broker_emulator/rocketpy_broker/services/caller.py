@@ -1,4 +1,4 @@
-"""The user of the running call, as far as services must know it.
+"""The user of the running call, for services.
 
 Requests that name a position in the log name no topic. Their services ask here, once they have
 found the message. State: the user of each call, in its context.

@@ -1,4 +1,4 @@
-"""Removal of the log's oldest segment, of whole topics and of topics' messages.
+"""Removal of old segments, of topics and of topics' messages.
 
 Each removal has several steps. Blocking steps run on another thread than the store's. Only one
 removal, of either kind, runs at a time.

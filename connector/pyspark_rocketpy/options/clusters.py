@@ -1,4 +1,4 @@
-"""Options of an Apache RocketMQ cluster, in place of one rocketpy broker, and of users of both.
+"""Options of an Apache RocketMQ cluster, and of users.
 
 No error and no `repr` shows a secret.
 """

@@ -1,4 +1,4 @@
-"""Option and column names of other connectors, and former names, with their names here.
+"""Names of options and columns in other connectors, with ours.
 
 Names come from Spark's Kafka source, Kafka itself, RocketMQ's clients and rocketmq-spark.
 Former names are accepted until version 1.0.

@@ -17,7 +17,8 @@ from rocketpy_proto.model.column_types import COLUMN_TYPES, NULLABLE_COLUMNS
 BROKER_NAME = "brokerName"
 SOURCE_COLUMN_TYPES = {**COLUMN_TYPES, BROKER_NAME: pa.string()}
 SPARK_TYPES = {name: from_arrow_type(kind) for name, kind in SOURCE_COLUMN_TYPES.items()}
-# Most queries use none of these. Without them a row has half the bytes.
+# Most queries use none of these. Without them a row has half the bytes. `commitLogOffset` is for
+# send_back, and `brokerName` makes the queues of a cluster unambiguous.
 EXTRA_COLUMNS = frozenset({"properties", "offsetMsgId", "bornHost", "storeHost", "sysFlag"})
 DEFAULT_COLUMNS = tuple(name for name in SOURCE_COLUMN_TYPES if name not in EXTRA_COLUMNS)
 # Names all columns in option `columns`.

@@ -87,7 +87,7 @@ class OffsetQueries(Protocol):
     def search(self, times: Sequence[QueueTime]) -> list[int | None]:
         """Returns the first offset of each queue stored at or after its time.
 
-        None stands for a queue without such an offset.
+        None means a queue without such an offset.
         """
 
     def limit_bytes(self, ranges: Sequence[QueueRange], bytes_max: int) -> list[int]:

@@ -6,8 +6,8 @@ maximum. A range that is read twice gives the same batches. The broker fills res
 rule. So a response usually is a batch, and nothing is copied.
 
 Each chunk accounts for every offset of its range, whichever transport brings it. Offsets without a
-record have one of three causes: a filter, a loss that the transport has raised or logged, or a
-wrong answer. A wrong answer is an error.
+record have one of three causes. These are a filter, a loss that the transport has raised or logged,
+and a wrong answer. A wrong answer is an error.
 """
 
 from __future__ import annotations

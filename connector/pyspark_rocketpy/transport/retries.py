@@ -1,4 +1,4 @@
-"""Retries: errors that may pass, their limit in number or time, and the waits.
+"""Retries of passing errors, limited by number or time.
 
 State is the count of failures of one call or stream. The waits use `clock`.
 """

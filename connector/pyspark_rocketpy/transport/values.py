@@ -26,7 +26,7 @@ class RetryPolicy:
 class BrokerLimits:
     """The largest body and request that a broker takes, and its log segment size, in bytes.
 
-    No block is larger than a segment; 0 stands for an unknown size. A body has at least
+    No block is larger than a segment; 0 means an unknown size. A body has at least
     `body_bytes_min`.
     """
 

@@ -2,9 +2,9 @@ r"""The reader of RocketMQ's JSON, which is fastjson's dialect.
 
 fastjson writes two things that are not JSON: number keys (`{0:"host"}`), and object keys
 (`{{"queueId":1}:{}}`). The reader turns both into strings (`"0"`, `"{\"queueId\":1}"`). It also
-reads what fastjson 1.2.83 was seen to read in files: single quotes, a comma before a closing
-bracket, and the white space \f and \b. It accepts no other deviation. A text that is cut, or
-followed by more than white space, is an error and never a shorter value.
+reads some other text that fastjson 1.2.83 was seen to read in files: single quotes, a comma before
+a closing bracket, and the white space \f and \b. It accepts no other deviation. A text that is cut,
+or followed by more than white space, is an error and never a shorter value.
 
 Standard JSON is read by msgspec alone. Other text is first rewritten token by token: a string is
 one token, so its content is never taken for a key. Time is linear in the text. Depth is checked

@@ -1,4 +1,4 @@
-"""Options of a broker's addresses: where it listens, and which address name servers give."""
+"""Options of the addresses where a broker listens and registers."""
 
 from __future__ import annotations
 

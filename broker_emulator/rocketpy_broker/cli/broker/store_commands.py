@@ -159,8 +159,8 @@ def align(
 ) -> None:
     """Remove the messages of a stopped slave that its master does not have.
 
-    A slave refuses to follow a master with another log, for example after the old master comes
-    back as a slave. The removed part of the log is kept in the store's rocketpy/quarantine.
+    A slave refuses to follow a master with another log: for example an old master that is a slave
+    now. The removed part of the log is kept in the store's rocketpy/quarantine.
     """
     with errors():
         sizes = _sizes(folder, commit_log_segment_bytes, consume_queue_file_bytes)

@@ -1,4 +1,4 @@
-"""Columns of topics and of their queues, and the tables of one topic."""
+"""Columns of topics and their queues, and tables of one topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base of the calls: a connection, declared errors, and calls of forked processes."""
+"""Base of the calls, also of forked processes."""
 
 from __future__ import annotations
 

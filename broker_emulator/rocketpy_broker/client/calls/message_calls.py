@@ -47,7 +47,7 @@ class MessageCalls(BrokerCalls):
         """Sends a message for each body and returns their ids and places, in order.
 
         Texts are encoded in UTF-8. Without `queue_id` the messages are spread over the queues,
-        starting at queue 0. `delay_level` (1 is 1 s, 18 is 2 h) delays the messages, and so does
+        starting at queue 0. `delay_level` delays the messages: 1 is 1 s, 18 is 2 h. So does
         `deliver_at`, a time with a time zone. Properties that delay a message are refused. All
         bodies are checked before the first is sent.
         """

@@ -50,9 +50,9 @@ class GroupReader:
     def messages(self, count: int | None = None) -> Iterator[Message]:
         """Yields up to `count` stored messages that the group has not consumed.
 
-        A message is acknowledged when the next one is requested. A queue with an offset outside
-        its bounds is read from its first message, and so is one without the group's progress.
-        Raises ClientError.
+        A message is acknowledged when the next one is requested. A queue without the group's
+        progress, or with an offset outside its bounds, is read from its first message. Raises
+        ClientError.
         """
         left = count
         for queue, begin in self._begins():

@@ -2,8 +2,9 @@
 
 A client is known from its settings, or from its heartbeats and transactions where the broker has
 restarted since. A producer is a member of a producer group for each of its topics, with the topic's
-name; so checks of transactions reach it. State: in memory only, from a client's first call until
-it terminates or is silent for EXPIRY_MS.
+name. So checks of transactions reach it. State: in memory only, from a client's first call until it
+terminates or is silent for EXPIRY_MS. The end of a telemetry stream does not end a client: some
+SDKs open another only minutes later.
 Source: GrpcClientSettingsManager, ClientActivity, docs/design/grpc_v2_semantics.md sections 4, 6.
 """
 

@@ -1,7 +1,7 @@
 """Handlers of the methods: decoding within limits, the caller, and the status.
 
-A request above SMALL_BYTES_MAX is scanned for its number of parts before it is decoded, since each
-part takes event loop time: in decoding, for permissions, and for the rules of names.
+Each part of a request takes event loop time: in decoding, for permissions, and for the rules of
+names. So a request above SMALL_BYTES_MAX is scanned for its number of parts before it is decoded.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The transaction id that a producer gets for a half message.
 
-Clients return it as it is. It has the position of the half message, so a transaction can be ended
-at any later start of the broker: `<message id>-<log offset>-<queue offset>`, offsets in hex digits.
+Clients return it as it is. It is `<message id>-<log offset>-<queue offset>`, with offsets in hex
+digits. It has the position of the half message, so later starts of the broker can end the
+transaction.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Log lines for what peers cause, such as failures of calls; few per peer and minute.
+"""Log lines for failures that peers cause, few per peer and minute.
 
 The first failure at each place in the code has its trace. A line for each failure would let one
 client fill the disk.

@@ -1,9 +1,9 @@
-"""Limits for partly received requests: their number, and the time for a call's first request.
+"""Limits for partly received requests: their number and time.
 
-gRPC buffers a request in memory from the read call until it is complete, up to the largest allowed
-size, and reports nothing of it before. So the limit of these bytes is a limit of the reads. Before
-the read, HTTP/2's flow control stops a client after 64 KiB. Later requests of a stream are read at
-once, since a stream may idle; the call guard limits the streams.
+gRPC buffers a request of any allowed size in memory, and reports nothing of it before it is
+complete. So a limit of the reads is the limit of these bytes. A call's first request has a time
+limit, too. Before the read, HTTP/2's flow control stops a client after 64 KiB. Later requests of a
+stream are read at once, since a stream may idle; the call guard limits the streams.
 
 Connections without a completed request have places of their own, so they delay no other client. A
 read that takes too long ends with UNAVAILABLE: nothing of the request was done, and the client may

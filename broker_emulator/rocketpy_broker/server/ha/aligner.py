@@ -1,4 +1,4 @@
-"""The alignment of a stopped slave with its master, for the command line."""
+"""The alignment of a stopped slave with its master."""
 
 from __future__ import annotations
 

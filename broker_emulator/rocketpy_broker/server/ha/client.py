@@ -1,6 +1,6 @@
-"""A slave's connection to its master: reports, and the log's bytes from an offset on.
+"""A slave's connection to its master, for reports and log bytes.
 
-The master may be slow, hostile or gone: a frame that does not follow the one before ends the
+The master may be slow, hostile or gone. So a frame that does not follow the one before ends the
 connection, and so does a silence of IDLE_MS_MAX.
 Source: DefaultHAClient, docs/design/cluster.md section 4.1.
 """

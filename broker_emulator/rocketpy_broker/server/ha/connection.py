@@ -1,10 +1,10 @@
-"""A slave's connection: reports of the end of its log, and the log's bytes from there on.
+"""A master's connection to a slave, for reports and log bytes.
 
-A report is an int64. A frame is the physical offset (int64), the number of bytes (int32) and the
-bytes; one without bytes is a heartbeat. Frames end anywhere, but never cross a segment's end. The
-first report chooses the start; 0 means the last segment. After that the last complete report
-counts. With SYNC_FLUSH slaves get only what is on this broker's disk, so none is ahead of it after
-a power cut.
+A report is the end of the slave's log, an int64. A frame is the physical offset (int64), the number
+of bytes (int32) and the bytes; one without bytes is a heartbeat. Frames end anywhere, but never
+cross a segment's end. The first report chooses the start; 0 means the last segment. After that the
+last complete report counts. With SYNC_FLUSH slaves get only bytes on this broker's disk. So none is
+ahead of it after a power cut.
 Source: DefaultHAConnection, docs/design/cluster.md section 4.1.
 """
 
@@ -133,7 +133,7 @@ class SlaveConnection(asyncio.Protocol):
     # --- Frames ---
 
     async def run(self) -> None:
-        """Sends what the slave lacks, and heartbeats, until cancelled."""
+        """Sends the bytes that the slave lacks, and heartbeats, until cancelled."""
         while True:
             self._wake.clear()
             piece = self._next_piece()

@@ -1,6 +1,6 @@
 """The HA server of a master: it listens for slaves.
 
-RocketMQ's slaves send no credentials. So the port is off unless an operator gives it, and beyond
+RocketMQ's slaves send no credentials. So the port is off unless an operator gives it. Beyond
 loopback it needs --insecure, also on a broker with users.
 """
 

@@ -1,7 +1,7 @@
-"""Bodies of HTTP requests, which are read whole, also the ones that are too long.
+"""Bodies of HTTP requests, read whole, also beyond their limit.
 
-A browser reads no answer before it has sent all of a form; a connection that is closed earlier
-shows its user an error of the network.
+A browser reads no answer before it has sent all of a form. It reports a connection that is closed
+earlier as an error of the network.
 """
 
 from __future__ import annotations

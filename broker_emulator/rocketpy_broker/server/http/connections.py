@@ -10,8 +10,8 @@ at once. A connection is closed, whether its client reads or not:
 - after more than AHEAD_BYTES_MAX before all requests are answered. Such bytes are headers without
   end, requests without reads of their replies, or a body that no handler takes.
 
-A body that a handler takes does not count: beside what the handler takes, aiohttp holds at most
-twice PIECE_BYTES of it, and one receipt of the socket.
+A body that a handler takes does not count. Beside the handler's part, aiohttp holds at most twice
+PIECE_BYTES of it, and one receipt of the socket.
 
 A connection without a client counts until its request has ended.
 """

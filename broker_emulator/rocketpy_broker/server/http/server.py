@@ -1,8 +1,8 @@
-"""The HTTP server: `/metrics`, `/healthz` for a supervisor, the JSON API, and the console.
+"""The HTTP server: `/metrics`, `/healthz`, the JSON API and the console.
 
 `connections` has the limits of a client. With users, `/metrics` needs a monitor or an admin, and
-`/api/v1` a user with the permission. `/healthz` stays open, also under any name: a supervisor or a
-load balancer may use names that the broker does not know, and it has no name and no count.
+`/api/v1` a user with the permission. `/healthz` stays open and shows no names or counts. It answers
+under any host name: supervisors and load balancers may use names that the broker does not know.
 """
 
 from __future__ import annotations

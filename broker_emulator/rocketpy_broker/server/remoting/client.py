@@ -1,8 +1,8 @@
-"""A connection of the broker to a server of another process, such as a name server.
+"""A connection of the broker to another server.
 
-The server may be slow, hostile or gone: each step has a time limit, and an answer beyond its limit
-ends the connection. Names are resolved by a daemon thread, which delays neither
-the event loop nor the end of the process.
+The server, such as a name server, may be slow, hostile or gone. So each step has a time limit, and
+an answer beyond its limit ends the connection. Names are resolved by a daemon thread, which delays
+neither the event loop nor the end of the process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A connection of the remoting server: frames in, commands out.
 
-Reading pauses while the peer does not read its answers, while too many of its requests wait, and
-while a large frame waits for a place. So a peer delays itself alone.
+Reading pauses while the peer does not read its answers, or too many of its requests wait. It also
+pauses while a large frame waits for a place. So a peer delays itself alone.
 Source: docs/design/remoting.md sections 1.4 and 6.1.
 """
 
@@ -215,7 +215,7 @@ class RemotingConnection(asyncio.BufferedProtocol):
         self._handle()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Ends the requests that want an answer; one-way requests are done."""
+        """Ends the requests that need an answer; one-way requests are done."""
         self._transport = None
         self._drained.set()
         self._waiting = deque(each for each in self._waiting if each[0].is_one_way)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.server.security.attempts import host_of
 
-# Connections of all addresses, and the ones that each address may have beyond that number, up to
-# twice as many in all. So one address cannot keep out the other ones.
+# Connections of all addresses, and further ones of each address, up to twice the first number in
+# all. So one address cannot keep out the other ones.
 CONNECTIONS_MAX, CONNECTIONS_OF_HOST = 1_000, 8
 
 

@@ -47,13 +47,13 @@ from rocketpy_proto.remoting.fields import decode_bounded_body
 logger = logging.getLogger(__name__)
 # A connection without a byte in either direction is closed.
 IDLE_MS_MAX = 120_000
-# Large frames that are received at a time, up to 26 MiB of memory each, and the time for one while
-# another connection waits for a place.
+# Large frames that are received at a time, up to 26 MiB of memory each. The time for one is limited
+# while another connection waits for a place.
 LARGE_FRAMES_MAX = 8
 CROWDED_MS_MAX = 20_000
 INTERVAL_MS = 5_000
 # A body up to this size takes few milliseconds to decode. A client's body that is not plain JSON
-# takes up to 20 ms, and a list of such text half a second in a thread.
+# takes up to 20 ms. A list of such text takes half a second in a thread.
 SMALL_BODY_BYTES, LENIENT_BODY_BYTES, LENIENT_LIST_BYTES = 16_384, 65_536, 1 << 20
 # The time in which all connections hand over requests in one pass of the loop.
 PASS_MS = 5
@@ -68,7 +68,7 @@ class Request(NamedTuple):
     connection: RemotingConnection
 
     def held_ms(self, wait_ms: int) -> int:
-        """Returns the time for which to hold the request: none if it wants no answer."""
+        """Returns the time for which to hold the request: none if it needs no answer."""
         return 0 if self.command.is_one_way else wait_ms
 
     async def bounded_body(self, bytes_max: int) -> Any:
@@ -246,7 +246,7 @@ class RemotingServer:
         return True
 
     def small_frame(self, connection: RemotingConnection) -> None:
-        """Gives the connection's place to the one that waits longest."""
+        """Gives the connection's place to the connection that waits longest."""
         if self._large.pop(connection, None) is None or not self._queued:
             return
         following = next(iter(self._queued))

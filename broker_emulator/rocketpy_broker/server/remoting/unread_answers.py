@@ -1,4 +1,4 @@
-"""The answers of all connections that their peers have not read, and a limit for their bytes."""
+"""A limit for the answers that peers have not read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Answers of one append stream, in the order of its blocks.
 
 A block that needs a flush waits in a queue. The next blocks are stored meanwhile and share its
-flush. If the queue is empty and a block needs no wait, the task that stored it answers it: to wake
+flush. If the queue is empty and a block needs no wait, the task that stored it answers it. To wake
 another task would take a tenth of a send.
 """
 

@@ -1,7 +1,7 @@
 """Rules for names in requests, one for each text field.
 
 The decoder applies them. No code looks up, holds, stores or logs a name before this module has
-checked its length and characters; a service may require more. `RULES` has a line for every text
+checked its length and characters. A service may require more. `RULES` has a line for every text
 field, every list of texts, and every list of messages with names. A request with a field without a
 rule cannot be served. A name that a list repeats is checked once.
 Source: TopicValidator, docs/design/broker_behaviour.md section 1.2, docs/design/storage.md section

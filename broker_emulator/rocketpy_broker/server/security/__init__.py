@@ -1,1 +1,1 @@
-"""TLS of the ports; users, their signatures and their permissions, for all protocols."""
+"""TLS, users, signatures and permissions, for all protocols."""

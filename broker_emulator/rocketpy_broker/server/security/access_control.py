@@ -1,4 +1,4 @@
-"""Access control of all protocols: the user of a request, and the permissions it requires.
+"""Access control of all protocols: users and required permissions.
 
 Without users every request is served, as RocketMQ's brokers do by default. A user's change or
 removal counts from the next request on, also of a running stream.
@@ -250,7 +250,7 @@ class UserCaller(Caller):
 
 
 def _keep(table: OrderedDict[Any, Any], key: object, value: object) -> None:
-    """Enters a value; beyond TOKENS_MAX the oldest entry gives way."""
+    """Enters a value; beyond TOKENS_MAX the oldest entry is dropped."""
     table[key] = value
     if len(table) > TOKENS_MAX:
         table.popitem(last=False)

@@ -2,14 +2,14 @@
 
 Failures count for a user at an address, for the user, and for the address. Above the free number
 each further attempt waits, longer with each failure. Attempts wait one after the other, so more
-connections are no faster. The wait that all users of an address or all addresses of a user share
-is short, but grows with their attempts. Guesses from elsewhere do not keep a user out:
+connections are no faster. All users of an address, and all addresses of a user, share a short wait
+that grows with attempts. Guesses from elsewhere do not keep a user out:
 
 - A user at an address where it has signed in does not share that wait.
 - A user at an address without failures of its own waits after other such addresses only.
 
 An address of IPv6 is a network of 2^64 addresses, which one host may have. State: the failures and
-the addresses of users, in memory; the oldest give way.
+the addresses of users, in memory; the oldest are dropped.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Files: a self-signed pair is `tls/certificate.pem` and `tls/key.pem` in the configuration folder,
 beside its authority, `ca.pem`. Their owner alone may read them. A crash leaves the old file or the
-new one; the next start makes what is missing.
+new one; the next start makes the missing files.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ logger = logging.getLogger(__name__)
 # The time between two reads of the files.
 RELOAD_MS = 5_000
 DAY_MS = 86_400_000
-# The time of a certificate that the broker makes, the time before its end when another replaces
-# it, and the time of its authority.
+# Certificates that the broker makes: their days, the days left at their renewal, and the days of
+# their authority.
 VALID_DAYS, RENEWED_BEFORE_DAYS, CA_DAYS = 365, 60, 3_650
 # A clock of a client that is late accepts the certificate, too.
 BEGIN_BEFORE = dt.timedelta(days=1)

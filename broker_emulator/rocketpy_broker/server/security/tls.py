@@ -1,9 +1,8 @@
-"""TLS on a port that also serves plaintext: the first byte of a connection decides.
+"""TLS on a port that also serves plaintext.
 
-`TlsPort.watch` takes a new connection's transport. A plaintext connection then has that transport
-as if there were no TLS; a TLS connection gets a `TlsTransport` on top of it. Until then the
-connection counts as any other: its server's limits of connections and of idle time hold for
-handshakes, too.
+The first byte of a connection decides. `TlsPort.watch` takes a new connection's transport. A
+plaintext connection keeps that transport. A TLS connection gets a `TlsTransport` on top of it. A
+handshake counts as a connection: its server's limits of connections and of idle time apply.
 Source: NettyRemotingServer.TlsModeHandler, docs/design/remoting.md section 1.5.
 """
 

@@ -196,7 +196,7 @@ class TopicAdminService:
             listed = self._topics.names(include_system=request.include_system)
             prefix = request.prefix
             begin = bisect_right(listed, after) if after > prefix else bisect_left(listed, prefix)
-            # No name goes on with a later character than this one.
+            # No name continues with a later character than this one.
             end = bisect_left(listed, prefix + chr(sys.maxunicode)) if prefix else len(listed)
             page_end = min(begin + count_max, end) if count_max else end
             configs = self._topics.configs(listed[begin:page_end])

@@ -1,4 +1,4 @@
-"""The outcome of a batch, for the job that commits it or asks for it."""
+"""The outcome of a batch, for its job."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Completed staging files, for slaves that copy them before their batch is decided.
+"""Completed staging files, for slaves that copy them.
 
-With SYNC_MASTER a decision waits until enough slaves have the files that it names. A slave that is
+With SYNC_MASTER a decision waits until enough slaves have copies of its files. A slave that is
 promoted after the decision then rolls the batch forward from its copies. A slave asks for changes
 in their order. Each request reports that it has all files of the changes before, except the ones
-that it names. With `in_sync_replicas` a decision waits for that many in any case; otherwise it
-waits for slaves that were heard of lately only. Slaves of RocketMQ copy no files. Changes are in
-memory: a restart begins a new run. A slave that lacks removals which are forgotten begins again.
+that it names. With `in_sync_replicas` a decision waits for that number of slaves in any case.
+Otherwise it waits only for slaves that have asked lately. Slaves of RocketMQ copy no files. Changes
+are in memory: a restart begins a new run. A slave that lacks forgotten removals begins again.
 """
 
 from __future__ import annotations

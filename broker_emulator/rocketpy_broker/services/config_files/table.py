@@ -3,8 +3,8 @@
 A change is saved first, and only then visible to readers. So a crash undoes only changes that no
 caller was notified of. A save takes a copy of the table: half a millisecond for 65,000 entries. Its
 thread encodes the entries that the previous save did not hold. Changes during a save wait, and
-share the next save. Noted entries are visible at once, and saved
-with the next change or at the next interval; a crash before that loses them.
+share the next save. Noted entries are visible at once, and saved with the next change or at the
+next interval. A crash before that loses them.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 All messages of a level wait equally long, so the first one in the queue is due first. The task
 sleeps until then, and on an empty queue until a message arrives. An append that fails is retried;
-later messages wait for it. On disk there is only the progress.
+later messages wait for it. On disk there is only the progress. After the clock was set back,
+messages wait for their level; RocketMQ delivers them at once.
 Source: docs/design/storage.md section 13.3.
 """
 

@@ -3,6 +3,8 @@
 A waiting message has a handle. It names the message's topic, this broker, its time and its unique
 key. A recall appends a cancel record to the timer queue, as RocketMQ does, so that either broker
 obeys it. The answer does not say whether the message was still waiting.
+Recall is on by default, since a handle needs the unique key. RocketMQ has it off for clusters in
+upgrade.
 Source: docs/design/broker_behaviour.md sections 1.7 and 8.
 """
 

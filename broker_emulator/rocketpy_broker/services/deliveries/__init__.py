@@ -1,1 +1,1 @@
-"""Deliveries to clients that acknowledge by handles: renewals, and the end of all attempts."""
+"""Deliveries to clients that acknowledge by handles."""

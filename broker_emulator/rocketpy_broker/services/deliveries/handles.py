@@ -78,7 +78,7 @@ class Handles:
         self.replaced = HandleSet()
 
     def text(self, group: str, topic: str, receipt: Receipt) -> str:
-        """Returns the handle of a receipt; `topic` is the one that the client named."""
+        """Returns the handle of a receipt; `topic` is the topic that the client named."""
         text = str(receipt)
         return text + SEPARATOR + self._seal(group, topic, text)
 

@@ -1,7 +1,8 @@
-"""Work that receives leave to tasks: releases of messages, and ends of unwanted ones.
+"""Work that receives leave to tasks.
 
-The task goes on when the receive has ended, so it counts for the connection by its messages. Beyond
-the limits work is refused; its messages come again at the end of their invisible time.
+It releases messages, and ends unwanted ones. The task continues after the receive's end, so its
+messages count for the connection. Beyond the limits work is refused; its messages come again at the
+end of their invisible time.
 """
 
 from __future__ import annotations

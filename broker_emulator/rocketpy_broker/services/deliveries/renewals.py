@@ -1,12 +1,12 @@
 """Renewals of deliveries, while their client is alive.
 
-A push consumer names no invisible time: the broker renews it, RENEWED_MS at a time, until the
-message is acknowledged or changed, the client has gone, or RENEWED_MS_MAX have passed. The client
-keeps its first handle. Deliveries of a client that has gone are visible after GONE_MS. After
-RENEWED_MS_MAX a message is visible after its group's delay for that attempt.
-A client is alive while it is a member of the group, or has received or acknowledged lately.
-State in memory: up to COUNT_MAX deliveries, OF_CLIENT_MAX of one client; further ones are not
-renewed. A restart forgets them, and the messages come again at the end of their invisible time.
+A push consumer names no invisible time: the broker renews it, RENEWED_MS at a time. Renewals end
+when the message is acknowledged or changed. They also end when the client has gone, or after
+RENEWED_MS_MAX. The client keeps its first handle. Deliveries of a client that has gone are visible
+after GONE_MS. After RENEWED_MS_MAX a message is visible after its group's delay for that attempt. A
+client is alive while it is a member of the group, or has received or acknowledged lately. State in
+memory: up to COUNT_MAX deliveries, OF_CLIENT_MAX of one client; further ones are not renewed. A
+restart forgets them, and the messages come again at the end of their invisible time.
 Source: DefaultReceiptHandleManager, docs/design/grpc_v2_semantics.md section 9.4.
 """
 

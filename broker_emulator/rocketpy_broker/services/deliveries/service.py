@@ -3,10 +3,9 @@
 A receive is a pop of this broker's queues, ordered where the group's configuration is. It compares
 texts of tags, where the pop compares hashes; messages of other tags are acknowledged. A message
 after its last attempt becomes a dead letter instead of a delivery. A crash after the copy and
-before its acknowledgement repeats both.
-An acknowledgement is idempotent. An expired or replaced handle changes nothing, except that the
-dead letter of an ordered group's message is accepted as long as its queue is blocked by it: clients
-repeat that call until it succeeds.
+before its acknowledgement repeats both. An acknowledgement is idempotent. An expired or replaced
+handle changes nothing, with one exception. A message that blocks its queue in an ordered group may
+become a dead letter: clients repeat that call until it succeeds.
 Source: ReceiveMessageActivity, PopMessageResultFilterImpl, AckMessageActivity,
 ChangeInvisibleDurationActivity, ForwardMessageToDLQActivity,
 docs/design/grpc_v2_semantics.md section 9.
@@ -268,8 +267,8 @@ class DeliveryService:
         """Makes a dead letter of a message and acknowledges it.
 
         Does nothing for a message that is acknowledged, changed, delivered again, gone, or of
-        another store: clients repeat the call until it succeeds.
-        Raises HandleInvalidError, and as SendBackService.send_back does.
+        another store. Clients repeat the call until it succeeds. Raises HandleInvalidError, and as
+        SendBackService.send_back does.
         """
         try:
             queue, receipt = self._handles.receipt(group, topic, handle)

@@ -26,8 +26,8 @@ from rocketpy_proto.record import RecordBlock, property_columns
 
 TAG, SQL92 = "TAG", "SQL92"
 KEPT_MAX = 100
-# An operation takes up to a microsecond per record, a nanosecond per byte of a property, and about
-# ten microseconds in addition.
+# An operation takes about ten microseconds, up to a microsecond per record, and a nanosecond per
+# byte of a property.
 RECORD_OPERATIONS_MAX = 10_000
 BYTE_OPERATIONS_MAX = 4 << 20
 

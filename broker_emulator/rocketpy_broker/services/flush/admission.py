@@ -4,11 +4,16 @@ A small block waits while too many bytes are unflushed, and for the large block 
 writing. No other append is possible meanwhile: the store would wait for the thread and block the
 event loop. So no other task may run between this wait and the append.
 
-A large block waits, in this order: for room among the large blocks in flight, in turn by
-connection; for the flush of earlier bulk, which a small block's flush would include; for a
-scheduler slot; for index keys of earlier blocks; for its turn to write. Its stream is not read
-meanwhile, so gRPC's flow control slows the sender. A cancelled task leaves its place. If it is
-cancelled during its write, the block is stored.
+A large block has five waits, in this order:
+
+- room among the large blocks in flight, in turn by connection;
+- the flush of earlier bulk, which a small block's flush would include;
+- a scheduler slot;
+- index keys of earlier blocks;
+- its turn to write.
+
+Its stream is not read meanwhile, so gRPC's flow control slows the sender. A cancelled task leaves
+its place. If it is cancelled during its write, the block is stored.
 """
 
 from __future__ import annotations

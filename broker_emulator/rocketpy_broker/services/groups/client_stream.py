@@ -53,7 +53,7 @@ class ClientStream:
     def offer(self, check: groups_pb2.CheckTransaction) -> bool:
         """Adds a check; returns False if a limit is reached or the stream has ended.
 
-        A check has the message, and a client id is no secret: so the user that has opened the
+        A check has the message, and a client id is no secret. So the user that has opened the
         stream must be permitted to send to the message's topic.
         """
         if self._caller is not None:

@@ -1,4 +1,4 @@
-"""Delay before the next delivery of a message, by the retry policy of its consumer group.
+"""Delays of redeliveries by a group's retry policy.
 
 Source: GroupRetryPolicy, CustomizedRetryPolicy, ExponentialRetryPolicy, docs/design/storage.md
 section 11.4.

@@ -1,20 +1,18 @@
 """Waiters of long polling.
 
-A waiter is a call that is held until one of its queues or topics has changed.
-RocketMQ's PullRequestHoldService checks every held request each 5 seconds and on each notification.
-Here waiters are kept by queue, and by topic for calls that wait for many queues. A dispatched unit,
-a change of the topics or the clock wakes them in order of arrival. A woken waiter gets the changes,
-so it reads only the changed queues.
-Calls that take messages from each other, as the pops of one group do, wait in a line: new messages
-wake one of them, which wakes the next if it leaves messages.
+A waiter is a call that is held until one of its queues or topics has changed. RocketMQ's
+PullRequestHoldService checks every held request each 5 seconds and on each notification. Here
+waiters are kept by queue, and by topic for calls that wait for many queues. A dispatched unit, a
+change of the topics or the clock wakes them in order of arrival. A woken waiter gets the changes,
+so it reads only the changed queues. Calls that take messages from each other, as the pops of one
+group do, wait in a line. New messages wake the first call. It wakes the next if it leaves messages.
 Thousands of calls may wait for one queue or one moment, and each costs a read and an answer. So
 WAKES_A_PASS of them are woken in each pass of the event loop, and other calls run in between. Calls
 with a message do not wait for the many whose hold is over: both are woken in turn. Holds that began
 together would also end together, and their clients call again at once. So beside many calls a hold
-is shorter by up to SHORTER_SHARE, each by another part of it.
-There is no polling. With short polling, as RocketMQ without long polling, no message wakes a call;
-it is held for a fixed time at most.
-State is in memory only; after a crash clients call again.
+is shorter by up to SHORTER_SHARE, each by another part of it. There is no polling. With short
+polling, as RocketMQ without long polling, no message wakes a call; it is held for a fixed time at
+most. State is in memory only; after a crash clients call again.
 """
 
 from __future__ import annotations

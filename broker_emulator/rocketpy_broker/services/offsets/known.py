@@ -1,8 +1,8 @@
-"""Maxima and epochs of topics known to a client, 8 bytes a queue.
+"""Maxima and epochs of topics that a client knows.
 
 A query is held while its client knows each queue of its topics. So the queues of a topic are an
-array from queue 0 on. A topic with gaps equals no existing topic; its query is answered at once.
-State: in memory, for the time of a query.
+array from queue 0 on, with 8 bytes a queue. A topic with gaps equals no existing topic; its query
+is answered at once. State: in memory, for the time of a query.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ REST_MS = 20
 class OffsetQuery:
     """A query: topics by name and by pattern, the client's known maxima, and the wait time.
 
-    `seen` maps checked names to whether the pattern matches them. `log_end` is the lowest end of
-    the log of the recoveries unknown to the client; None if there are none, or its recovery is
-    unknown.
+    `seen` maps checked names to whether the pattern matches them. `log_end` is the lowest log end
+    of the recoveries that the client does not know. It is None if there are none, or if the
+    client's recovery is unknown.
     """
 
     topics: Sequence[str]

@@ -264,8 +264,8 @@ class OffsetService:
         """Sets one offset, as RocketMQ does; False for a queue with a pending reset.
 
         Unlike `commit` it creates no group. A consumer may finish a queue that readers no longer
-        see, so neither the number of queues nor the permission counts.
-        Raises SubscriptionGroupNotExistError, PermissionDeniedError, TopicNotExistError,
+        see. So the number of queues and the permission do not count. Raises
+        SubscriptionGroupNotExistError, PermissionDeniedError, TopicNotExistError,
         QueueIdIllegalError, ParameterIllegalError, StoreClosedError for a topic under deletion.
         """
         config = self._groups.configs.get(group)

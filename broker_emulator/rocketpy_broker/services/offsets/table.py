@@ -1,5 +1,7 @@
 """Tables of offsets, topic@group -> queue id -> offset, and their JSON.
 
+There is no index by topic or group: it would take 200 bytes an entry for rare calls.
+
 Source: ConsumerOffsetManager, docs/design/storage.md section 11.3.
 """
 

@@ -40,7 +40,7 @@ class MatchingReader:
     ) -> GetMessageResult:
         """Returns matching records in [offset, offset_end), within `limits` but at least one.
 
-        The result is that of the last read; no other task runs after it, so a caller that then
+        The result is that of the last read. No other task runs after it, so a caller that then
         waits misses no message.
         """
         if sql92 is None:

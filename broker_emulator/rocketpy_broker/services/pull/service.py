@@ -1,4 +1,4 @@
-"""The pull service: reads of a queue with checks, commits, hooks and long polling.
+"""The pull service: checks, commits, reads and long polling.
 
 A pull without a consumer group only reads. A pull of a group creates the group where that is
 allowed, and commits its offset. It writes an event where its offset has moved. Each answer names
@@ -14,14 +14,14 @@ length:
   the call continues by itself. At the end of the queue it is the last response.
 - A call with `offset_end` has examined its whole range at a response with code SUCCESS and
   `next_offset` of `offset_end`. That response has records, or else NO_MATCHED_MESSAGE.
-- A slave may have less than its master. It holds a call from beyond its queue's end, and answers
-  PULL_RETRY_IMMEDIATELY with the requested offset where a master answers PULL_OFFSET_MOVED.
+- A slave may have less than its master. So it holds a call from beyond its queue's end. Where a
+  master answers PULL_OFFSET_MOVED, it answers PULL_RETRY_IMMEDIATELY with the requested offset.
 - A held call silently skips messages that do not match. At its deadline the answer is
   PULL_NOT_FOUND, and `next_offset` is after them.
 
-Lost records are reported as without a filter. With tags it is at the queue offset of the first
-lost record that matches; with an expression at the first lost record, since its properties are
-lost, too.
+A loss is reported as without a filter. With tags its queue offset is that of the first lost record
+that matches. With an expression it is that of the first lost record, since the properties are lost,
+too.
 Source: docs/design/broker_behaviour.md sections 2.2 to 2.10.
 """
 

@@ -1,9 +1,10 @@
-"""Check points and acknowledgements as messages of the revive topic, in RocketMQ's form.
+"""Check points and acknowledgements as messages of the revive topic.
 
-A check point names the messages of one pop of a queue. It reaches the revive topic a second before
-they are visible again, and the acknowledgements reach it then; the timer keeps both until that
-time. So the store has all state of unacknowledged messages, and RocketMQ's broker continues with
-it. Source: PopCheckPoint, AckMsg, BatchAckMsg, docs/design/storage.md section 15.
+They have RocketMQ's form. A check point names the messages of one pop of a queue. It reaches the
+revive topic a second before they are visible again, as do their acknowledgements. The timer keeps
+both until that time. So the store has all state of unacknowledged messages, and RocketMQ's broker
+continues with it. Each pop and each acknowledgement costs two records. Source: PopCheckPoint,
+AckMsg, BatchAckMsg, docs/design/storage.md section 15.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Deliveries of ordered pops, by topic, group and queue: `config/consumerOrderInfo.json`.
 
-An ordered pop blocks its queue until its messages are acknowledged or visible again. A
-repeated pop with the same attempt id is not blocked. The committed offset is the first
-unacknowledged message. The file is saved at intervals: a kill loses the last seconds of blocks, so
-messages may come again before their time, in order. It loses no acknowledgement, see `ordered`.
-Entries of queues without a pop for a day are dropped. Source: ConsumerOrderInfoManager,
-docs/design/storage.md section 11.6.
+An ordered pop blocks its queue until its messages are acknowledged or visible again. A repeated pop
+with the same attempt id is not blocked. The committed offset is the first unacknowledged message.
+The file is saved at intervals, so a kill loses the last seconds of blocks. Messages then may come
+again before their time, in order. It loses no acknowledgement, see `ordered`. Entries of queues
+without a pop for a day are dropped. Source: ConsumerOrderInfoManager, docs/design/storage.md
+section 11.6.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Ordered pops: a queue's next messages come after the acknowledgement of the earlier ones.
+"""Ordered pops: a queue's messages, each after the earlier one's acknowledgement.
 
 The committed offset is the first unacknowledged message. Each move of it is also a check point
-without messages in the log, so a start after a kill continues there. A delivery counts only while
-the group stands where the delivery left it: a reset frees the queue.
+without messages in the log. So a start after a kill continues there. A delivery counts only while
+the group is at its offset: a reset frees the queue.
 Source: ConsumerOrderInfoManager, AckMessageProcessor#ackOrderly, docs/design/storage.md section 15.
 """
 

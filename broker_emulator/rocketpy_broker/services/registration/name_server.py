@@ -1,8 +1,9 @@
-"""The broker's registration at one name server, kept up to date until the broker stops.
+"""The broker's registration at one name server.
 
-A new connection begins with a registration of all topics. Later the name server gets the changed
-topics, one request at a time. Every 30 s it is asked for the version that it has, and gets all
-topics where it has another. State: in memory; a crash of either side starts again.
+A task keeps it up to date until the broker stops. A new connection begins with a registration of
+all topics. Later the name server gets the changed topics, one request at a time. Every 30 s it is
+asked for the version that it has, and gets all topics where it has another. State: in memory; a
+crash of either side starts again.
 Source: BrokerController.registerBrokerAll, docs/design/cluster.md sections 3.1 and 3.4.
 """
 
@@ -99,7 +100,7 @@ class NameServerRegistration:
         self._is_failing = False
         self._is_stopping = False
         self._ended = asyncio.Event()
-        # False after callers have waited in vain, until the name server has all changes.
+        # False after callers have waited for too long, until the name server has all changes.
         self.is_prompt = True
 
     # --- Events of the broker ---

@@ -1,4 +1,7 @@
-"""Registrations of the broker at its name servers."""
+"""Registrations of the broker at its name servers.
+
+NAMESRV_ADDR is not read: a client's variable must not register a test broker in production.
+"""
 
 from __future__ import annotations
 

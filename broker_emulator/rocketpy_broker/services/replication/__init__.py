@@ -1,1 +1,1 @@
-"""Replication of the log to slaves: the state of a master's slaves, and waits for them."""
+"""Replication of the log: a master's slaves, and waits for them."""

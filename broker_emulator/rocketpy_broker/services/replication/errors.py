@@ -1,4 +1,4 @@
-"""Errors of messages that slaves have not confirmed; the master has stored them."""
+"""Errors of stored messages that slaves have not confirmed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The slaves that are connected to a master, and the part of the log that they have.
+"""The slaves of a master, and their part of the log.
 
 A slave reports the end of its log after each append. With SYNC_MASTER an acknowledgement waits for
-reports: by `in_sync_replicas` as in RocketMQ 5, or else for one slave as in RocketMQ 4. There a
-master without a slave near its log's end answers at once. State is in memory only: slaves connect
-again after a restart.
+reports. `in_sync_replicas` gives their number, as in RocketMQ 5. Without it, the report of one
+slave is enough, as in RocketMQ 4. A master without a slave near its log's end then answers at once.
+State is in memory only: slaves connect again after a restart.
 Source: HAService, GroupTransferService, docs/design/cluster.md section 4.
 """
 

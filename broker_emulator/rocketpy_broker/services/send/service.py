@@ -93,7 +93,7 @@ class SendService:
             if stored is not None:
                 return stored
             await admission.store_ready()
-        # A sender that has waited for a flush in vain is answered now.
+        # A sender that has waited for a flush without success is answered now.
         await admission.write_over()
         return self.append_now(topic, queue_id, records, record_sizes)
 

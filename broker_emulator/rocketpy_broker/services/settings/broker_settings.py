@@ -1,4 +1,4 @@
-"""The present configuration of a broker, and its changes while the broker runs.
+"""The present configuration of a running broker, and its changes.
 
 Changes are in memory only: a restart begins with the options of its start.
 Source: AdminBrokerProcessor#updateBrokerConfig.

@@ -1,8 +1,8 @@
-"""The repair of a slave whose log has diverged from its master's: its end is cut.
+"""The repair of a slave's log that differs from its master's.
 
 The logs are equal up to some offset and differ after it. The newest segment whose first record is
 equal is compared from its start on. The slave's records from the first difference on are copied
-into quarantine and removed; the slave then follows its master again.
+into quarantine and removed. The slave then follows its master again.
 Source: ours; RocketMQ's slave does not notice that the logs differ.
 """
 

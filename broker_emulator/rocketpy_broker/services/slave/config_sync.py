@@ -1,9 +1,9 @@
-"""The master's tables on a slave: topics, groups, offsets of consumers and of delay levels.
+"""The master's topics, groups and offsets on a slave.
 
-They are compared, and only differences are saved. Offsets refer to messages, so they are taken in
-when the slave has all messages that the master had when it gave them. Marks of deleted and emptied
-topics come from masters of this project alone; with a master of RocketMQ's, a topic that is gone
-loses its configuration, and its messages stay until their log segments go.
+They are compared, and only differences are saved. Offsets of consumers and delay levels refer to
+messages. So a slave takes them in when it has all messages that the master had at its answer. Marks
+of deleted and emptied topics come from masters of this project alone. With a master of RocketMQ's,
+a deleted topic loses its configuration. Its messages stay until their log segments go.
 Source: SlaveSynchronize, docs/design/cluster.md section 4.5.
 """
 

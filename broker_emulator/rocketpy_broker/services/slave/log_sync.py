@@ -1,11 +1,11 @@
-"""The copy of the master's log, kept up to date while the broker runs.
+"""The task that copies the master's log.
 
-The slave asks for the log from a little before the end of its own, so that the bytes that both have
-are compared first: a master with another log is detected before the slave reports an offset that
-counts as an acknowledgement. Then messages return that an earlier master removed with their topics
-shortly before its end, unknown to this one. An empty slave asks from the second byte of the
-master's log on, since RocketMQ answers a 0 with its last segment; the first byte is 0 in each log.
-After a failure the slave tries again; state is in the store alone.
+The slave asks for the log from a little before the end of its own. So the bytes that both have are
+compared first. The slave detects a master with another log before it reports an offset that counts
+as an acknowledgement. Then messages return that an earlier master removed with their topics shortly
+before its end, unknown to this one. An empty slave asks from the second byte of the master's log
+on: RocketMQ answers a 0 with its last segment. The first byte is 0 in each log. After a failure the
+slave tries again; state is in the store alone.
 Source: DefaultHAClient, docs/design/cluster.md section 4.1; the comparison is ours.
 """
 
@@ -151,7 +151,7 @@ class LogSync:
             stream.close()
 
     def _begin(self, facts: MasterFacts) -> int:
-        """Returns the offset at which the copy goes on. Raises MasterRefusedError, OSError."""
+        """Returns the offset at which the copy continues. Raises MasterRefusedError, OSError."""
         positions = self._store.positions()
         own_begin, own_end = positions.log_begin, positions.log_end
         is_empty = own_begin == own_end

@@ -1,4 +1,4 @@
-"""A slave's master: its address, its facts, and its tables.
+"""A slave's master: its address, configuration and tables.
 
 The address is the option's, or that of broker id 0 at a name server. All requests are RocketMQ's
 but four, which RocketMQ's masters refuse: GET_REPLICATION_STATE, GET_PROGRESS_FILE,
@@ -158,7 +158,7 @@ class Master:
         return log_range_of(table)
 
     async def state(self) -> ReplicationState | None:
-        """Returns what RocketMQ's tables lack; None for a broker of RocketMQ.
+        """Returns the state that RocketMQ's tables lack; None for a broker of RocketMQ.
 
         Raises MasterLostError, MasterRefusedError.
         """

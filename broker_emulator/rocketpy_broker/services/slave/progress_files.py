@@ -1,9 +1,9 @@
-"""Progress of services that only a master runs, in the files of a slave.
+"""Progress files of a master's services, on a slave.
 
-A file of this kind holds for each log that is at least as long as the master's when the file was
-read. So a slave copies the master's files, and a promotion reads only the newest part of the log,
-as a start after a crash does. Without such a file it reads the whole log to find what has been
-delivered, ended and committed.
+Such a file is valid for each log that is at least as long as the master's at that time. So a slave
+copies the master's files. A promotion then reads only the newest part of the log, as a start after
+a crash does. Without such a file it reads the whole log to find what has been delivered, ended and
+committed.
 
 A store that was a master's has files of its own. They hold as long as its log is not cut: `rocketpy
 store align` resets them. RocketMQ's masters leave no marks of deliveries in the log, so a slave of

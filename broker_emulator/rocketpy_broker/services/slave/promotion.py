@@ -2,8 +2,8 @@
 
 An operator decides it: no broker can know whether the other one is dead or only out of reach. The
 promotion is on disk before it is answered; the broker then starts again in its process, as a
-master. Messages that the old master had beyond this log are not here; the old master names them
-when it comes back as a slave, and `rocketpy store align` keeps them aside.
+master. This log lacks the old master's last messages, if any. `rocketpy store align` names them and
+keeps them aside when the old master becomes a slave.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Copies of the master's completed staging files, on a slave.
 
 A master that waits for slaves decides a batch after they have its files. Should the slave be
-promoted after the decision, it rolls the batch forward from its copies. A copy goes with the
-master's file, but not before the slave's own log is on disk up to the master's end at that time:
-until then the log may lack messages that only the copy has. Masters of RocketMQ have no such files.
+promoted after the decision, it rolls the batch forward from its copies. The slave removes a copy
+after the master has removed its file. Before that, the slave's own log must be on disk up to the
+master's end at that time. Until then the log may lack messages that only the copy has. Masters of
+RocketMQ have no such files.
 Source: docs/design/cluster.md section 4.6.
 """
 

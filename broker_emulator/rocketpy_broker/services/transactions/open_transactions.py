@@ -34,7 +34,7 @@ class TransactionListing:
     async def open(
         self, request: transactions_pb2.ListTransactionsRequest
     ) -> transactions_pb2.ListTransactionsResponse:
-        """Returns the oldest `count_max` of a group, or with an id; empty stands for any.
+        """Returns the oldest `count_max` of a group, or with an id; empty means any.
 
         Raises ParameterIllegalError.
         """

@@ -6,6 +6,7 @@ committed.
 
 `config/transactionLog.json` holds the log offset from which a start scans. A crash may have removed
 the op messages of final messages after that offset. An old offset only costs time.
+Without the file a start scans from the oldest open half message, so no end is asked for twice.
 """
 
 from __future__ import annotations

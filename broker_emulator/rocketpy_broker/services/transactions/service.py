@@ -67,8 +67,8 @@ class TransactionService:
         """Commits or rolls back; durable on return, as far as flush type and role promise.
 
         Raises ParameterIllegalError, TransactionEndError, TopicNotExistError, StoreClosedError,
-        StoreBusyError, RecordIllegalError; UnconfirmedError if the end is stored, but the disk or
-        slaves have not confirmed it.
+        StoreBusyError, RecordIllegalError. Raises UnconfirmedError if the end is stored, but the
+        disk or slaves have not confirmed it.
         """
         decision = DECISIONS.get(request.resolution)
         if decision is None:

@@ -1,10 +1,10 @@
-"""Copy of a master's log, on a slave: the same bytes at the same physical offsets.
+"""A slave's copy of a master's log, byte for byte.
 
 Bytes are written as they come, after the log's end. They become part of the log as whole records
-that pass RocketMQ's check at their own physical offset; each then gets its checksum, its unit and
-its index entries. So nothing is shown that has not been checked, and a crash leaves at most a part
-of a record after the log's end, which recovery cuts. Bytes below the log's end are compared: a
-master with another log is detected.
+that pass RocketMQ's check at their own physical offset. Each record then gets its checksum, its
+unit and its index entries. So readers see only checked records. A crash leaves at most a part of a
+record after the log's end, which recovery cuts. Bytes below the log's end are compared: a master
+with another log is detected.
 
 A queue whose offsets begin again belongs to a topic that was deleted and recreated. Used on the
 store's thread, by one connection at a time.

@@ -1,4 +1,4 @@
-"""Check of the index files: each is rebuilt from the log's keys and compared.
+"""Comparison of index files with rebuilt ones.
 
 A file must have the entries of the log's keys, in the log's order. A tag may have an entry or none,
 and a key may be entered twice (docs/design/storage.md section 7.4). The code that writes an index

@@ -8,8 +8,8 @@ It has one record of 24 bytes with a CRC:
 
 It is written in place after each flush, without a flush of its own. A killed process loses nothing
 of it; a power cut loses the last second at most. After a failed flush, the operating system treats
-the file as written, so the next flush writes it again. For recovery, a bad record below the mark
-is damage, and one above it is the torn tail of a crash. Only the store uses this module.
+the file as written, so the next flush writes it again. For recovery, a bad record below the mark is
+damage. One above it is the torn tail of a crash. Only the store uses this module.
 """
 
 from __future__ import annotations

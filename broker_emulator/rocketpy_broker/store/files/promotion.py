@@ -1,4 +1,4 @@
-"""The file `rocketpy/promotion.json`: the last promotion of a slave of this store to master.
+"""The file `rocketpy/promotion.json`: a store's last promotion to master.
 
 If the file has a master's role, a broker is a master, although its options say SLAVE. `rocketpy
 store align` makes the store a slave's again. Each promotion has a higher epoch, which slaves keep:

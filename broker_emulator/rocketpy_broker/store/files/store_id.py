@@ -2,7 +2,7 @@
 
 It has two equal lines, each with the id (32 hexadecimal digits) and a CRC. One flipped bit
 therefore loses nothing. The first start without the file generates the id, which then never
-changes; only an empty slave takes the id of its master. A copy of the directory has the same id. A
+changes. Only an empty slave takes the id of its master. A copy of the directory has the same id. A
 crash leaves the whole file or none; no client has received an id that is not on disk. Each start
 reads the file.
 """

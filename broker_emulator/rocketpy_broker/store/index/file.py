@@ -20,8 +20,8 @@ after a crash of the process the entries below the header's count are right. Slo
 beyond it, and other header fields may be ahead of it: `truncate` repairs both. `truncate` drops
 entries in the opposite order, header first, so that it may itself be interrupted.
 
-The file has its full length from the start but gets disk blocks as it fills: slots at creation,
-entries in steps before they are written. So a full disk is an error and never a signal.
+The file has its full length from the start, but gets disk blocks as it fills. Slots get theirs at
+creation, entries in steps before they are written. So a full disk is an error and never a signal.
 Source: IndexFile, docs/design/storage.md sections 7.1 to 7.5.
 """
 
@@ -251,7 +251,7 @@ class IndexFile:
     def _start_of_walk(self, key_hash: int, before: int) -> tuple[int, int]:
         """Returns the first entry that a walk leaves out, and the entry at which it starts.
 
-        A walk that goes on before one of its own entries starts there. So a page of a long chain
+        A walk that continues before one of its own entries starts there. So a page of a long chain
         costs as much as the first one.
         """
         head = int(self.head.slots[key_hash % self._format.slot_count])

@@ -7,7 +7,7 @@ one sparse file `rocketpy/checksums/<20 digits>` of 16-byte entries:
     | position  int32| size int32| crc  int32| check int32|    big-endian
     +----------------+-----------+-----------+-----------+
 
-`position` counts from the segment's start. `check` is a mix of the other three fields: it separates
+`position` counts from the segment's start. `check` is a mix of the other three fields. It separates
 a flipped bit in the entry from one in the record. Searched: by binary search, since entries are
 ordered by position. An entry is written after its record and flushed with it. After a crash, a
 record above the flushed mark without an entry is torn. A record below the mark without an entry has

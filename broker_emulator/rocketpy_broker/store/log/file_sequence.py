@@ -1,4 +1,4 @@
-"""Files of one size that follow each other in a folder, each named by its first byte.
+"""Consecutive files of one size, named by their first byte.
 
 The log and every consume queue are such sequences. A start refuses a folder with any other file;
 the store check names it.

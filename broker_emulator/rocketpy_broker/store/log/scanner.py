@@ -3,9 +3,9 @@
 A scan distinguishes three kinds of bytes. *Whole* records have the right form and their own
 physical offset, and agree with their checksum. RocketMQ's own CRCs are used if no checksum is
 known. *Damage* is what had been flushed but is not whole: it is skipped, and the records after it
-are served. The *end* is the first place that is not whole and had not been flushed: the torn tail
-of a crash, or the end of RocketMQ's log. A scan starts exactly at the requested offset, or raises
-an error.
+are served. The *end* is the first place that is not whole and had not been flushed. It is the torn
+tail of a crash, or the end of RocketMQ's log. A scan starts exactly at the requested offset, or
+raises an error.
 
 Adjacent damage is reported as one. A scan only reads, so a crash during it has no effect. Used by
 recovery and by `rocketpy store check`.

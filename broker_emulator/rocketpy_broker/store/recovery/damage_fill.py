@@ -1,6 +1,6 @@
 """Replacement of damaged records by fillers at the same queue offset.
 
-The damaged record's own values count only if they fit the queue: the unit there belongs to the
+The damaged record's own values count only if they fit the queue. The unit there belongs to the
 record, or the record is the queue's next one. For crashes see `filler`.
 """
 

@@ -93,7 +93,7 @@ class StaleRecords:
     """A search for the first record that RocketMQ has cut before, within its scan.
 
     The scan starts at `begin`. A record with a lower store timestamp than its predecessor is stale
-    in two cases: its queue does not continue with it, or a cleanly stopped store has no unit for
+    in two cases. Its queue does not continue with it, or a cleanly stopped store has no unit for
     it. A clock that steps back makes no record stale by itself.
     """
 

@@ -26,7 +26,7 @@ N = TypeVar("N", bound=_Name)
 
 
 def named(kind: type[N], value: N | int) -> N:
-    """Returns the member that a value stands for. Raises RemotingFormatError.
+    """Returns the member with this name or number. Raises RemotingFormatError.
 
     Clients for C++ send the number.
     """

@@ -1,4 +1,4 @@
-"""Headers of requests by brokers and operators to name servers, and by these and slaves to brokers.
+"""Headers of requests by brokers, slaves and operators.
 
 Source: docs/design/remoting.md section 2.8.
 """

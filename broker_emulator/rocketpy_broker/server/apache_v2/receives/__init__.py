@@ -1,1 +1,1 @@
-"""Receives and pulls of consumers: their requests, and the messages that they return."""
+"""Receives and pulls of consumers: requests and returned messages."""

@@ -36,7 +36,7 @@ class MessageMapper:
     async def message(self, block: RecordBlock, row: int, topic: v2.Resource) -> v2.Message | None:
         """Returns the message of one record of a block; None for a damaged record.
 
-        `topic` is the one that the client named. The message has no receipt handle, and the
+        `topic` is the topic that the client named. The message has no receipt handle, and the
         attempt of the record.
         """
         try:

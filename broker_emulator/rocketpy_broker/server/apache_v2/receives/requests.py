@@ -1,7 +1,6 @@
-"""Parts of consumers' requests: names, filters, and the time that a call may be held.
+"""Parts of consumers' requests: names, filters and hold times.
 
-A held call ends before the client's deadline, which some SDKs set to the very time that they ask
-for.
+A held call ends before the client's deadline. Some SDKs set that to the requested hold time.
 Source: ReceiveMessageActivity, docs/design/grpc_v2_semantics.md sections 8.2 and 8.4.
 """
 
@@ -23,7 +22,7 @@ MARGIN_MS = 500
 REQUEST_TIMEOUT_MS = 3_000
 # Clients from this version on know ILLEGAL_POLLING_TIME; RocketMQ compares the texts.
 FIRST_VERSION = "5.0.3"
-# A held call keeps the text and what is compiled of it.
+# A held call keeps the text and its compiled form.
 EXPRESSION_CHARACTERS_MAX = 8_192
 # Bytes that it keeps of each character.
 TEXT_FACTOR = 8

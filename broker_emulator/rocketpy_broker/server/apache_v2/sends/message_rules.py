@@ -1,4 +1,4 @@
-"""Rules of sent messages, in the order in which RocketMQ's proxy checks them.
+"""Rules of sent messages, in the order of RocketMQ's proxy.
 
 A failed rule refuses the whole request; nothing of it is stored.
 Source: SendMessageActivity, GrpcValidator, docs/design/grpc_v2_semantics.md section 7.

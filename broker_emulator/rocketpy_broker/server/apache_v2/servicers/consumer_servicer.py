@@ -1,7 +1,7 @@
 """Servicer of consumers: receives, acknowledgements, invisible times, dead letters.
 
-The stream of a receive has a status, then each message in a response of its own, then the delivery
-time. A client that goes meanwhile gets the messages it has not taken a second after that.
+The stream of a receive has the status, a response for each message, and the delivery time. A client
+that leaves meanwhile gets its other messages again after a second.
 Source: ReceiveMessageActivity, AckMessageActivity, ChangeInvisibleDurationActivity,
 ForwardMessageToDLQActivity, docs/design/grpc_v2_semantics.md sections 8 and 9.
 """

@@ -1,7 +1,8 @@
-"""Servicer of queues: pulls and offsets of groups that keep their own progress.
+"""Servicer of pulls and offsets.
 
-RocketMQ's proxy does not serve these methods. A pull does not make messages invisible. Its stream
-has a status, the messages, and the offset to continue at.
+Groups that keep their own progress use it. RocketMQ's proxy does not serve these methods. A pull
+does not make messages invisible. Its stream has a status, the messages, and the offset to continue
+at.
 Source: docs/design/grpc_v2_semantics.md section 11.
 """
 

@@ -1,7 +1,8 @@
-"""Answers of the contract's methods as JSON, made in steps of about a millisecond.
+"""Answers of the contract's methods as JSON.
 
-The bodies of an answer's messages take at most BODIES_BYTES_MAX. A body beyond is cut, and
-`bodyIsCut` marks it; a request for the message alone shows more of it.
+Each step of the encoding takes about a millisecond. The bodies of an answer's messages take at most
+BODIES_BYTES_MAX. A body beyond is cut, and `bodyIsCut` marks it; a request for the message alone
+shows more of it.
 """
 
 from __future__ import annotations

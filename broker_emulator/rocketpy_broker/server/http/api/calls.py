@@ -1,7 +1,7 @@
-"""Calls of the contract's methods in this process, with the guard of gRPC's calls.
+"""Calls of the contract's methods in this process.
 
-A method gets the bytes of its request and returns the bytes of its answer, as over gRPC. So its
-limits, its permissions, its errors and its metrics are the same.
+A method gets the bytes of its request and returns the bytes of its answer, as over gRPC. The guard
+of gRPC's calls wraps it. So limits, permissions, errors and metrics are the same.
 """
 
 from __future__ import annotations

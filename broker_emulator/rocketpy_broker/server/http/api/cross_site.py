@@ -1,9 +1,9 @@
-"""Refusals of requests that a page of another site has its reader's browser make.
+"""Refusals of requests by pages of other sites.
 
-A browser sends the reader's password with such a request. It shows the page no answer, since no
-header of ours allows that. By DNS rebinding, a page could give its own name the broker's address,
-and be of the broker's site. `HostRule` refuses such names; a page cannot choose an address, or a
-name without a dot.
+A page may make its reader's browser send a request, with the reader's password. The browser shows
+the page no answer, since no header of ours allows that. By DNS rebinding, a page could give its own
+name the broker's address. Its site would then be the broker's. `HostRule` refuses such names; a
+page cannot choose an address, or a name without a dot.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The JSON API over HTTP: checks of a request, its call, and the answer or the error as JSON.
+"""The JSON API over HTTP, from a request to its answer.
 
 An error is `{"code": …, "message": …}`, with the response code and the remark of the contract.
 """

@@ -1,4 +1,4 @@
-"""The OpenAPI description of the routes, from the descriptors of the contract's messages."""
+"""The OpenAPI description of the routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of the contract from the path, the query and the body of an HTTP request."""
+"""Requests of the contract from HTTP requests."""
 
 from __future__ import annotations
 

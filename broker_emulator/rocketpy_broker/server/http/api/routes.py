@@ -1,7 +1,8 @@
-"""The table of routes: the method of rocketpy.v1 that answers each, and the fields that it takes.
+"""The table of routes, with the method of each.
 
-A route's places, such as `{topic}`, are fields of the request, and so are the parameters of its
-query. A place within another message has dots, as in `config.topic`.
+A method of rocketpy.v1 answers each route. A route's places, such as `{topic}`, are fields of the
+request, and so are the parameters of its query. A place within another message has dots, as in
+`config.topic`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The console: pages about the broker for a browser, rendered by the server."""
+"""The console: pages about the broker, rendered by the server."""

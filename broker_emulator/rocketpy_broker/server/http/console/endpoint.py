@@ -1,8 +1,8 @@
 """The console over HTTP: pages, actions and the files of its browsers.
 
 A page is made of the answers of the contract's methods, so it has a client's limits and
-permissions. An action is a form that is posted, with the token of `tokens`; then the browser gets
-the page of its result, or the form with an error and with what was entered.
+permissions. An action is a posted form with the token of `tokens`. The browser then gets the page
+of its result, or the form with its values and an error.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Console:
     async def _refused(
         self, request: web.Request, page: Page, asked: PageRequest, error: BrokerError
     ) -> web.Response:
-        """Returns a form again, with the error and what was entered.
+        """Returns a form again, with its values and the error.
 
         Raises the error if the page of the form cannot be made, either.
         """
@@ -267,7 +267,7 @@ def _fields(body: bytes) -> dict[str, list[str]]:
     """Returns the fields of a form. Raises ParameterIllegalError."""
     found: dict[str, list[str]] = {}
     try:
-        # An empty field is a value: it removes what was there.
+        # An empty field is a value: it removes the former one.
         pairs = parse_qsl(
             body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS_MAX
         )

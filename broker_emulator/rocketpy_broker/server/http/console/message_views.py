@@ -1,4 +1,4 @@
-"""Messages as pages show them: rows of lists, and the views of one body."""
+"""Messages on pages: rows of lists, and views of one body."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages and their actions: their paths, and the functions that work for them."""
+"""Pages and their actions, with paths and functions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Page:
 
     With `act` the page is a form, which is posted to the same path; a console that only reads has
     it not. `act` raises BrokerError. The form is then shown again with the error and its fields,
-    which stand in the place of its query.
+    which replace its query.
     """
 
     path: str

@@ -53,7 +53,7 @@ class PageRequest:
     def may(self, rpc: str, **fields: object) -> bool:
         """True if the user may call a method with a request of these fields.
 
-        A request without a name stands for one with any name.
+        A request without a name applies to any name.
         """
         request = GetMessageClass(method_of(rpc).input_type)(**fields)
         return self.rights.allows(rpc, request)

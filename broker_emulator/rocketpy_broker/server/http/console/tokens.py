@@ -1,8 +1,8 @@
-"""Tokens that show that a form comes from a page of this console.
+"""Tokens that prove the console as a form's origin.
 
-A browser has a random value in a cookie. A page of another site cannot read it, so it cannot make
-the token of that value, which each form has. The cookie has no rights of its own. The key of the
-tokens lives as long as the process: a form of before a restart is refused.
+A browser has a random value in a cookie, and each form has that value's token. A page of another
+site cannot read the cookie, so it cannot make the token. The cookie has no rights of its own. The
+key of the tokens lives as long as the process: a form from before a restart is refused.
 """
 
 from __future__ import annotations

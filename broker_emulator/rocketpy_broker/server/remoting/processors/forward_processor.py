@@ -1,6 +1,6 @@
-"""Requests that the broker forwards to a client, and answers with the client's answer.
+"""Requests that the broker forwards to a client.
 
-A client of RocketMQ's SDKs gets them on its telemetry stream.
+The client's answer is the answer. A client of RocketMQ's SDKs gets them on its telemetry stream.
 Source: AdminBrokerProcessor#callConsumer, Broker2Client, docs/design/remoting.md section 6.1.
 """
 

@@ -1,4 +1,4 @@
-"""Look-ups of single messages by RocketMQ's clients: by offset in the log, and by key.
+"""Look-ups of messages by log offset and by key.
 
 Source: QueryMessageProcessor, docs/design/remoting.md section 2.8.
 """

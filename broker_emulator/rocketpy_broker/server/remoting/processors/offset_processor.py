@@ -1,4 +1,4 @@
-"""Offsets of RocketMQ's clients and tools: of groups, of queues, and their resets.
+"""Offsets of groups and queues for RocketMQ's clients and tools.
 
 Source: ConsumerManageProcessor, AdminBrokerProcessor, docs/design/remoting.md section 2.6.
 """

@@ -1,5 +1,6 @@
-"""Pulls of RocketMQ's clients. Each answer has the first part of a pull.
+"""Pulls of RocketMQ's clients.
 
+Each answer has the first part of a pull.
 Source: PullMessageProcessor, docs/design/remoting.md section 2.5.
 """
 

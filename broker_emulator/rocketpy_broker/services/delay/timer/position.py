@@ -43,7 +43,7 @@ class TimerPosition:
 
 @dataclass(frozen=True, slots=True)
 class SavedTimer:
-    """A position, and the contents of timercheck that it belongs to; None stands for no file."""
+    """A position, and the contents of timercheck that it belongs to; None means no file."""
 
     position: TimerPosition
     checkpoints: tuple[TimerCheckpoint | None, ...]

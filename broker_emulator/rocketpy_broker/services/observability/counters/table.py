@@ -1,8 +1,8 @@
 """The table of counters that statistics and metrics show.
 
 An addition is a look-up and some sums. The arrays have their full size, but the system gives memory
-only to rows that were in use: 1.3 kB a row with all windows, 0.4 kB with one. `untracked` counts
-events without a free row. In memory only; a restart begins at zero.
+only to rows that were in use. A row takes 1.3 kB with all windows, 0.4 kB with one. `untracked`
+counts events without a free row. In memory only; a restart begins at zero.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The last hour by minute: messages put and got, and the lags of consumer groups.
+"""Messages and lags of the last hour, by minute.
 
-The table of counters has the messages; the broker's own topics do not count. Lags take time
-that grows with the queues of all groups, so they are read in scheduler slots: 10,000 groups of
-eight queues take half a second a minute. After a longer read, the next ones are left out until
-the reads take at most SHARE of the time. In memory only: a restart begins without minutes. A
-process that stood still, or a clock that was moved, leaves a gap between two minutes.
+The table of counters has the messages put and got; the broker's own topics do not count. The time
+to read lags grows with the queues of all groups, so scheduler slots divide it. 10,000 groups of
+eight queues take half a second a minute. After a longer read, the next ones are left out until the
+reads take at most SHARE of the time. In memory only: a restart begins without minutes. A process
+that stood still, or a clock that was moved, leaves a gap between two minutes.
 """
 
 from __future__ import annotations

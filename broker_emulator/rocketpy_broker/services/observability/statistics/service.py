@@ -77,8 +77,8 @@ class StatisticsService:
     async def sample(self) -> None:
         """Takes the due samples, and drops rows that were idle for long.
 
-        A row of the sums is idle after a day without additions, or after an hour if the table is
-        tight. All gauges are set to 0 every five minutes, as in RocketMQ. A gauge without a new
+        A row of the sums is idle after a day without additions. If the table is tight, an hour is
+        enough. All gauges are set to 0 every five minutes, as in RocketMQ. A gauge without a new
         value in five minutes is dropped then.
         """
         sums, gauges, now_ms = self.counter.sums, self.counter.gauges, self._clock.monotonic_ms()

@@ -1,4 +1,4 @@
-"""Assignment of a topic's queues to a member of a group, for clients that ask the broker.
+"""Assignment of a topic's queues to a group's member.
 
 Each broker assigns its own queues. Source: QueryAssignmentProcessor,
 AllocateMessageQueueAveragely, AllocateMessageQueueAveragelyByCircle.

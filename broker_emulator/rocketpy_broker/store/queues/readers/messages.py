@@ -35,7 +35,7 @@ SECOND_MS = 1000
 
 @dataclass(slots=True)
 class WalkPosition:
-    """The position of a look-up in the log: it goes on with records below `before`.
+    """The position of a look-up in the log: it continues with records below `before`.
 
     The walk moves it to each candidate, and to None at its end.
     """

@@ -93,7 +93,7 @@ class GrpcStagingWriter(_GrpcWriter):
         self._job.store_id = retried(client, policy, BrokerClient.store_id)
         self._answer = StageBlocksResponse()
         self._sent = StageBlocksResponse()
-        # The broker learns of the job before it has rows, and answers if it wants any.
+        # The broker gets the job before its rows, and answers whether it takes any.
         self._appender.send(self._request(0))
 
     def _request(self, block_number: int) -> StageBlocksRequest:

@@ -97,7 +97,7 @@ class Cluster:
     ) -> list[Call[T]]:
         """Sends many requests as `ask_owner` does, in one write.
 
-        A failed connection leads to a query of the route, and a new address is tried: a broker may
+        A failed connection leads to a query of the route, and a new address is tried. A broker may
         have moved since the route was kept. Nothing was sent before that.
         """
         peer = self.route(topic).peer(broker_name, broker_id)

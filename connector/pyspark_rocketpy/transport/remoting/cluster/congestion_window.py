@@ -1,4 +1,4 @@
-"""Congestion windows: the numbers of requests that a broker takes at once, found by trial.
+"""Congestion windows: trials of a broker's concurrent requests.
 
 A window of sends starts small, and gets one more send a round. A window of pulls doubles each round
 for a task that reads faster than answers come. Both halve for a busy or late broker, and then get

@@ -1,8 +1,9 @@
 """A cluster's name servers: the brokers of each topic, and all topics.
 
-Each server knows everything. So the one that answered last is asked, and the next ones if it fails,
-once round. A restarted server knows no topic until brokers register, for up to 30 s. So a topic is
-unknown if all servers that answer report so. State is the server that answered last.
+Each server knows everything. So the server that answered last is asked first. If it fails, each
+other server is asked once. A restarted server knows no topic until brokers register, for up to 30
+s. So a topic is unknown if all servers that answer report so. State is the server that answered
+last.
 """
 
 from __future__ import annotations

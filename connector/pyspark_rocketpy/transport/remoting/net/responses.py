@@ -1,4 +1,4 @@
-"""Answers as values: the error for each response code and its meaning, headers and bodies.
+"""Answers of servers as values or declared errors.
 
 Any answer of a server gives a value or a declared error that names the server.
 

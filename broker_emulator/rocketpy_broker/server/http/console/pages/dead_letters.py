@@ -1,4 +1,4 @@
-"""Dead letters of a group: the list, one of them, an edited copy, and sends of many once more.
+"""Dead letters of a group, and sends of them or edited copies.
 
 A dead letter stays one when it is sent again, so a send that fails loses nothing.
 """

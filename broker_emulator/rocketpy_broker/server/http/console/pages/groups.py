@@ -1,4 +1,4 @@
-"""Consumer groups: the list, and one group with its members, topics and lag."""
+"""Consumer groups, and one group with members, topics and lag."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The way of a message: its state, and the groups that have consumed it, retried or given it up."""
+"""The way of a message through its groups."""
 
 from __future__ import annotations
 

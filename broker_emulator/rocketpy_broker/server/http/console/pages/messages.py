@@ -1,4 +1,4 @@
-"""Messages of a topic: by queue and offset, by time, by key, id or tag; and one message."""
+"""Messages of a topic by offset, time, key, id or tag."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ async def _of_queues(request: PageRequest, topic: str, time: str) -> Listing:
         end = min(begin + count, queue.max_offset)
         found = await _range(request, topic, queue.queue_id, begin, end)
         if not time and found.next_offset < end:
-            # Long messages: the newest one stands for its queue.
+            # Long messages: the newest one represents its queue.
             found = await _range(request, topic, queue.queue_id, end - 1, end)
         rows += found.rows
     rows.sort(key=lambda row: (row["storeTimestamp"], row["queueOffset"]), reverse=not time)

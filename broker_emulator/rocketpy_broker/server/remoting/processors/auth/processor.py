@@ -1,8 +1,8 @@
-"""Users and ACLs for RocketMQ's tools, in the users file of the broker.
+"""Users and ACLs for RocketMQ's tools, in the broker's users file.
 
-Each change that RocketMQ's managers refuse is answered with NO_PERMISSION, and so is each one that
-the table of users refuses. As RocketMQ does, users are returned with their secret keys, so that
-copyUser can copy them. Only an admin may make these requests.
+A change that RocketMQ's managers or the table of users refuse is answered with NO_PERMISSION. As
+RocketMQ does, users are returned with their secret keys, so that copyUser can copy them. Only an
+admin may make these requests.
 Source: AdminBrokerProcessor, UserConverter, AuthenticationMetadataManagerImpl, docs/security.md.
 """
 

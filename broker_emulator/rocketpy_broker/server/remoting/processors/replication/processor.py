@@ -1,6 +1,6 @@
-"""The requests that a slave of this project makes beside RocketMQ's, for tables and log.
+"""Requests that only a slave of this project makes.
 
-RocketMQ's brokers refuse these requests.
+The slave copies tables, progress and staged files. RocketMQ's brokers refuse them.
 Source: docs/design/cluster.md section 4.6.
 """
 

@@ -1,1 +1,1 @@
-"""The state of the broker: the overview with its alerts, and the store."""
+"""The broker's state: the overview with its alerts, and the store."""

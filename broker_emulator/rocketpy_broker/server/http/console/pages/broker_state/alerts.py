@@ -1,4 +1,4 @@
-"""Alerts of the overview: faults of the broker in words, each with the next step."""
+"""Alerts of the overview: the broker's faults and their remedies."""
 
 from __future__ import annotations
 
