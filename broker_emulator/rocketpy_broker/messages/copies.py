@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_broker.messages.stored import Message
+from rocketpy_proto.model.system_topics import retry_topic
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import (
     PRIORITY,
@@ -23,8 +24,6 @@ from rocketpy_proto.record.properties import (
     UNIQ_KEY,
 )
 
-# Prefix of the groups' retry topics.
-RETRY_PREFIX = "%RETRY%"
 TRANSACTION = "TRANSACTION"
 # The producer group of a transaction if the message has none.
 PRODUCER_GROUP_DEFAULT = "rocketpy-resend"
@@ -68,7 +67,7 @@ def origin_topic(letter: Message) -> str | None:
 
 def topic_of_copy(letter: Message, group: str) -> str:
     """Returns the topic for a dead letter: of its first send, or else the group's retry topic."""
-    return origin_topic(letter) or RETRY_PREFIX + group
+    return origin_topic(letter) or retry_topic(group)
 
 
 def properties_of_copy(letter: Message) -> dict[str, str]:

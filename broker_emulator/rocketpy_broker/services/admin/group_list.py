@@ -25,10 +25,10 @@ from rocketpy_broker.services.observability.statistics.history import GroupLag
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.micro_batches import MicroBatch
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.system_topics import dead_letter_topic, retry_topic
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Queues to look up, or registrations, in one scheduler slot; takes 2 ms.

@@ -29,11 +29,11 @@ from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.services.topics.changes import FIELDS, TopicChange
 from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.work_time import WorkTime, check_count
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
+from rocketpy_proto.model.system_topics import CHECK_MAX_TIME_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 DISTRIBUTION = "pyspark-rocketpy"

@@ -26,10 +26,11 @@ from rocketpy_broker.services.config_files.saver import SavePlan, save_now
 from rocketpy_broker.services.delay.flushed_progress import FlushedProgress
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.delay.timer.position import SavedTimer, TimerPosition, at_start
-from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
+from rocketpy_broker.store.delay_levels import LEVELS_MAX
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.system_topics import SCHEDULE_TOPIC
 
 LOG_OFFSET = "logOffset"
 TIMER = "timer"

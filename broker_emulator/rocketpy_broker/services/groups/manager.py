@@ -32,12 +32,11 @@ from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.groups.changes import GroupChange, GroupExistsError
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTERN
+from rocketpy_proto.model.system_topics import SYSTEM_GROUP_PREFIX, TRANSACTION_GROUP
 
 logger = logging.getLogger(__name__)
 GROUP_BYTES_MAX = 120
 GROUP_PATTERN = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{GROUP_BYTES_MAX}}}")
-# Groups of the broker itself, without clients.
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 # Every broker has these groups from its start.
 PREDEFINED = (
     "TOOLS_CONSUMER",
@@ -47,7 +46,7 @@ PREDEFINED = (
     "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
+    TRANSACTION_GROUP,
 )
 TABLE = "subscriptionGroupTable"
 FORBIDDEN = "forbiddenTable"

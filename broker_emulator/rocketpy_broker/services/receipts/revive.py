@@ -41,10 +41,11 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.values import GetMessageStatus, PutCause, QueueKey, ReadLimits
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model.system_topics import SYSTEM_GROUP_PREFIX
 from rocketpy_proto.record import RecordBlock, UnencodableRecordError
 
 logger = logging.getLogger(__name__)
-GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+GROUP = f"{SYSTEM_GROUP_PREFIX}REVIVE_GROUP"
 ACK_GRACE_MS = 2_000
 # The pause while check points wait, as RocketMQ's reviveInterval.
 INTERVAL_MS = 1_000

@@ -16,8 +16,8 @@ from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
 from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.system_topics import dead_letter_topic, retry_topic
 
 logger = logging.getLogger(__name__)
 

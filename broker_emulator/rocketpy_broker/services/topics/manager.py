@@ -44,14 +44,8 @@ from rocketpy_broker.services.topics.epochs import (
     made_elsewhere,
 )
 from rocketpy_broker.services.topics.sorted_names import SortedNames
-from rocketpy_broker.services.topics.system import (
-    RESERVED,
-    RESERVED_PREFIX,
-    RETRY_PREFIX,
-    SEND_FORBIDDEN,
-    TRACE_TOPIC,
-    system_topics,
-)
+from rocketpy_broker.services.topics.system import RESERVED, SEND_FORBIDDEN, system_topics
+from rocketpy_proto.model.system_topics import RESERVED_PREFIX, RETRY_PREFIX, TRACE_TOPIC
 
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 TOPIC_BYTES_MAX = 127

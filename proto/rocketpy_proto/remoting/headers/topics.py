@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import field
 
+from rocketpy_proto.model.system_topics import AUTO_CREATE_TOPIC
 from rocketpy_proto.remoting.fields import Header, Int32, Int64
 
 SINGLE_TAG = "SINGLE_TAG"
@@ -35,7 +36,7 @@ class CreateTopicRequest(Header, frozen=True):
     topic: str
     read_queue_nums: Int32
     write_queue_nums: Int32
-    default_topic: str = "TBW102"
+    default_topic: str = AUTO_CREATE_TOPIC
     perm: Int32 = PERM_READ | PERM_WRITE
     topic_filter_type: str = SINGLE_TAG
     topic_sys_flag: Int32 = 0

@@ -8,9 +8,8 @@ from __future__ import annotations
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
-from rocketpy_broker.services.topics.system import DEAD_LETTER_PREFIX
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
+from rocketpy_proto.model.system_topics import DEAD_LETTER_PREFIX, SCHEDULE_TOPIC
 
 
 def flag(value: bool) -> str:

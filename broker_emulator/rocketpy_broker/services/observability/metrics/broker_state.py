@@ -21,10 +21,10 @@ from rocketpy_broker.services.observability.counters.labels import flag
 from rocketpy_broker.services.observability.metrics.families import Series
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.open_transactions import TransactionListing
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.statistics import STEP_BOUNDS_MS
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.system_topics import SCHEDULE_TOPIC
 
 PROTOCOL = "grpc"
 MODES = {ConsumeType.ACTIVELY: "pull", ConsumeType.PASSIVELY: "push", ConsumeType.POP: "pop"}

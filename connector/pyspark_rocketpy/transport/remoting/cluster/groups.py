@@ -22,7 +22,6 @@ from rocketpy_proto.remoting.bodies.clients import (
 )
 from rocketpy_proto.remoting.headers.clients import UnregisterClientRequest
 
-RETRY_PREFIX = "%RETRY%"
 _PARSE_FAILED = frozenset({ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_PARSE_FAILED})
 
 
