@@ -8,12 +8,12 @@ from typing import Any
 
 from rocketpy_broker.client.connection import BrokerConnection, only
 from rocketpy_broker.client.errors import RefusedError
+from rocketpy_proto.model.message_types import MESSAGE_TYPE
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 QUEUES_DEFAULT = 8
 # Topics of one call.
 PAGE_COUNT = 1_000
-MESSAGE_TYPE = "message.type"
 
 
 @dataclass(frozen=True, slots=True)

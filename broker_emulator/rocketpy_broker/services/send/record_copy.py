@@ -22,12 +22,11 @@ from rocketpy_proto.record import (
     to_record_batch,
     with_property,
 )
-from rocketpy_proto.record.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, UNIQ_KEY
+from rocketpy_proto.record.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, UNIQ_KEY, WAIT
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
 # Sent by a client with its message: the maximum that replaces the group's maximum.
 MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
-WAIT = "WAIT"
 # RocketMQ's mark of a message for a retry topic that became a dead letter.
 DEAD_LETTER_DELAY = "-1"
 _OWN = pa.schema([(name, COLUMN_TYPES[name]) for name in ("topic", "offsetMsgId")])

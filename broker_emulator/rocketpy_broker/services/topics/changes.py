@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rocketpy_broker.errors import BrokerError, TopicIllegalError
-from rocketpy_broker.services.topics.attributes import ADD, MESSAGE_TYPE, MIXED, altered
+from rocketpy_broker.services.topics.attributes import ADD, altered
 from rocketpy_broker.services.topics.config import (
     QUEUE_NUMS_MAX,
     READ_WRITE,
@@ -19,6 +19,7 @@ from rocketpy_broker.services.topics.config import (
     TopicConfig,
 )
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.message_types import MESSAGE_TYPE, MIXED
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 # Bits: unit, unit subscription.

@@ -49,6 +49,7 @@ from rocketpy_proto.record.properties import (
     REAL_TOPIC,
     TAGS,
     UNIQ_KEY,
+    WAIT,
 )
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
@@ -243,7 +244,7 @@ class TransactionMessages:
 
     def append_op(self, queue_offset: int, operation: Operation) -> AppendResult:
         """Appends an op message: the half message at `queue_offset` has ended."""
-        properties = {TAGS: OP_TAG, "WAIT": "true", OPERATION: operation.value}
+        properties = {TAGS: OP_TAG, WAIT: "true", OPERATION: operation.value}
         host = self._store.store_host
         record = Record(
             OP_TOPIC,
