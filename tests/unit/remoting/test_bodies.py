@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.remoting import (
     Body,
     MessageQueue,
@@ -25,13 +26,10 @@ from rocketpy_proto.remoting import (
 )
 from rocketpy_proto.remoting.bodies import REQUEST_BODIES, RESPONSE_BODIES
 from rocketpy_proto.remoting.bodies.clients import (
-    ConsumeFromWhere,
     ConsumerData,
     ConsumerListBody,
-    ConsumeType,
     HeartbeatData,
     LockBatchRequestBody,
-    MessageModel,
     ProducerData,
     SubscriptionData,
 )

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from rocketpy_broker.services.admin.pages import shown
-from rocketpy_broker.services.filters.tags import SEPARATOR
-from rocketpy_broker.services.groups.clients.subscriptions import (
-    EVERYTHING,
-    TAG,
-    Subscription,
-)
+from rocketpy_broker.services.groups.clients.subscriptions import Subscription
 from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_proto.model.consumers import EVERYTHING, OR, TAG
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.remoting.bodies import configs
 from rocketpy_proto.remoting.bodies.clients import SubscriptionData
@@ -52,7 +48,7 @@ def subscription_body(subscription: Subscription) -> SubscriptionData:
     text = subscription.expression
     is_tags = subscription.expression_type == TAG and text != EVERYTHING
     has_tags = is_tags and len(text) <= TAGS_CHARACTERS_MAX
-    tags = [tag for part in text.split(SEPARATOR) if (tag := part.strip())] if has_tags else []
+    tags = [tag for part in text.split(OR) if (tag := part.strip())] if has_tags else []
     return SubscriptionData(
         subscription.topic,
         text,

@@ -10,7 +10,6 @@ Source: AdminBrokerProcessor#getConsumeStats, docs/design/broker_behaviour.md se
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterator
-from typing import cast
 
 from rocketpy_broker.errors import SubscriptionGroupNotExistError
 from rocketpy_broker.runtime.clock import Clock
@@ -201,20 +200,18 @@ class GroupListing:
         topics = sorted({*progress, *self.subscribed(group)})
         lags = [await self._topic(group, topic) for topic in topics]
         found = [each for each in lags if each is not None]
-        summary = groups_pb2.GroupSummary(
+        clients = self._groups.clients.consumer_group(group)
+        latest = None if clients is None else clients.latest
+        return groups_pb2.GroupSummary(
             consumer_group=shown(group),
             is_configured=group in self._groups.configs,
             member_count=self._groups.clients.member_count(group),
             topic_count=len(found),
             topics=[each.topic for each in found[:TOPICS_SHOWN_MAX]],
             lag=sum(each.lag for each in found),
+            consume_type=None if latest is None else latest.consume_type.name,
+            message_model=None if latest is None else latest.message_model.name,
         )
-        clients = self._groups.clients.consumer_group(group)
-        if clients is not None:
-            latest = clients.latest
-            summary.consume_type = cast("groups_pb2.ConsumeType", latest.consume_type.value)
-            summary.message_model = cast("groups_pb2.MessageModel", latest.message_model.value)
-        return summary
 
     async def _topic(self, group: str, topic: str) -> groups_pb2.GroupTopic | None:
         """Returns the group's state in a topic; None for a missing topic."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 import uuid
 
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.queue_requests import SQL92
 from pyspark_rocketpy.transport.remoting.net.calls import Call, Request
 from pyspark_rocketpy.transport.remoting.net.peers import Peer
 from pyspark_rocketpy.transport.remoting.net.responses import nothing
+from rocketpy_proto.model.consumers import SQL92, ConsumeType
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode, encode_body
 from rocketpy_proto.remoting.bodies.clients import (
     CheckClientRequestBody,
     ConsumerData,
-    ConsumeType,
     HeartbeatData,
     SubscriptionData,
 )
