@@ -20,10 +20,10 @@ from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.send.service import SendService
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import Host
 
 SEGMENT_BYTES = 1 << 30

@@ -9,11 +9,11 @@ from typing import Any
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.configs import TopicConfig
 from tests.interop.cluster.servers import BROKER_PORTS, free_port
 from tests.interop.rocketmq import RocketMQStore
 from tests.interop.stores import MakeStores, Stores, messages

@@ -13,11 +13,11 @@ from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.server.apache_v2.servicers import telemetry_servicer
 from rocketpy_broker.server.calls.incomplete_requests import UNFINISHED_MS_MAX
 from rocketpy_broker.services.groups.clients.producers import producers_of
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from rocketpy_proto.model.codes import Language
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.model.consumers import ConsumeType
 from tests.support.blocks import wire_block
 from tests.support.broker.apache_client import ApacheClient, consuming, message, producing, topic

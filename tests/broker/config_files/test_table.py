@@ -19,8 +19,8 @@ from rocketpy_broker.services.config_files.json_text import ENTRY_LINE, field_te
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.model.configs import TopicConfig
 
 NAMES = st.one_of(st.sampled_from("abcdefghij"), st.text(max_size=3))
 # Strings that look like the separator of two entries, and objects with deeper lines.

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketpy_proto.model.configs import DataVersion, TopicConfig
 from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.remoting import (
     Body,
@@ -33,7 +34,7 @@ from rocketpy_proto.remoting.bodies.clients import (
     ProducerData,
     SubscriptionData,
 )
-from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, TopicConfigTable
+from rocketpy_proto.remoting.bodies.configs import TopicConfigTable
 from rocketpy_proto.remoting.bodies.registration import (
     INFLATED_BYTES_MAX,
     RegisterBrokerBody,

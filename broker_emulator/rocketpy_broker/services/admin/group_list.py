@@ -15,9 +15,8 @@ from rocketpy_broker.errors import SubscriptionGroupNotExistError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services import caller
-from rocketpy_broker.services.admin.pages import page_after, page_count, shown
+from rocketpy_broker.services.admin.pages import page_after, page_count, shown, shown_attributes
 from rocketpy_broker.services.groups.clients.members import GroupKey, Member, Role
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import check_group, is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.observability.statistics.history import GroupLag
@@ -27,6 +26,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.model.system_topics import dead_letter_topic, retry_topic
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
@@ -260,7 +260,7 @@ def config_message(config: SubscriptionGroupConfig) -> groups_pb2.GroupConfig:
     """Returns a group's configuration as the contract's message."""
     return groups_pb2.GroupConfig(
         consumer_group=shown(config.group),
-        attributes={shown(name): shown(config.attributes[name]) for name in config.attributes},
+        attributes=shown_attributes(config),
         **{name: getattr(config, name) for name in FIELDS},
     )
 

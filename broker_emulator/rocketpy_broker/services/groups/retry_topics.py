@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
-from rocketpy_broker.services.topics.config import READ_WRITE, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.model.configs import READ_WRITE, SubscriptionGroupConfig, TopicConfig
 from rocketpy_proto.model.system_topics import retry_topic
 
 logger = logging.getLogger(__name__)

@@ -218,8 +218,7 @@ class OffsetQueryService:
         return config is not None and queue.queue_id < config.readable_queues
 
     def _is_recreated(self, topic: str, epoch: int) -> bool:
-        config = self._topics.find(topic)
-        return config is not None and is_recreated(epoch, config.epoch)
+        return topic in self._topics and is_recreated(epoch, self._topics.epoch(topic))
 
     def _queues(self, topics: Iterable[str]) -> Iterator[QueueKey]:
         for topic in topics:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import RecordIllegalError
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.model.message_types import (
     DELAY,
     FIFO,

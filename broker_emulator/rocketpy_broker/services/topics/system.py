@@ -7,7 +7,7 @@ Source: TopicConfigManager and TopicValidator of RocketMQ 5.5.0, docs/design/sto
 from __future__ import annotations
 
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
+from rocketpy_proto.model.configs import READ_WRITE, Perm, TopicConfig
 from rocketpy_proto.model.system_topics import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,

@@ -18,7 +18,8 @@ from rocketpy_proto.model.consumers import (
     NamedEnum,
 )
 from rocketpy_proto.remoting.errors import RemotingFormatError
-from rocketpy_proto.remoting.fields import Body, Int32, Int64, MessageQueue, QueueTable
+from rocketpy_proto.remoting.fields import MessageQueue, QueueTable
+from rocketpy_proto.struct_types import Body, Int32, Int64
 
 N = TypeVar("N", bound=NamedEnum)
 

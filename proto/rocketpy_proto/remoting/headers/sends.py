@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from msgspec import field
 
 from rocketpy_proto.model.system_topics import AUTO_CREATE_TOPIC
-from rocketpy_proto.remoting.fields import Header, Int32, Int64
+from rocketpy_proto.remoting.fields import Header
+from rocketpy_proto.struct_types import Int32, Int64
 
 # Ends of a transaction: `commit_or_rollback`.
 UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12

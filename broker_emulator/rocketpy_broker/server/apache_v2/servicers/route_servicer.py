@@ -12,10 +12,10 @@ from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.status import RefusedError
-from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX, Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.model.configs import QUEUE_NUMS_MAX, Perm, TopicConfig
 from rocketpy_proto.model.message_types import (
     DELAY,
     FIFO,

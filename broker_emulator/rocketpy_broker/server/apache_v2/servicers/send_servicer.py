@@ -29,11 +29,11 @@ from rocketpy_broker.services.send.blocks import Stored
 from rocketpy_broker.services.send.broker_properties import broker_properties
 from rocketpy_broker.services.send.message_types import accepted_type
 from rocketpy_broker.services.send.service import SendService
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.call_limits import ANY_QUEUE
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.model.message_types import DELAY, FIFO, NORMAL, PRIORITY, TRANSACTION
 from rocketpy_proto.model.recall_handle import RecallHandle
 from rocketpy_proto.model.system_topics import DEAD_LETTER_PREFIX
