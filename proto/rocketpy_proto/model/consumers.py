@@ -1,16 +1,11 @@
-"""Consumption of a group, and types of filter expressions.
+"""Consumption of a group.
 
-Source: ConsumeType, MessageModel, ConsumeFromWhere and ExpressionType,
-docs/design/remoting.md section 2.8.
+Source: ConsumeType, MessageModel and ConsumeFromWhere, docs/design/remoting.md section 2.8.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-
-TAG, SQL92 = "TAG", "SQL92"
-# The expression of tags that all messages match, and the mark between two tags.
-EVERYTHING, OR = "*", "||"
 
 
 class NamedEnum(Enum):

@@ -15,7 +15,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.model.configs import READ_WRITE, SubscriptionGroupConfig, TopicConfig
-from rocketpy_proto.model.system_topics import retry_topic
+from rocketpy_proto.model.names import retry_topic
 
 logger = logging.getLogger(__name__)
 UNIT_SUBSCRIPTION_FLAG = 2

@@ -13,7 +13,7 @@ from enum import Enum
 
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.system_topics import RETRY_PREFIX
+from rocketpy_proto.model.names import RETRY_PREFIX
 
 # Instead of a revive queue: the receipt of an ordered pop.
 ORDERED = 999

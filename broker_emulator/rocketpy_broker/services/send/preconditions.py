@@ -15,7 +15,7 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.counts import counted
 from rocketpy_proto.model.configs import Perm, TopicConfig
-from rocketpy_proto.model.system_topics import AUTO_CREATE_TOPIC
+from rocketpy_proto.model.names import AUTO_CREATE_TOPIC
 
 logger = logging.getLogger(__name__)
 

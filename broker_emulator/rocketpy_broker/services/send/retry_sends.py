@@ -20,7 +20,7 @@ from rocketpy_broker.services.send.record_copy import MAX_RECONSUME_TIMES, diver
 from rocketpy_broker.services.send.retry_targets import RetryTargets
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.configs import SubscriptionGroupConfig
-from rocketpy_proto.model.system_topics import RETRY_PREFIX
+from rocketpy_proto.model.names import RETRY_PREFIX
 from rocketpy_proto.record import (
     RecordBlock,
     RecordError,

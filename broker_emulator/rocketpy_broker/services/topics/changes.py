@@ -23,7 +23,7 @@ from rocketpy_proto.model.configs import (
     Perm,
     TopicConfig,
 )
-from rocketpy_proto.model.message_types import MESSAGE_TYPE, MIXED
+from rocketpy_proto.model.names import MESSAGE_TYPE, MIXED
 
 FILTER_TYPES = (SINGLE_TAG, MULTI_TAG)
 # Queues of a new topic by default.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_proto.model.configs import READ_WRITE, Perm, TopicConfig
-from rocketpy_proto.model.system_topics import (
+from rocketpy_proto.model.names import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
     CHECK_MAX_TIME_TOPIC,

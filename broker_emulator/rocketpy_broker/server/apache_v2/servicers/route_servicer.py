@@ -16,7 +16,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.model.configs import QUEUE_NUMS_MAX, Perm, TopicConfig
-from rocketpy_proto.model.message_types import (
+from rocketpy_proto.model.names import (
     DELAY,
     FIFO,
     MESSAGE_TYPE,

@@ -34,9 +34,15 @@ from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.call_limits import ANY_QUEUE
 from rocketpy_proto.model.configs import TopicConfig
-from rocketpy_proto.model.message_types import DELAY, FIFO, NORMAL, PRIORITY, TRANSACTION
+from rocketpy_proto.model.names import (
+    DEAD_LETTER_PREFIX,
+    DELAY,
+    FIFO,
+    NORMAL,
+    PRIORITY,
+    TRANSACTION,
+)
 from rocketpy_proto.model.recall_handle import RecallHandle
-from rocketpy_proto.model.system_topics import DEAD_LETTER_PREFIX
 
 # Some ms of work.
 MESSAGES_A_SLOT = 16

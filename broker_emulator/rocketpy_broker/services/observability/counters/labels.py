@@ -8,8 +8,7 @@ from __future__ import annotations
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
-from rocketpy_proto.model.message_types import FIFO, MESSAGE_TYPE
-from rocketpy_proto.model.system_topics import DEAD_LETTER_PREFIX, SCHEDULE_TOPIC
+from rocketpy_proto.model.names import DEAD_LETTER_PREFIX, FIFO, MESSAGE_TYPE, SCHEDULE_TOPIC
 
 
 def flag(value: bool) -> str:

@@ -24,7 +24,7 @@ from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.statistics import STEP_BOUNDS_MS
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.consumers import ConsumeType
-from rocketpy_proto.model.system_topics import SCHEDULE_TOPIC
+from rocketpy_proto.model.names import SCHEDULE_TOPIC
 
 PROTOCOL = "grpc"
 MODES = {

@@ -1,6 +1,7 @@
-"""Names of RocketMQ's own topics and groups, and prefixes of names.
+"""RocketMQ's names: its own topics and groups, types of messages and of filter expressions.
 
-Source: TopicValidator and MixAll of RocketMQ 5.5.0, docs/design/storage.md section 12.1.
+Source: TopicValidator, MixAll, TopicMessageType and ExpressionType of RocketMQ 5.5.0,
+docs/design/storage.md sections 11.2 and 12.1.
 """
 
 from __future__ import annotations
@@ -28,6 +29,16 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 # Prefix of groups of the broker itself, without clients.
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 TRANSACTION_GROUP = f"{SYSTEM_GROUP_PREFIX}TRANS"
+# The attribute of a topic with the type of messages that it accepts.
+MESSAGE_TYPE = "message.type"
+NORMAL, FIFO, DELAY, TRANSACTION = "NORMAL", "FIFO", "DELAY", "TRANSACTION"
+PRIORITY = "PRIORITY"
+# Of topics alone: all types, and no attribute.
+MIXED, UNSPECIFIED = "MIXED", "UNSPECIFIED"
+MESSAGE_TYPES = (UNSPECIFIED, NORMAL, FIFO, DELAY, TRANSACTION, PRIORITY, MIXED)
+# Types of filter expressions. All messages match EVERYTHING; OR is between two tags.
+TAG, SQL92 = "TAG", "SQL92"
+EVERYTHING, OR = "*", "||"
 # Topics of brokers themselves, and topics named after a group.
 _SYSTEM_TOPICS = frozenset(
     {
