@@ -112,7 +112,7 @@ async def opened(folder: Path) -> AsyncIterator[Bench]:
     store.open()
     for load in context.lifecycle.loads:
         load()
-    await services.topics.update(TopicConfig(data.TOPIC), create_only=True)
+    await services.topics.update(TopicConfig(data.TOPIC, 8, 8), create_only=True)
     async with TaskScope() as scope:
         await services.batches.commits.recover(scope.start)
         process_tuning.leave_start_uncollected()

@@ -66,7 +66,7 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     store = open_store(folder, index_enable=index_enable)
     topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
     topics.load()
-    asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
+    asyncio.run(topics.update(TopicConfig(data.TOPIC, 8, 8), create_only=True))
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
     timer = TimerLimits(True, 3 * DAY_MS, 0, lambda: 0)
     schedule = DelaySchedule(

@@ -92,6 +92,18 @@ async def test_a_group_is_created_and_replaced_with_all_its_fields(
     assert found.data_version.counter == 2
 
 
+async def test_a_request_without_a_retry_policy_keeps_the_groups_own(
+    remoting: RemotingBroker,
+) -> None:
+    policy = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5}}
+    await update(remoting.client, SubscriptionGroupConfig("G", group_retry_policy=policy))
+    code, body = Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"G","retryMaxTimes":3}'
+    answer = await remoting.client.ask(code, body=body)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    found = await config(remoting.client, "G")
+    assert (found.retry_max_times, found.group_retry_policy) == (3, policy)
+
+
 @pytest.mark.parametrize(
     "body",
     [

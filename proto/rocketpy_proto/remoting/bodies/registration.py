@@ -144,9 +144,11 @@ def _topic(piece: memoryview) -> TopicConfig:
         raise RemotingFormatError(_WHAT, f"a topic: {error}") from error
     if len(parts) < _TOPIC_PARTS_MIN:
         raise RemotingFormatError(_WHAT, f"a topic has {len(parts)} parts")
-    attributes = read_json(parts[5].encode(), _WHAT) if len(parts) == _TOPIC_PARTS_MAX else None
     names = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
-    fields = {**dict(zip(names, parts, strict=False)), "attributes": attributes}
+    fields: dict[str, object] = dict(zip(names, parts, strict=False))
+    if len(parts) == _TOPIC_PARTS_MAX:
+        attributes = read_json(parts[5].encode(), _WHAT)
+        fields["attributes"] = {} if attributes is None else attributes
     try:
         return msgspec.convert(fields, prepared(TopicConfig), strict=False)
     except msgspec.ValidationError as error:

@@ -202,7 +202,7 @@ def _consumer_data(data: groups_pb2.ConsumerData) -> ConsumerData:
 
 def _name(field: str, kind: Any, value: int) -> str:
     """Returns the name of a number. Raises ParameterIllegalError."""
-    names = {number: name for name, number in kind.items() if number}
+    names: dict[int, str] = {number: name for name, number in kind.items() if number}
     if value not in names:
         accepted = ", ".join(f"{name} ({number})" for number, name in names.items())
         raise ParameterIllegalError(field, value, accepted)

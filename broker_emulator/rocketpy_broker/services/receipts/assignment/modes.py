@@ -13,10 +13,7 @@ from msgspec import field
 
 from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError, PermissionDeniedError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.config_files.json_fields import (
-    JsonFields,
-    as_object,
-)
+from rocketpy_broker.services.config_files.json_fields import JsonFields, as_object
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.groups.manager import check_group
@@ -39,9 +36,10 @@ class MessageRequestMode(Body, frozen=True):
 
 
 # By group, with the fields of the file that this broker does not know.
-Modes = Mapping[str, tuple[MessageRequestMode, Mapping[str, object]]]
+_Entry = tuple[MessageRequestMode, Mapping[str, object]]
+Modes = Mapping[str, _Entry]
 _FIELDS = JsonFields(MessageRequestMode)
-_DEFAULT = MessageRequestMode(), {}
+_DEFAULT: _Entry = (MessageRequestMode(), {})
 
 
 class MessageRequestModes:
