@@ -17,6 +17,7 @@ from rocketpy_broker.services.pull.service import PullAnswer, PullService
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.names import EVERYTHING, TAG
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.pulls import (
     CLASS_FILTER,
@@ -78,8 +79,8 @@ class PullProcessor:
 
 
 def _filter_text(header: PullMessageRequest) -> FilterText:
-    kind = header.expression_type or "TAG"
-    return FilterText(kind, header.subscription or ("*" if kind == "TAG" else ""))
+    kind = header.expression_type or TAG
+    return FilterText(kind, header.subscription or (EVERYTHING if kind == TAG else ""))
 
 
 def _answer(request: Request, answer: PullAnswer) -> RemotingCommand:
