@@ -44,8 +44,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 REMARK_CHARACTERS_MAX = 1_000
 # A long remark loses its middle: it starts with the fault and ends with the remedy.

@@ -49,11 +49,11 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
     ]
     assert found["offsets"] == {"TopicA@g1": {"0": 7}}
     for name in ("TopicA", "TopicB"):
-        assert found["topics"][name] == topics.get(name).to_json()
+        assert found["topics"][name] == topics.copy()[name].to_json()
     again = TopicConfigManager(config, SystemClock(), "DefaultCluster", "broker-a")
     again.load()
     for name in ("TopicA", "TopicB"):
-        assert again.get(name).to_json() == topics.get(name).to_json()
+        assert again.copy()[name].to_json() == topics.copy()[name].to_json()
     opened_by_us(stores)
     assert of_rocketmq_alone(stores.folder) == unknown
     assert list(StoreCheck(stores.folder, StoreSizes.of(stores.folder)).run()) == []

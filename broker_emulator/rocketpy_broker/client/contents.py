@@ -8,7 +8,7 @@ from rocketpy_broker.client import group_admin, test_calls, topics
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import RefusedError
 from rocketpy_broker.client.messages import transactions
-from rocketpy_proto.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from rocketpy_broker.client.connection import BrokerConnection, only
 from rocketpy_broker.client.errors import RefusedError
+from rocketpy_proto.model import MESSAGE_TYPE
 from rocketpy_proto.model.configs import SINGLE_TAG
-from rocketpy_proto.model.names import MESSAGE_TYPE
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 QUEUES_DEFAULT = 8

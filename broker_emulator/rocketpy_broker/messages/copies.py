@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_broker.messages.stored import Message
-from rocketpy_proto.model.names import DELAY, FIFO, NORMAL, retry_topic
-from rocketpy_proto.model.names import PRIORITY as PRIORITY_TYPE
+from rocketpy_proto.model import DELAY, FIFO, NORMAL, retry_topic
+from rocketpy_proto.model import PRIORITY as PRIORITY_TYPE
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import (
     PRIORITY,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.specs import OptionSpec, duration_spec, endpoints, group, number_spec
-from rocketpy_proto.model import names
+from rocketpy_proto import model
 
 ENDPOINTS = OptionSpec(
     "endpoints",
@@ -47,4 +47,4 @@ def retry_topic(group: str, *, is_read: bool, is_given: bool) -> str | None:
             "option includeRetryTopic is true, but consumerGroup is not set; set it to the group "
             "that sent the messages back"
         )
-    return names.retry_topic(group)
+    return model.retry_topic(group)

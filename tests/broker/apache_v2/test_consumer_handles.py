@@ -16,8 +16,8 @@ from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import dead_letter_topic
 from rocketpy_proto.model.configs import SubscriptionGroupConfig
-from rocketpy_proto.model.names import dead_letter_topic
 from tests.support.broker.apache_consumers import Consumer, duration
 from tests.support.broker.pops import (
     GROUP,

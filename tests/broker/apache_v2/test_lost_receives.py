@@ -14,7 +14,7 @@ from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.pull import response_buffer
 from rocketpy_broker.services.receipts.popped import PopRequest
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
-from rocketpy_proto.model.names import TAG
+from rocketpy_proto.model import TAG
 from tests.support.blocks import wire_block
 from tests.support.broker.apache_consumers import Consumer, Received, duration
 from tests.support.broker.pops import GROUP, REVIVE_MS, TOPIC, pass_time, with_messages

@@ -13,8 +13,8 @@ from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import bodies_of, wire_block
 from tests.support.broker.crashed import refusing

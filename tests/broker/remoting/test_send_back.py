@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
 from rocketpy_proto.record import Record, decode_offset_message_id, decode_record
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.sends import ConsumerSendMsgBackRequest

@@ -10,9 +10,9 @@ import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import TRACE_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import TRACE_TOPIC
 from rocketpy_proto.record import RecordBlock, decode_offset_message_id, decode_record
 from rocketpy_proto.remoting import (
     EXCHANGES,

@@ -9,9 +9,9 @@ import pytest
 
 from rocketpy_broker.services.transactions.messages import OP_QUEUE
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import HALF_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import HALF_TOPIC
 from rocketpy_proto.record import decode_offset_message_id, decode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT
 from rocketpy_proto.remoting import EXCHANGES, RemotingCommand

@@ -11,9 +11,9 @@ from rocketpy_broker.services.transactions import check_service, open_transactio
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, OpMessage
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model import OP_TOPIC
+from rocketpy_proto.model import TRANSACTION_GROUP as CHECKERS
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import OP_TOPIC
-from rocketpy_proto.model.names import TRANSACTION_GROUP as CHECKERS
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.record.single import Record
 from rocketpy_proto.rocketpy.v1 import broker_pb2, transactions_pb2

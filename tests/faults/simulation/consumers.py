@@ -13,8 +13,8 @@ from rocketpy_broker.services.pull.checks import PullRequest
 from rocketpy_broker.services.retry.message_lookup import SendBack
 from rocketpy_broker.services.retry.service import SentBackTo
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC, dead_letter_topic, retry_topic
 from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
-from rocketpy_proto.model.names import CHECK_MAX_TIME_TOPIC, dead_letter_topic, retry_topic
 from rocketpy_proto.record import decode_record
 from tests.faults.events import FINAL, Cleaned, CleanedLog, Delivery, Fault, Held, Lock, Outcome
 from tests.faults.history import copy_id, hash_of, id_of

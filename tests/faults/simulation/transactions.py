@@ -9,7 +9,7 @@ from rocketpy_broker.errors import BrokerError, NoticesEndedError
 from rocketpy_broker.services.groups.clients.registry import Heartbeat
 from rocketpy_broker.services.transactions.messages import Operation
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.model.names import CHECK_MAX_TIME_TOPIC
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC
 from tests.faults.events import ExactlyOne, Fault, Outcome
 from tests.faults.history import copy_id, id_of
 from tests.faults.simulation.machine import Machine

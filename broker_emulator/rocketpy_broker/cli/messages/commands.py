@@ -41,7 +41,7 @@ from rocketpy_broker.messages.json_form import json_of, json_of_sent
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.counts import counted
-from rocketpy_proto.model.names import dead_letter_topic, retry_topic
+from rocketpy_proto.model import dead_letter_topic, retry_topic
 from rocketpy_proto.record.properties import DELAY, TRAN_MSG, WAITING_NAMES
 
 TAIL_COUNT_DEFAULT = 10

@@ -21,7 +21,7 @@ from rocketpy_broker.messages.copies import (
 )
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
-from rocketpy_proto.model.names import TRANSACTION
+from rocketpy_proto.model import TRANSACTION
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rocketpy_broker.client.errors import RefusedError, UnreadableError
 from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.messages.stored import Message
-from rocketpy_proto.model.names import DEAD_LETTER_PREFIX, dead_letter_topic
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, dead_letter_topic
 from rocketpy_proto.record import decode_offset_message_id
 from rocketpy_proto.rocketpy.v1 import broker_pb2, retry_pb2
 

@@ -36,8 +36,8 @@ from rocketpy_broker.services.groups.clients.subscriptions import Subscription
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.model import SQL92, TAG
 from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
-from rocketpy_proto.model.names import SQL92, TAG
 
 # Limits for the settings that are kept, in all and of one connection.
 SETTINGS_BYTES_MAX, SETTINGS_BYTES_OF_CONNECTION = 64 << 20, 16 << 20

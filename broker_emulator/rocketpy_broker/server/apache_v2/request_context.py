@@ -16,8 +16,8 @@ import grpc
 
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketpy_proto.model.codes import Language
-from rocketpy_proto.model.names import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 if TYPE_CHECKING:
     Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]

@@ -6,8 +6,8 @@ from msgspec import structs
 
 from rocketpy_broker.services.admin.pages import shown, shown_attributes
 from rocketpy_broker.services.groups.clients.subscriptions import Subscription
+from rocketpy_proto.model import EVERYTHING, OR, TAG
 from rocketpy_proto.model.configs import SubscriptionGroupConfig, TopicConfig
-from rocketpy_proto.model.names import EVERYTHING, OR, TAG
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.remoting.bodies.clients import SubscriptionData
 

@@ -15,7 +15,7 @@ from enum import Enum, IntFlag
 
 from rocketpy_broker.server.security.errors import NoPermissionError, UserError
 from rocketpy_broker.services.topics.system import RESERVED
-from rocketpy_proto.model.names import (
+from rocketpy_proto.model import (
     DEAD_LETTER_PREFIX,
     REPLY_SUFFIX,
     RESERVED_PREFIX,

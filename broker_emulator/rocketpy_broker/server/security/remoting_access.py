@@ -31,9 +31,9 @@ from rocketpy_broker.server.security.permissions import (
     user,
 )
 from rocketpy_broker.services import caller
+from rocketpy_proto.model import AUTO_CREATE_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import AUTO_CREATE_TOPIC
 from rocketpy_proto.remoting import REQUEST_BODIES, RemotingCommand
 from rocketpy_proto.remoting.fields import decode_bounded_body
 

@@ -32,7 +32,7 @@ from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 # Role -> path relative to the store's directory.

@@ -26,8 +26,8 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import dead_letter_topic, retry_topic
 from rocketpy_proto.model.configs import SubscriptionGroupConfig
-from rocketpy_proto.model.names import dead_letter_topic, retry_topic
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Queues to look up, or registrations, in one scheduler slot; takes 2 ms.

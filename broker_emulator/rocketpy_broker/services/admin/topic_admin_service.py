@@ -32,8 +32,8 @@ from rocketpy_broker.services.work_time import WorkTime, check_count
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC
 from rocketpy_proto.model.configs import TopicConfig
-from rocketpy_proto.model.names import CHECK_MAX_TIME_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 DISTRIBUTION = "pyspark-rocketpy"

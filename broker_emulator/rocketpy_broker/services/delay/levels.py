@@ -22,7 +22,7 @@ from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers.lookup import UnitRange
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import RecordBlock
 
 # Released in one scheduler slot.

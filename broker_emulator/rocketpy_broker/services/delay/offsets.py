@@ -19,7 +19,7 @@ from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
 from rocketpy_broker.services.config_files.saver import SavePlan
 from rocketpy_broker.store.values import QueueBounds, QueueKey
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 
 logger = logging.getLogger(__name__)
 TABLE = "offsetTable"

@@ -30,7 +30,7 @@ from rocketpy_broker.store.delay_levels import LEVELS_MAX
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 
 LOG_OFFSET = "logOffset"
 TIMER = "timer"

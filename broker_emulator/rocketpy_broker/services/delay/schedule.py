@@ -29,7 +29,7 @@ from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OWN_QUEUES
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import (
     BLANK_BYTES,
     Record,

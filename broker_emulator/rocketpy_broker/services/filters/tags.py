@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import SubscriptionParseError
-from rocketpy_proto.model.names import OR
+from rocketpy_proto.model import OR
 from rocketpy_proto.record import RecordBlock, java_hash, property_column
 from rocketpy_proto.record.properties import TAGS
 

@@ -31,8 +31,8 @@ from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.groups.changes import GroupChange, GroupExistsError
 from rocketpy_broker.services.groups.entry import GroupEntry
 from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTERN
+from rocketpy_proto.model import SYSTEM_GROUP_PREFIX, TRANSACTION_GROUP
 from rocketpy_proto.model.configs import DataVersion, SubscriptionGroupConfig
-from rocketpy_proto.model.names import SYSTEM_GROUP_PREFIX, TRANSACTION_GROUP
 
 logger = logging.getLogger(__name__)
 GROUP_BYTES_MAX = 120

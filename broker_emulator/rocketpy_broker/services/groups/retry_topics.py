@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.model import retry_topic
 from rocketpy_proto.model.configs import READ_WRITE, SubscriptionGroupConfig, TopicConfig
-from rocketpy_proto.model.names import retry_topic
 
 logger = logging.getLogger(__name__)
 UNIT_SUBSCRIPTION_FLAG = 2

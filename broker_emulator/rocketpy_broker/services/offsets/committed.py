@@ -259,7 +259,7 @@ class ConsumerOffsetManager:
                 size += len(parts[-1])
             if size > bytes_max:
                 raise AnswerTooLargeError("the table of consumer offsets", bytes_max)
-        version = msgspec.json.encode(self._version.to_json())
+        version = msgspec.json.encode(self._version.to_json(), order="sorted")
         return b'{"dataVersion":%b,"offsetTable":{%b}}' % (version, b",".join(parts))
 
     def plan_save(self) -> SavePlan | None:

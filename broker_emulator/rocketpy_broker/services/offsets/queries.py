@@ -24,7 +24,7 @@ from rocketpy_broker.services.topics.epochs import is_recreated
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.model.names import RETRY_PREFIX
+from rocketpy_proto.model import RETRY_PREFIX
 from rocketpy_proto.model.topic_pattern import TopicPattern
 
 # Names per scheduler slot; a name takes up to 60 microseconds.

@@ -22,7 +22,7 @@ from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.counts import counted
-from rocketpy_proto.model.names import SYSTEM_GROUP_PREFIX
+from rocketpy_proto.model import SYSTEM_GROUP_PREFIX
 
 logger = logging.getLogger(__name__)
 # Clients reconnect within minutes of a start.

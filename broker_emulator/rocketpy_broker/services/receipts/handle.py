@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
+from rocketpy_proto.model import RETRY_PREFIX
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import RETRY_PREFIX
 
 # Instead of a revive queue: the receipt of an ordered pop.
 ORDERED = 999

@@ -40,8 +40,8 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.values import GetMessageStatus, PutCause, QueueKey, ReadLimits
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import SYSTEM_GROUP_PREFIX
 from rocketpy_proto.model.configs import READ_WRITE, TopicConfig
-from rocketpy_proto.model.names import SYSTEM_GROUP_PREFIX
 from rocketpy_proto.record import RecordBlock, UnencodableRecordError
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.services.delay.schedule import with_real_queue
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.model.names import HALF_TOPIC
+from rocketpy_proto.model import HALF_TOPIC
 from rocketpy_proto.record import (
     RecordBlock,
     UnencodableRecordError,

@@ -13,8 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import RecordIllegalError
-from rocketpy_proto.model.configs import TopicConfig
-from rocketpy_proto.model.names import (
+from rocketpy_proto.model import (
     DELAY,
     FIFO,
     MESSAGE_TYPE,
@@ -23,8 +22,9 @@ from rocketpy_proto.model.names import (
     NORMAL,
     TRANSACTION,
 )
-from rocketpy_proto.model.names import PRIORITY as PRIORITY_TYPE
-from rocketpy_proto.model.names import UNSPECIFIED as ANY
+from rocketpy_proto.model import PRIORITY as PRIORITY_TYPE
+from rocketpy_proto.model import UNSPECIFIED as ANY
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import RecordBlock, property_column
 from rocketpy_proto.record.properties import PRIORITY, SHARDING_KEY, TRAN_MSG, WAITING_NAMES
 

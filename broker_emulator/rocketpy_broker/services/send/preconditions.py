@@ -14,8 +14,8 @@ from rocketpy_broker.errors import BrokerError, PermissionDeniedError, TopicIlle
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import AUTO_CREATE_TOPIC
 from rocketpy_proto.model.configs import Perm, TopicConfig
-from rocketpy_proto.model.names import AUTO_CREATE_TOPIC
 
 logger = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from rocketpy_broker.services.groups.locks import QueueLocks
 from rocketpy_broker.services.send.record_copy import MAX_RECONSUME_TIMES, diverted
 from rocketpy_broker.services.send.retry_targets import RetryTargets
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import RETRY_PREFIX
 from rocketpy_proto.model.configs import SubscriptionGroupConfig
-from rocketpy_proto.model.names import RETRY_PREFIX
 from rocketpy_proto.record import (
     RecordBlock,
     RecordError,

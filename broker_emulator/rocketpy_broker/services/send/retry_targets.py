@@ -15,8 +15,8 @@ from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import dead_letter_topic, retry_topic
 from rocketpy_proto.model.configs import READ_WRITE, Perm, SubscriptionGroupConfig, TopicConfig
-from rocketpy_proto.model.names import dead_letter_topic, retry_topic
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rocketpy_broker.errors import TopicAttributeError
-from rocketpy_proto.model.names import MESSAGE_TYPE, MESSAGE_TYPES
+from rocketpy_proto.model import MESSAGE_TYPE, MESSAGE_TYPES
 
 QUEUE_TYPE, CLEANUP_POLICY = "queue.type", "cleanup.policy"
 RESERVE_TIME = "reserve.time"

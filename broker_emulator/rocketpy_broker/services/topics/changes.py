@@ -14,6 +14,7 @@ from msgspec import structs
 
 from rocketpy_broker.errors import BrokerError, TopicIllegalError
 from rocketpy_broker.services.topics.attributes import ADD, altered
+from rocketpy_proto.model import MESSAGE_TYPE, MIXED
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.model.configs import (
     MULTI_TAG,
@@ -23,7 +24,6 @@ from rocketpy_proto.model.configs import (
     Perm,
     TopicConfig,
 )
-from rocketpy_proto.model.names import MESSAGE_TYPE, MIXED
 
 FILTER_TYPES = (SINGLE_TAG, MULTI_TAG)
 # Queues of a new topic by default.

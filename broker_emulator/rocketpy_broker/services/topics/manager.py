@@ -44,8 +44,8 @@ from rocketpy_broker.services.topics.epochs import (
 )
 from rocketpy_broker.services.topics.sorted_names import SortedNames
 from rocketpy_broker.services.topics.system import RESERVED, SEND_FORBIDDEN, system_topics
+from rocketpy_proto.model import RESERVED_PREFIX, RETRY_PREFIX, TRACE_TOPIC
 from rocketpy_proto.model.configs import DataVersion, Perm, TopicConfig
-from rocketpy_proto.model.names import RESERVED_PREFIX, RETRY_PREFIX, TRACE_TOPIC
 
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 TOPIC_BYTES_MAX = 127

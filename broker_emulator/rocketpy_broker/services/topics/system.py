@@ -7,8 +7,7 @@ Source: TopicConfigManager and TopicValidator of RocketMQ 5.5.0, docs/design/sto
 from __future__ import annotations
 
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_proto.model.configs import READ_WRITE, Perm, TopicConfig
-from rocketpy_proto.model.names import (
+from rocketpy_proto.model import (
     AUTO_CREATE_TOPIC,
     BENCHMARK_TOPIC,
     CHECK_MAX_TIME_TOPIC,
@@ -23,6 +22,7 @@ from rocketpy_proto.model.names import (
     TIMER_TOPIC,
     TRACE_TOPIC,
 )
+from rocketpy_proto.model.configs import READ_WRITE, Perm, TopicConfig
 
 # Decisions about batches. The topic is not configured, so clients neither send to it nor
 # read it. Its prefix keeps any broker, also RocketMQ's, from listing, creating or cleaning it.

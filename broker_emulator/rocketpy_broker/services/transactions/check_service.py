@@ -31,8 +31,8 @@ from rocketpy_broker.services.transactions.progress import TransactionProgress
 from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import AppendResult
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC
 from rocketpy_proto.model.configs import TopicConfig
-from rocketpy_proto.model.names import CHECK_MAX_TIME_TOPIC
 from rocketpy_proto.record import (
     RecordError,
     encode_offset_message_id,

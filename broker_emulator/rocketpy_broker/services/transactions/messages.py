@@ -31,7 +31,7 @@ from rocketpy_broker.store.values import (
     QueueKey,
     ReadLimits,
 )
-from rocketpy_proto.model.names import CHECK_MAX_TIME_TOPIC, OP_TOPIC
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC, OP_TOPIC
 from rocketpy_proto.record import (
     Record,
     RecordBlock,

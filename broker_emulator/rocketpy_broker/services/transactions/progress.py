@@ -36,7 +36,7 @@ from rocketpy_broker.services.transactions.messages import (
 from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
-from rocketpy_proto.model.names import TRANSACTION_GROUP
+from rocketpy_proto.model import TRANSACTION_GROUP
 from rocketpy_proto.record import decode_record
 
 LOG_OFFSET = "logOffset"

@@ -34,7 +34,7 @@ from rocketpy_broker.store.queues.prefixes import Prefixes
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, UNIT_BYTES, Units
 from rocketpy_broker.store.values import FilePrefix, QueueKey
 from rocketpy_proto.counts import counted
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 
 # Codes below this are addresses in consumequeue_ext, which is not read.
 EXTENSION_CODE_MAX = -(1 << 31) - 1

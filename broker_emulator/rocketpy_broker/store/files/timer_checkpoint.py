@@ -17,7 +17,7 @@ from pathlib import Path
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.values import QueueKey
-from rocketpy_proto.model.names import TIMER_TOPIC
+from rocketpy_proto.model import TIMER_TOPIC
 
 TIMER_QUEUE = QueueKey(TIMER_TOPIC, 0)
 FILE_BYTES = 4096

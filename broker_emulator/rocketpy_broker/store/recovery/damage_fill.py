@@ -21,7 +21,7 @@ from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.values import Damage, QueueKey
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import MalformedRecordError, Record, decode_record, has_queue_offset
 from rocketpy_proto.record.layout import FIXED_BYTES
 

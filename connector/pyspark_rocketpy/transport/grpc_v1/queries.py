@@ -47,7 +47,7 @@ from rocketpy_proto.call_limits import (
     OFFSET_QUERY_ENTRIES_MAX,
     WORK_MS_MAX,
 )
-from rocketpy_proto.model.names import SQL92
+from rocketpy_proto.model import SQL92
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 # A random token fits an int64.

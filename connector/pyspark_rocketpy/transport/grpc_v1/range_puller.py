@@ -32,7 +32,7 @@ from pyspark_rocketpy.transport.rebatching import RecordChunk, lost_end, wrong_a
 from pyspark_rocketpy.transport.retries import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.counts import counted
-from rocketpy_proto.model.names import SQL92
+from rocketpy_proto.model import SQL92
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.record import MalformedRecordError, decode_sizes
 from rocketpy_proto.rocketpy.v1 import broker_pb2

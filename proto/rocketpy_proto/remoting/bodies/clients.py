@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from msgspec import field
 
+from rocketpy_proto.model import EVERYTHING, TAG
 from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel, NamedEnum
-from rocketpy_proto.model.names import EVERYTHING, TAG
 from rocketpy_proto.remoting.errors import RemotingFormatError
 from rocketpy_proto.remoting.fields import MessageQueue, QueueTable
 from rocketpy_proto.struct_types import Body, Int32, Int64

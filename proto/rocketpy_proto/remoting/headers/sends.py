@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from rocketpy_proto.model.names import AUTO_CREATE_TOPIC
+from rocketpy_proto.model import AUTO_CREATE_TOPIC
 from rocketpy_proto.remoting.fields import Header
 from rocketpy_proto.struct_types import Int32, Int64
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from msgspec import field
 
+from rocketpy_proto.model import AUTO_CREATE_TOPIC
 from rocketpy_proto.model.configs import READ_WRITE, SINGLE_TAG
-from rocketpy_proto.model.names import AUTO_CREATE_TOPIC
 from rocketpy_proto.remoting.fields import Header
 from rocketpy_proto.struct_types import Int32, Int64
 

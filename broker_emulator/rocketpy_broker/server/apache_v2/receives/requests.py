@@ -16,7 +16,7 @@ from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.filters.tags import ALL_TAGS
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
-from rocketpy_proto.model.names import SQL92, TAG
+from rocketpy_proto.model import SQL92, TAG
 
 WAIT_MS_MIN, WAIT_MS_MAX = 5_000, 20_000
 # The time between the answer and the client's deadline.

@@ -15,8 +15,7 @@ from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
-from rocketpy_proto.model.configs import QUEUE_NUMS_MAX, Perm, TopicConfig
-from rocketpy_proto.model.names import (
+from rocketpy_proto.model import (
     DELAY,
     FIFO,
     MESSAGE_TYPE,
@@ -25,6 +24,7 @@ from rocketpy_proto.model.names import (
     PRIORITY,
     TRANSACTION,
 )
+from rocketpy_proto.model.configs import QUEUE_NUMS_MAX, Perm, TopicConfig
 
 QUEUES_A_SLOT = 1_000
 _MIXED = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION)

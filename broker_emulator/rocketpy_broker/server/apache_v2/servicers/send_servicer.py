@@ -33,8 +33,7 @@ from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.call_limits import ANY_QUEUE
-from rocketpy_proto.model.configs import TopicConfig
-from rocketpy_proto.model.names import (
+from rocketpy_proto.model import (
     DEAD_LETTER_PREFIX,
     DELAY,
     FIFO,
@@ -42,6 +41,7 @@ from rocketpy_proto.model.names import (
     PRIORITY,
     TRANSACTION,
 )
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.model.recall_handle import RecallHandle
 
 # Some ms of work.

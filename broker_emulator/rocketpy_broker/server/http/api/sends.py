@@ -27,8 +27,8 @@ from rocketpy_broker.messages.outgoing_message import (
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
 from rocketpy_broker.server.http.api.requests import json_object
+from rocketpy_proto.model import MESSAGE_TYPE, TRANSACTION
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import MESSAGE_TYPE, TRANSACTION
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
 from rocketpy_proto.texts import is_unicode

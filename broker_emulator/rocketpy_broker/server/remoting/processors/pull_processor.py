@@ -15,9 +15,9 @@ from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.pull.checks import PullRequest
 from rocketpy_broker.services.pull.service import PullAnswer, PullService
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey
+from rocketpy_proto.model import EVERYTHING, TAG
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import EVERYTHING, TAG
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.pulls import (
     CLASS_FILTER,

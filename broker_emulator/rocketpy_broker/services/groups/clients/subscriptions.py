@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTERN
-from rocketpy_proto.model.names import EVERYTHING, SQL92, TAG
+from rocketpy_proto.model import EVERYTHING, SQL92, TAG
 
 # Approximate memory of a subscription without its texts.
 OVERHEAD_BYTES = 300

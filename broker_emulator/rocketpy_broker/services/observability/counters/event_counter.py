@@ -35,8 +35,8 @@ from rocketpy_broker.services.transactions.messages import HalfMessage, Operatio
 from rocketpy_broker.store.statistics import Put
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
 from rocketpy_proto.record import RecordBlock
 
 logger = logging.getLogger(__name__)

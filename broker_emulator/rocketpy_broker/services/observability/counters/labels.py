@@ -8,7 +8,7 @@ from __future__ import annotations
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
-from rocketpy_proto.model.names import DEAD_LETTER_PREFIX, FIFO, MESSAGE_TYPE, SCHEDULE_TOPIC
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, FIFO, MESSAGE_TYPE, SCHEDULE_TOPIC
 
 
 def flag(value: bool) -> str:

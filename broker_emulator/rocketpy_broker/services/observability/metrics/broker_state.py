@@ -23,8 +23,8 @@ from rocketpy_broker.services.transactions.open_transactions import TransactionL
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.statistics import STEP_BOUNDS_MS
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.consumers import ConsumeType
-from rocketpy_proto.model.names import SCHEDULE_TOPIC
 
 PROTOCOL = "grpc"
 MODES = {

@@ -11,8 +11,8 @@ from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import Call, Request
 from pyspark_rocketpy.transport.remoting.net.peers import Peer
 from pyspark_rocketpy.transport.remoting.net.responses import nothing
+from rocketpy_proto.model import SQL92
 from rocketpy_proto.model.consumers import ConsumeType
-from rocketpy_proto.model.names import SQL92
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode, encode_body
 from rocketpy_proto.remoting.bodies.clients import (
     CheckClientRequestBody,

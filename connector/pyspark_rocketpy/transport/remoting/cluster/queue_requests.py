@@ -18,7 +18,7 @@ from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import RECORDS_BYTES_MAX, Call, Request
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.responses import header_of, nothing
-from rocketpy_proto.model.names import EVERYTHING, TAG
+from rocketpy_proto.model import EVERYTHING, TAG
 from rocketpy_proto.remoting import (
     EXCHANGES,
     Header,

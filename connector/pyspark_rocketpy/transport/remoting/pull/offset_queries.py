@@ -56,7 +56,7 @@ from pyspark_rocketpy.transport.remoting.pull.held_pulls import HeldPulls
 from pyspark_rocketpy.transport.remoting.pull.sampler import Sampler
 from pyspark_rocketpy.transport.retries import PASSING_ERRORS, Retries, retried
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
-from rocketpy_proto.model.names import is_system_topic, retry_topic
+from rocketpy_proto.model import is_system_topic, retry_topic
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
 
 T = TypeVar("T")

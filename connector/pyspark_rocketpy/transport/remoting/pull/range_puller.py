@@ -56,7 +56,7 @@ from pyspark_rocketpy.transport.remoting.pull.pipeline import (
 from pyspark_rocketpy.transport.remoting.pull.response_assembler import ResponseAssembler
 from pyspark_rocketpy.transport.retries import Outage
 from pyspark_rocketpy.transport.values import PullOptions
-from rocketpy_proto.model.names import EVERYTHING, OR, SQL92, TAG
+from rocketpy_proto.model import EVERYTHING, OR, SQL92, TAG
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 

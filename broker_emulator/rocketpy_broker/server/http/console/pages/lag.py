@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rocketpy_broker.server.http.console.renderer import count_text, counted, duration_text
 from rocketpy_broker.server.http.console.trends import MINUTE_MS, Point
-from rocketpy_proto.model.names import retry_topic
+from rocketpy_proto.model import retry_topic
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # A member that consumes commits every few seconds.

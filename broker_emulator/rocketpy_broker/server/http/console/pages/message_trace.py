@@ -13,7 +13,7 @@ from rocketpy_broker.server.http.console.renderer import counted, part, time_sho
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.store.delay_levels import level_of
-from rocketpy_proto.model.names import (
+from rocketpy_proto.model import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
     RETRY_PREFIX,

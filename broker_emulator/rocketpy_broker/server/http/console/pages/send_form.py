@@ -22,7 +22,7 @@ from rocketpy_broker.server.http.console.request import (
     number_of,
     time_of,
 )
-from rocketpy_proto.model.names import MESSAGE_TYPE, TRANSACTION
+from rocketpy_proto.model import MESSAGE_TYPE, TRANSACTION
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import SHARDING_KEY
 from rocketpy_proto.rocketpy.v1 import admin_pb2

@@ -15,7 +15,7 @@ from rocketpy_broker.server.http.console.pages.topics import (
 from rocketpy_broker.server.http.console.renderer import counted, part
 from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest, number_of
 from rocketpy_broker.services.topics.attributes import RESERVE_TIME
-from rocketpy_proto.model.names import DEAD_LETTER_PREFIX, MESSAGE_TYPE, MESSAGE_TYPES, RETRY_PREFIX
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, MESSAGE_TYPE, MESSAGE_TYPES, RETRY_PREFIX
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 # Groups that a confirmation names.

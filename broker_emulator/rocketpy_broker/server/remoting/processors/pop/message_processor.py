@@ -28,9 +28,9 @@ from rocketpy_broker.services.receipts.popped import (
     PopRequest,
 )
 from rocketpy_broker.store.values import GetMessageStatus
+from rocketpy_proto.model import TAG
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
-from rocketpy_proto.model.names import TAG
 from rocketpy_proto.record import properties_strings, rewritten, with_property
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.remoting import RemotingCommand
