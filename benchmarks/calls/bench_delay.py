@@ -18,7 +18,7 @@ from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages.model import OutgoingMessage
 from rocketpy_broker.client.messages.sender import MessageSender
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 
 PENDING = 10_000
 LEVELS = {1: timedelta(seconds=1), 2: timedelta(seconds=5)}

@@ -27,10 +27,10 @@ from rocketpy_broker.services.batches.log import Batch, StagedTask
 from rocketpy_broker.services.batches.outcome import Outcome
 from rocketpy_broker.services.batches.staging_service import StageCommand, Staged
 from rocketpy_broker.services.context import BrokerContext
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.config import FlushDiskType, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import Host
 
 ROUNDS = 5
@@ -112,7 +112,7 @@ async def opened(folder: Path) -> AsyncIterator[Bench]:
     store.open()
     for load in context.lifecycle.loads:
         load()
-    await services.topics.update(TopicConfig(data.TOPIC), create_only=True)
+    await services.topics.update(TopicConfig(data.TOPIC, 8, 8), create_only=True)
     async with TaskScope() as scope:
         await services.batches.commits.recover(scope.start)
         process_tuning.leave_start_uncollected()

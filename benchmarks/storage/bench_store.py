@@ -20,10 +20,10 @@ from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.send.service import SendService
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType, FlushTimes, StoreConfig
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import Host
 
 SEGMENT_BYTES = 1 << 30
@@ -66,7 +66,7 @@ def open_service(folder: Path, *, index_enable: bool = True) -> tuple[MessageSto
     store = open_store(folder, index_enable=index_enable)
     topics = TopicConfigManager(folder / "config", clock, "DefaultCluster", "broker-a")
     topics.load()
-    asyncio.run(topics.update(TopicConfig(data.TOPIC), create_only=True))
+    asyncio.run(topics.update(TopicConfig(data.TOPIC, 8, 8), create_only=True))
     group_commit = GroupCommit(store, clock, FlushDiskType.ASYNC_FLUSH, FlushTimes())
     timer = TimerLimits(True, 3 * DAY_MS, 0, lambda: 0)
     schedule = DelaySchedule(

@@ -44,6 +44,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketpy_proto.model.codes import ResponseCode
 
 REMARK_CHARACTERS_MAX = 1_000
@@ -185,7 +186,7 @@ class TopicNotExistError(BrokerError):
 
     def __init__(self, topic: str) -> None:
         remedy = f"create it first, for instance with `rocketpy topic create {topic:.200}`"
-        if topic.startswith(("%RETRY%", "%DLQ%")):
+        if topic.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
             remedy = "the broker creates it for the first such message of the group"
         super().__init__(f"topic {topic!r:.200} does not exist; {remedy}")
         self.topic = topic

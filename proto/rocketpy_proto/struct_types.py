@@ -1,4 +1,4 @@
-"""Types that msgspec decodes to, inspected by one thread.
+"""Types that msgspec decodes to: their common parts, and their inspection by one thread.
 
 msgspec inspects a type when it first decodes to it. A second thread that decodes to the same type
 meanwhile finds a half-made description. The process then ends with a segmentation fault.
@@ -8,13 +8,19 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 T = TypeVar("T")
+Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _prepared = set[object]()
 _preparing = threading.Lock()
+
+
+class Body(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of the JSON bodies, and of the objects in them."""
 
 
 def prepared(kind: type[T]) -> type[T]:

@@ -6,8 +6,10 @@ import pytest
 
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.delay_levels import DELAY, SCHEDULE_TOPIC, DelayLevels
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
+from rocketpy_proto.record.properties import DELAY
 from tests.support.blocks import wire_block
 from tests.support.store.stores import OpenStore, clock, crash, new_store
 

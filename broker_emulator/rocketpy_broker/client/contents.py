@@ -8,8 +8,7 @@ from rocketpy_broker.client import group_admin, test_calls, topics
 from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.errors import RefusedError
 from rocketpy_broker.client.messages import transactions
-from rocketpy_broker.client.messages.retries import DEAD_LETTER_PREFIX
-from rocketpy_broker.messages.copies import RETRY_PREFIX
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 OF_GROUPS = (RETRY_PREFIX, DEAD_LETTER_PREFIX)
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from rocketpy_broker.client.connection import BrokerConnection, only
 from rocketpy_broker.client.errors import RefusedError
+from rocketpy_proto.model import MESSAGE_TYPE
+from rocketpy_proto.model.configs import SINGLE_TAG
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 QUEUES_DEFAULT = 8
 # Topics of one call.
 PAGE_COUNT = 1_000
-MESSAGE_TYPE = "message.type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Topic:
     write_queue_nums: int
     perm: int
     order: bool = False
-    topic_filter_type: str = "SINGLE_TAG"
+    topic_filter_type: str = SINGLE_TAG
     topic_sys_flag: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage
 from rocketpy_broker.messages.stored import Message
+from rocketpy_proto.model import DELAY, FIFO, NORMAL, retry_topic
+from rocketpy_proto.model import PRIORITY as PRIORITY_TYPE
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import (
     PRIORITY,
@@ -23,9 +25,6 @@ from rocketpy_proto.record.properties import (
     UNIQ_KEY,
 )
 
-# Prefix of the groups' retry topics.
-RETRY_PREFIX = "%RETRY%"
-TRANSACTION = "TRANSACTION"
 # The producer group of a transaction if the message has none.
 PRODUCER_GROUP_DEFAULT = "rocketpy-resend"
 
@@ -40,17 +39,17 @@ class TopicRules:
     def copy(self, message: Message, properties: Mapping[str, str]) -> OutgoingMessage:
         """Returns a copy of a message with these properties."""
         outgoing = OutgoingMessage(message.body, message.tags, message.keys, properties)
-        if self.message_type == "DELAY":
+        if self.message_type == DELAY:
             return replace(outgoing, deliver_at=message.store_timestamp)
-        if self.message_type == "FIFO":
+        if self.message_type == FIFO:
             group = properties.get(SHARDING_KEY) or message.msg_id
             queue_id = abs(java_hash(group)) % self.write_queue_nums
             ordered = {**properties, SHARDING_KEY: group}
             return replace(outgoing, properties=ordered, queue_id=queue_id)
-        if self.message_type in {"NORMAL", "PRIORITY"}:
+        if self.message_type in {NORMAL, PRIORITY_TYPE}:
             without = {name: value for name, value in properties.items() if name != SHARDING_KEY}
             priority = without.pop(PRIORITY, "0")
-            if self.message_type == "PRIORITY":
+            if self.message_type == PRIORITY_TYPE:
                 without[PRIORITY] = priority
             return replace(outgoing, properties=without)
         return outgoing
@@ -68,7 +67,7 @@ def origin_topic(letter: Message) -> str | None:
 
 def topic_of_copy(letter: Message, group: str) -> str:
     """Returns the topic for a dead letter: of its first send, or else the group's retry topic."""
-    return origin_topic(letter) or RETRY_PREFIX + group
+    return origin_topic(letter) or retry_topic(group)
 
 
 def properties_of_copy(letter: Message) -> dict[str, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.calls.failure_log import PeerLines
 from rocketpy_broker.server.remoting.connection import RemotingConnection
-from rocketpy_proto.remoting.bodies.configs import DataVersion
+from rocketpy_proto.model.configs import DataVersion
 from rocketpy_proto.remoting.bodies.routes import BrokerData
 from rocketpy_proto.remoting.headers.cluster import BrokerRequest, RegisterBrokerRequest
 

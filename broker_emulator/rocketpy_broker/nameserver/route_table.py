@@ -21,7 +21,14 @@ from rocketpy_broker.nameserver.errors import NoRouteError, RegistrationError
 from rocketpy_broker.nameserver.registration import Broker, Registration, RegistrationLog
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.server.remoting.connection import RemotingConnection
-from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, TopicConfigTable
+from rocketpy_proto.model.configs import (
+    NO_VERSION,
+    READ_WRITE,
+    DataVersion,
+    Perm,
+    TopicConfig,
+)
+from rocketpy_proto.remoting.bodies.configs import TopicConfigTable
 from rocketpy_proto.remoting.bodies.routes import (
     BrokerMemberGroup,
     ClusterInfo,
@@ -33,7 +40,6 @@ from rocketpy_proto.remoting.headers.cluster import (
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
-from rocketpy_proto.remoting.headers.topics import PERM_READ, PERM_WRITE
 
 MASTER_ID = 0
 # Topics of one step: about a millisecond.
@@ -41,7 +47,6 @@ STEP_TOPICS = 500
 # The bytes of all brokers: some 1,300, since the answer about a cluster names all of them. The
 # bytes of topics: some 900,000; a topic at two brokers counts twice.
 BROKER_BYTES_MAX, TOPIC_BYTES_MAX, MAPPING_BYTES_MAX = 1 << 20, 512 << 20, 256 << 10
-NO_VERSION = DataVersion(counter=0, changed_ms=0, state_version=0)
 
 
 class RouteTable:
@@ -302,7 +307,7 @@ class RouteTable:
                 yield
             before = self._topics.get(topic, {}).get(name)
             if before is not None:
-                perm = PERM_READ | PERM_WRITE if is_writable else before.perm & ~PERM_WRITE
+                perm = READ_WRITE if is_writable else before.perm & ~Perm.WRITE
                 self._topics[topic][name] = msgspec.structs.replace(before, perm=perm)
         return len(topics)
 
@@ -356,4 +361,4 @@ def _queue_data(name: str, config: TopicConfig) -> QueueData:
 
 
 def _is_newer(version: DataVersion, other: DataVersion) -> bool:
-    return (version.state_version or 0) > (other.state_version or 0)
+    return version.state_version > other.state_version

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_proto.record import RecordBlock, property_column
+from rocketpy_proto.record.properties import DELAY
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-DELAY = "DELAY"
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 # RocketMQ's schedule topic has this number of queues, whatever the number of levels.
 LEVELS_MAX = 18

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pyspark_rocketpy.errors import OptionError
 from pyspark_rocketpy.options.specs import OptionSpec, duration_spec, endpoints, group, number_spec
+from rocketpy_proto import model
 
-# The topic of a consumer group's retries is this prefix and the group's name.
-RETRY_PREFIX = "%RETRY%"
 ENDPOINTS = OptionSpec(
     "endpoints",
     None,
@@ -48,4 +47,4 @@ def retry_topic(group: str, *, is_read: bool, is_given: bool) -> str | None:
             "option includeRetryTopic is true, but consumerGroup is not set; set it to the group "
             "that sent the messages back"
         )
-    return RETRY_PREFIX + group
+    return model.retry_topic(group)

@@ -23,10 +23,17 @@ from pyspark_rocketpy.transport.values import BrokerLimits
 from pyspark_rocketpy.transport.write_values import SIZE_BYTES, BatchName, Block
 from rocketpy_proto.model.unique_keys import born_host, row_keys, unique_keys
 from rocketpy_proto.record import BLANK_BYTES, BlockColumns, CheckedBlock, UnencodableRecordError
-from rocketpy_proto.record.properties import DELAY, NOT_COPIED_NAMES, TIMER_DELIVER_MS
+from rocketpy_proto.record.properties import (
+    DELAY,
+    KEYS,
+    NOT_COPIED_NAMES,
+    SHARDING_KEY,
+    TAGS,
+    TIMER_DELIVER_MS,
+    UNIQ_KEY,
+)
 
 GROUP = "messageGroup"
-SHARDING_KEY, UNIQ_KEY = "__SHARDINGKEY", "UNIQ_KEY"
 # Rows that are encoded together. A record is estimated to take RECORD_OVERHEAD_BYTES more than its
 # row in Arrow.
 ENCODED_BYTES = 8 << 20
@@ -34,8 +41,8 @@ RECORD_OVERHEAD_BYTES = 160
 # With fewer adjacent rows per queue than this, records are sorted by queue.
 NEIGHBOURS_MIN = 64
 _COLUMNS = {
-    "TAGS": "tags",
-    "KEYS": "keys",
+    TAGS: "tags",
+    KEYS: "keys",
     SHARDING_KEY: GROUP,
     DELAY: "delayLevel",
     TIMER_DELIVER_MS: "deliverAt",

@@ -25,9 +25,13 @@ KEY_SEPARATOR = " "
 DELAY = "DELAY"
 TIMER_DELIVER_MS, TIMER_DELAY_MS = "TIMER_DELIVER_MS", "TIMER_DELAY_MS"
 TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+# Delivery time of a message that waits in the timer topic.
+TIMER_OUT_MS = "TIMER_OUT_MS"
 TRAN_MSG = "TRAN_MSG"
 PRODUCER_GROUP, TRANSACTION_ID = "PGROUP", "__transactionId__"
 WAITING_NAMES = frozenset({DELAY, TIMER_DELIVER_MS, TIMER_DELAY_MS, TIMER_DELAY_SEC, TRAN_MSG})
+# False if the sender does not wait for the flush.
+WAIT = "WAIT"
 # Final topic and queue of a waiting message.
 REAL_TOPIC, REAL_QUEUE_ID = "REAL_TOPIC", "REAL_QID"
 # First topic of a message that was sent back, and its offset id there.
@@ -36,7 +40,7 @@ RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 # would take them for facts about the new message.
 NOT_COPIED_NAMES = WAITING_NAMES | {
     # Of the wait: the real topic and queue, and the timer's data.
-    *(REAL_TOPIC, REAL_QUEUE_ID, "TIMER_OUT_MS", "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"),
+    *(REAL_TOPIC, REAL_QUEUE_ID, TIMER_OUT_MS, "TIMER_ENQUEUE_MS", "TIMER_DEQUEUE_MS"),
     *("TIMER_ROLL_TIMES", "TIMER_DEL_UNIQKEY", "TIMER_DELAY_LEVEL"),
     # Of the transaction.
     *(PRODUCER_GROUP, TRANSACTION_ID, "TRAN_PREPARED_QUEUE_OFFSET", "TRANSACTION_CHECK_TIMES"),
@@ -45,7 +49,7 @@ NOT_COPIED_NAMES = WAITING_NAMES | {
     *(RETRY_TOPIC, ORIGIN_MESSAGE_ID, "RECONSUME_TIME", "MAX_RECONSUME_TIMES", "ORIGIN_GROUP"),
     *("DLQ_ORIGIN_TOPIC", "DLQ_ORIGIN_MESSAGE_ID", "POP_CK", "POP_CK_OFFSET", "1ST_POP_TIME"),
     # Of the storing broker, and of the send call.
-    *("CLUSTER", "MSG_REGION", "TRACE_ON", "WAIT", "__CRC32#", "__BORNHOST", "BORN_TIMESTAMP"),
+    *("CLUSTER", "MSG_REGION", "TRACE_ON", WAIT, "__CRC32#", "__BORNHOST", "BORN_TIMESTAMP"),
     *("INNER_NUM", "INNER_BASE", "INNER_MULTI_QUEUE_OFFSET", "ARRIVE_TIME", "PUSH_REPLY_TIME"),
     # Of the reading client.
     *("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"),

@@ -29,7 +29,6 @@ from rocketpy_proto.remoting.errors import (
     UnencodableRemotingError,
 )
 from rocketpy_proto.remoting.fields import (
-    Body,
     Header,
     MessageQueue,
     QueueTable,
@@ -41,6 +40,7 @@ from rocketpy_proto.remoting.fields import (
 from rocketpy_proto.remoting.frames import FRAME_BYTES_MAX, FrameDecoder, encode_frame
 from rocketpy_proto.remoting.headers import EXCHANGES, NoFields
 from rocketpy_proto.remoting.signature import is_signed_by, signed
+from rocketpy_proto.struct_types import Body
 
 __all__ = [
     "EXCHANGES",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import cache
-from typing import Annotated, Any, Generic, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -23,18 +23,11 @@ from rocketpy_proto.remoting.json_text import (
     format_error,
     read_json,
 )
-from rocketpy_proto.struct_types import prepared
-
-Int32 = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
-Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+from rocketpy_proto.struct_types import Body, Int32, prepared
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel"):
     """Base of the headers: the ext fields of a command."""
-
-
-class Body(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of the JSON bodies, and of the objects in them."""
 
 
 class MessageQueue(Body, frozen=True):

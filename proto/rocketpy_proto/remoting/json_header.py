@@ -10,8 +10,8 @@ import msgspec
 from rocketpy_proto.model.codes import Language
 from rocketpy_proto.remoting.command import RemotingCommand, Serialization
 from rocketpy_proto.remoting.errors import UnencodableRemotingError
-from rocketpy_proto.remoting.fields import Int32
 from rocketpy_proto.remoting.json_text import DECLARED_BY_PARSERS, check_depth, format_error
+from rocketpy_proto.struct_types import Int32
 
 _WHAT = "JSON header"
 _NUMBERS = struct.Struct(">iiii")

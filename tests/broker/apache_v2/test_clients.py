@@ -13,13 +13,13 @@ from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_broker.runtime.scheduler import running_scheduler
 from rocketpy_broker.server.apache_v2.servicers import telemetry_servicer
 from rocketpy_broker.server.calls.incomplete_requests import UNFINISHED_MS_MAX
-from rocketpy_broker.services.groups.clients.consumers import ConsumeType
 from rocketpy_broker.services.groups.clients.producers import producers_of
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from rocketpy_proto.model.codes import Language
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
+from rocketpy_proto.model.consumers import ConsumeType
 from tests.support.blocks import wire_block
 from tests.support.broker.clients.apache_client import (
     ApacheClient,
@@ -288,7 +288,7 @@ async def test_a_consumer_is_a_member_of_its_group_with_its_subscriptions(
     group = registry.consumer_group("g")
     assert group is not None
     assert sorted(group.subscriptions) == ["t", "u"]
-    assert group.latest.consume_type is ConsumeType.ACTIVELY
+    assert group.latest.consume_type is ConsumeType.CONSUME_ACTIVELY
     ((_, member),) = registry.registrations("host@1@0@abc")
     assert member.version.language is Language.GO
     assert (await apache.terminate()).code == v2.OK

@@ -11,9 +11,9 @@ import pytest
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.apache_v2.endpoints import ROUTE_BYTES_MAX
 from rocketpy_broker.server.apache_v2.servicers import send_servicer
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from tests.broker.apache_v2.test_routes import create
 from tests.support.broker.clients.apache_client import (
     ACCESS_POINT,

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.server.apache_v2.property_names import RESERVED_NAMES
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model.configs import TopicConfig
 from tests.broker.apache_v2.test_routes import create
 from tests.support.broker.clients.apache_client import BORN_MS, ApacheClient, message
 from tests.support.broker.running_broker import StartBroker
@@ -158,7 +159,7 @@ async def test_a_topic_that_takes_no_message_has_its_code(
 ) -> None:
     await create(apache, "read-only", perm=4)
     table = apache.running.broker.services.topics._table
-    table.note({"without-queues": TopicConfig("without-queues", 0, 0)})
+    table.note({"without-queues": TopicEntry(TopicConfig("without-queues", 0, 0))})
     response = await apache.send(message(name))
     assert (response.status.code, len(response.entries)) == (code, 0)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.broker.batches.conftest import RoomFor
 from tests.broker.delay.test_levels import advance, visible

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.topics.changes import TopicChange
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from tests.support.golden import GOLDEN
 
 TOPICS = GOLDEN / "cluster" / "all_topic_config_21.json"

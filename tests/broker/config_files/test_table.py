@@ -19,8 +19,9 @@ from rocketpy_broker.services.config_files.json_text import ENTRY_LINE, field_te
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.model.configs import TopicConfig
 
 NAMES = st.one_of(st.sampled_from("abcdefghij"), st.text(max_size=3))
 # Strings that look like the separator of two entries, and objects with deeper lines.
@@ -82,7 +83,11 @@ def test_b01_a_file_holds_what_its_table_shows_also_behind_saves_that_failed(
             assert table.entries == shown
         table.note({})
         save_now(table)
-        version = json.dumps(table.version.to_json(), indent=0).replace(" ", "").replace("\n", "")
+        version = (
+            json.dumps(table.version.to_json(), indent=0, sort_keys=True)
+            .replace(" ", "")
+            .replace("\n", "")
+        )
         fields = version[1:-1].replace(",", ",\n\t\t")
         expected = f'{{\n\t"dataVersion":{{\n\t\t{fields}\n\t}},\n\t"table":{whole(shown)}\n}}'
         assert path.read_text() == expected
@@ -118,13 +123,13 @@ def test_b01_what_was_loaded_is_saved_behind_a_save_that_broke_off(tmp_path: Pat
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Returns a list of the names of topics that are encoded from now on."""
     names: list[str] = []
-    real = TopicConfig.to_json
+    real = TopicEntry.to_json
 
-    def to_json(config: TopicConfig) -> dict[str, object]:
-        names.append(config.topic)
-        return real(config)
+    def to_json(entry: TopicEntry) -> dict[str, object]:
+        names.append(entry.config.topic)
+        return real(entry)
 
-    monkeypatch.setattr(TopicConfig, "to_json", to_json)
+    monkeypatch.setattr(TopicEntry, "to_json", to_json)
     return names
 
 

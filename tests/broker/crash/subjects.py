@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 
 from rocketpy_broker.errors import StoreBusyError
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.transactions.messages import OP_QUEUE
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.delay import test_levels as delay
 from tests.support.blocks import wire_block

@@ -12,12 +12,7 @@ from hypothesis import strategies as st
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.delay.schedule import (
-    TIMER_DEL_UNIQKEY,
-    TIMER_OUT_MS,
-    DelaySchedule,
-    TimerLimits,
-)
+from rocketpy_broker.services.delay.schedule import TIMER_DEL_UNIQKEY, DelaySchedule, TimerLimits
 from rocketpy_broker.services.delay.timer.records import TIMER_ROLL_TIMES, TimerRecords, read_times
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.values import QueueKey
@@ -29,6 +24,7 @@ from rocketpy_proto.record.properties import (
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
     UNIQ_KEY,
 )
 

@@ -11,9 +11,9 @@ import pytest
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.flush.group_commit import flush_now
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import bodies_of, wire_block

@@ -51,7 +51,7 @@ BAD_HEARTBEATS = [
         "c",
         [consumer("g", consume_from_where=0)],
         [],
-        "consume_from_where is 0, accepted is LAST_OFFSET (1)",
+        "consume_from_where is 0, accepted is CONSUME_FROM_LAST_OFFSET (1)",
         id="no from where",
     ),
     pytest.param(

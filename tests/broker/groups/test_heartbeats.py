@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
-from rocketpy_broker.services.topics.config import EPOCH, TopicConfig
+from rocketpy_broker.services.topics.entry import EPOCH, TopicEntry
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import SubscriptionGroupConfig, TopicConfig
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
 from tests.support.broker.clients.group_clients import (
     connections,
@@ -130,12 +130,11 @@ async def test_g01_a_retry_topic_that_is_there_keeps_all_but_its_order(
 ) -> None:
     async with start_broker() as running:
         topics = running.broker.services.topics
-        made = TopicConfig("%RETRY%g", 5, 4, 4, {"a": "b"}, order=True, extra={"x": 1})
-        await topics.update(made, create_only=True)
+        config = TopicConfig("%RETRY%g", 5, 4, 4, order=True, attributes={"a": "b"})
+        made = TopicEntry(config, extra={"x": 1}, epoch=5)
+        await topics.replicate({"%RETRY%g": made})
         await heartbeat(running, "c1", consumer("g", "T", unit_mode=True))
         entry = topic_entry(tmp_path, "%RETRY%g")
-    assert entry is not None
-    assert entry["attributes"].pop(EPOCH)
     assert entry == {**made.to_json(), "order": False}
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.support.broker.clients.group_clients import (
     connections,

@@ -16,9 +16,9 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.config_files.saver import save_now
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import PREDEFINED, SubscriptionGroupManager
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from tests.support.broker import rocketmq_files
 
 NOW_MS = 1_700_000_000_000

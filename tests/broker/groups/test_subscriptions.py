@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rocketpy_broker.services.groups.clients.subscriptions import Subscription, merge
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from tests.support.broker.clients.group_clients import (
     consumer,

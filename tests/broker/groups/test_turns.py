@@ -11,13 +11,7 @@ from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.groups.client_stream import ClientStreams
-from rocketpy_broker.services.groups.clients.consumers import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    MessageModel,
-    consumers_of,
-)
+from rocketpy_broker.services.groups.clients.consumers import ConsumerData, consumers_of
 from rocketpy_broker.services.groups.clients.expiry import ENTRIES_A_SLOT, ClientExpiry
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS, MemberTable
 from rocketpy_broker.services.groups.clients.registry import ClientService
@@ -32,6 +26,7 @@ from rocketpy_broker.services.groups.notifier import (
 from rocketpy_broker.services.groups.retry_topics import RetryTopics
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from tests.support.broker.clients.group_clients import changed
 
 CLIENTS, GROUPS = 100_000, 10
@@ -60,9 +55,9 @@ class Room:
     def join(self, number: int) -> None:
         data = ConsumerData(
             f"g{number % GROUPS}",
-            ConsumeType.PASSIVELY,
+            ConsumeType.CONSUME_PASSIVELY,
             MessageModel.CLUSTERING,
-            ConsumeFromWhere.LAST_OFFSET,
+            ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
             (),
         )
         self.clients.consumers.register(data, f"c{number}", "host:1")

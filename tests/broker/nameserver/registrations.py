@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.model.configs import DataVersion, TopicConfig
 from rocketpy_proto.remoting import RemotingCommand, decode_body, encode_body
-from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, TopicConfigTable
+from rocketpy_proto.remoting.bodies.configs import TopicConfigTable
 from rocketpy_proto.remoting.bodies.registration import (
     RegisterBrokerBody,
     body_crc32,

@@ -6,8 +6,8 @@ import pytest
 
 from rocketpy_broker.nameserver.registration import EXPIRY_MS_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.model.configs import DataVersion
 from rocketpy_proto.remoting import decode_body, encode_body
-from rocketpy_proto.remoting.bodies.configs import DataVersion
 from rocketpy_proto.remoting.headers import EXCHANGES
 from rocketpy_proto.remoting.headers.cluster import BrokerRequest
 from tests.broker.nameserver.registrations import (

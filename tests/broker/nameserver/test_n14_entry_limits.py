@@ -16,8 +16,9 @@ from rocketpy_broker.nameserver.kv_config import BYTES_MAX
 from rocketpy_broker.nameserver.registration import LINES_MAX
 from rocketpy_broker.nameserver.route_table import BROKER_BYTES_MAX, MAPPING_BYTES_MAX
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.model.configs import DataVersion, TopicConfig
 from rocketpy_proto.remoting import encode_body
-from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, TopicConfigTable
+from rocketpy_proto.remoting.bodies.configs import TopicConfigTable
 from rocketpy_proto.remoting.bodies.registration import decode_compressed
 from rocketpy_proto.remoting.bodies.routes import QueueData, TopicRouteData
 from rocketpy_proto.remoting.headers.cluster import (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rocketpy_broker.config import ClientLimits, Limits
 from rocketpy_proto.model.codes import ResponseCode
@@ -55,7 +55,7 @@ async def append_tagged(running: RunningBroker, **tags: str) -> None:
 
 async def change_group(running: RunningBroker, group: str, **fields: Any) -> None:
     configs = running.broker.services.groups.configs
-    await configs.update(replace(configs.get_or_create(group), **fields))
+    await configs.update(structs.replace(configs.get_or_create(group), **fields))
 
 
 async def refused(
@@ -95,7 +95,7 @@ async def with_faults(start_broker: StartBroker) -> None:
         await running.create_topic("T")
         await running.create_topic("W")
         topics = running.broker.services.topics
-        await topics.update(replace(topics.get("W"), perm=2), create_only=False)
+        await topics.update(structs.replace(topics.get("W"), perm=2), create_only=False)
         await change_group(running, "g")
         await change_group(running, "off", consume_enable=False)
 
@@ -106,7 +106,7 @@ async def test_a_hidden_queue_is_read_by_those_that_name_an_end_and_by_no_group(
     await running.create_topic("T", 2)
     await running.append_block("T", 1, wire_block("T", [b"a", b"b"]))
     topics = running.broker.services.topics
-    await topics.update(replace(topics.get("T"), read_queue_nums=1), create_only=False)
+    await topics.update(structs.replace(topics.get("T"), read_queue_nums=1), create_only=False)
     plain: dict[str, Any] = {"queue_id": 1, "consumer_group": ""}
     response = await pulled(running, **plain, offset_end=2)
     assert bodies(response) == [b"a", b"b"]

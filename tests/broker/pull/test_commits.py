@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.store.config import FlushDiskType
@@ -132,7 +132,9 @@ async def test_c12_a_group_is_sent_where_its_configuration_says(
         await running.create_topic("T")
         await running.append("T", 0, b"a", b"b")
         configs = running.broker.services.groups.configs
-        group = replace(configs.get_or_create("g"), broker_id=3, which_broker_when_consume_slowly=4)
+        group = structs.replace(
+            configs.get_or_create("g"), broker_id=3, which_broker_when_consume_slowly=4
+        )
         await configs.update(group)
         hot = await pulled(running)
         monkeypatch.setattr(running.broker.store._reader, "memory_bytes", 0)

@@ -8,12 +8,7 @@ import pytest
 
 from rocketpy_broker.errors import ClientsFullError
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.groups.clients.consumers import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    MessageModel,
-)
+from rocketpy_broker.services.groups.clients.consumers import ConsumerData
 from rocketpy_broker.services.groups.clients.registry import Heartbeat
 from rocketpy_broker.services.receipts.assignment.modes import (
     POP,
@@ -21,6 +16,7 @@ from rocketpy_broker.services.receipts.assignment.modes import (
     MessageRequestModes,
 )
 from rocketpy_broker.services.receipts.assignment.service import AVERAGELY, BY_CIRCLE
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from tests.support.broker.pops import GROUP, TOPIC, services
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
@@ -29,7 +25,13 @@ MEMBERS = ["c0", "c1", "c2"]
 
 async def join(running: RunningBroker) -> None:
     data = ConsumerData(
-        *(GROUP, ConsumeType.PASSIVELY, MessageModel.CLUSTERING, ConsumeFromWhere.LAST_OFFSET), []
+        *(
+            GROUP,
+            ConsumeType.CONSUME_PASSIVELY,
+            MessageModel.CLUSTERING,
+            ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        ),
+        [],
     )
     for member in MEMBERS:
         heartbeat = Heartbeat(member, "127.0.0.1:1", [], [data])

@@ -19,11 +19,11 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.filters.service import FilterText
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.receipts.handle import MessageGoneError, ReceiptIllegalError
 from rocketpy_broker.services.receipts.popped import PopRequest
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.rocketpy.v1 import admin_pb2, groups_pb2
 from tests.support.blocks import wire_block

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 
 from rocketpy_broker.errors import ConfigFileError
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.remoting import decode_body
 from rocketpy_proto.remoting.bodies.routes import (
@@ -67,8 +66,8 @@ async def test_n02_topics_are_routed_when_the_broker_is_ready_and_at_each_change
             assert await addresses(later, "TBW102") == here
 
 
-def _made(config: TopicConfig, _old: TopicConfig | None) -> TopicConfig:
-    return config
+def _made(entry: TopicEntry, _old: TopicEntry | None) -> TopicEntry:
+    return entry
 
 
 async def test_many_topics_that_change_at_once_are_routed(start_broker: StartBroker) -> None:
@@ -76,9 +75,9 @@ async def test_many_topics_that_change_at_once_are_routed(start_broker: StartBro
         topics = running.broker.services.topics
         names = [f"T{number}" for number in range(2_000)]
         assert await route(client, names[-1]) is None
-        template = topics.get("BenchmarkTest")
-        configs = {name: replace(template, topic=name) for name in names}
-        await topics._change_all({name: partial(_made, each) for name, each in configs.items()})
+        template = topics.copy()["BenchmarkTest"]
+        entries = {name: template.changed(topic=name) for name in names}
+        await topics._change_all({name: partial(_made, each) for name, each in entries.items()})
         while await route(client, names[-1]) is None:
             pass
         await topics._change_all(dict.fromkeys(names, lambda _old: None))

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_proto.model.codes import RequestCode
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.remoting import RemotingCommand, encode_frame
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 from tests.broker.nameserver.registrations import addresses, route
@@ -233,7 +234,7 @@ async def test_many_topics_are_sent_in_parts_of_which_a_name_server_takes_each(
         await recorder.asked(1)
         topics = running.broker.services.topics
         names = [f"T{number}" for number in range(10_100)]
-        topics._table.note({name: TopicConfig(name) for name in names})
+        topics._table.note({name: TopicEntry(TopicConfig(name)) for name in names})
         recorder.requests.clear()
         recorder.answer = lambda command: (
             b"".join(encode_frame(command.answer(3))) if command.code == 322 else success(command)

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from rocketpy_broker.services.groups.clients.consumers import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    MessageModel,
-)
+from rocketpy_broker.services.groups.clients.consumers import ConsumerData
 from rocketpy_broker.services.groups.clients.registry import Heartbeat
 from rocketpy_broker.services.groups.clients.subscriptions import Subscription
 from rocketpy_broker.services.offsets.service import CommittedOffset
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.remoting import RESPONSE_BODIES, Header, RemotingCommand, decode_body
 from rocketpy_proto.remoting.headers.topics import CreateTopicRequest
 from tests.support.broker.clients.remoting_client import RemotingBroker, RemotingClient
@@ -40,7 +36,12 @@ async def subscribe(remoting: RemotingBroker, group: str, topic: str, tags: str 
     """Registers a member of a group."""
     subscription = Subscription(topic, "TAG", tags, 7)
     data = ConsumerData(
-        *(group, ConsumeType.PASSIVELY, MessageModel.CLUSTERING, ConsumeFromWhere.LAST_OFFSET),
+        *(
+            group,
+            ConsumeType.CONSUME_PASSIVELY,
+            MessageModel.CLUSTERING,
+            ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+        ),
         [subscription],
     )
     clients = remoting.running.broker.services.groups.clients

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from rocketpy_broker.server.remoting.processors import offset_processor
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.remoting import (
     EXCHANGES,
     RemotingCommand,

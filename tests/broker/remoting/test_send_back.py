@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Record, decode_offset_message_id, decode_record

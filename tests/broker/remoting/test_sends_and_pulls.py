@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.services.topics.system import TRACE_TOPIC
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import TRACE_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import RecordBlock, decode_offset_message_id, decode_record

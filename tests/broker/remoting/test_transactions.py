@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from rocketpy_broker.services.topics.system import HALF_TOPIC
 from rocketpy_broker.services.transactions.messages import OP_QUEUE
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import HALF_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_offset_message_id, decode_record

@@ -11,11 +11,11 @@ from rocketpy_broker.errors import FlushTimeoutError, StoreBusyError
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.retry import service
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import Perm, TopicConfig
 from rocketpy_proto.record import RecordBlock
 from tests.support.broker.retries import (
     DEAD_LETTER,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import encode_offset_message_id
 from tests.broker.delay.test_levels import turns

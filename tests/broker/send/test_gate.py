@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.call_limits import ANY_QUEUE
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.running_broker import RunningBroker, StartBroker

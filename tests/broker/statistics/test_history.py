@@ -19,7 +19,7 @@ from rocketpy_broker.services.observability.statistics.history import (
     GroupLag,
     History,
 )
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.broker.delay.test_levels import turns
 from tests.broker.statistics.conftest import Counting

@@ -12,8 +12,9 @@ import pytest
 from rocketpy_broker.config import SystemTopicOptions
 from rocketpy_broker.errors import PermissionDeniedError, TopicIllegalError
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.model.configs import TopicConfig
 from tests.support.broker import rocketmq_files
 
 NOW_MS = 1_700_000_000_000
@@ -107,7 +108,7 @@ def test_b02_loading_adds_to_the_built_in_topics_and_overrides_the_same_names(
 def test_b02_topics_that_newer_rocketmq_makes_for_itself_are_the_systems(
     tmp_path: Path, topic: str
 ) -> None:
-    table = {"topicConfigTable": {topic: TopicConfig(topic, 1, 1).to_json()}}
+    table = {"topicConfigTable": {topic: TopicEntry(TopicConfig(topic, 1, 1)).to_json()}}
     (tmp_path / "topics.json").write_text(json.dumps(table))
     topics = manager(tmp_path)
     assert topics.is_system(topic)
@@ -133,7 +134,9 @@ def test_b01_a_topic_of_rocketmq_survives_a_change_of_another_with_all_its_field
 def test_b01_a_changed_topic_keeps_what_nobody_asked_to_change(tmp_path: Path) -> None:
     (tmp_path / "topics.json").write_text(rocketmq_files.TOPICS)
     asyncio.run(
-        manager(tmp_path).update(TopicConfig("TopicA", 9, 9, 4, {"a": "b"}), create_only=False)
+        manager(tmp_path).update(
+            TopicConfig("TopicA", 9, 9, 4, attributes={"a": "b"}), create_only=False
+        )
     )
     entry = saved(tmp_path)["topicConfigTable"]["TopicA"]
     assert (entry["readQueueNums"], entry["perm"], entry["attributes"]) == (9, 4, {"a": "b"})

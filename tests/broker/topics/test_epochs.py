@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.topics.config import EPOCH
+from rocketpy_broker.services.topics.entry import EPOCH
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import GetMessageResult
 from rocketpy_proto.model.codes import ResponseCode
@@ -196,18 +196,18 @@ def loaded(folder: Path, *topics: str, epoch: str | None) -> TopicConfigManager:
 
 def test_s9_a_topic_that_rocketmq_made_beside_ours_gets_an_epoch_once(tmp_path: Path) -> None:
     first = loaded(tmp_path, "Ours", "Theirs", epoch="5")
-    assert first.get("Ours").epoch == 5
+    assert first.epoch("Ours") == 5
     assert dict(first.get("Ours").attributes) == {"message.type": "FIFO"}
-    drawn = first.get("Theirs").epoch
+    drawn = first.epoch("Theirs")
     assert drawn not in {0, 5}
     again = TopicConfigManager(tmp_path, ManualClock(), "DefaultCluster", "broker-a")
     again.load()
-    assert again.get("Theirs").epoch == drawn
-    assert first.get("SELF_TEST_TOPIC").epoch == 0
+    assert again.epoch("Theirs") == drawn
+    assert first.epoch("SELF_TEST_TOPIC") == 0
 
 
 def test_s9_a_file_without_any_epoch_tells_nothing_and_stays_as_it_is(tmp_path: Path) -> None:
     """Covers a file of RocketMQ 4, which drops attributes."""
     manager = loaded(tmp_path, "Old", "Older", epoch=None)
-    assert manager.get("Old").epoch == 0
+    assert manager.epoch("Old") == 0
     manager.check_epoch("Old", 7)

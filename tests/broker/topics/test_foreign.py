@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import QUEUE_NUMS_MAX
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 from tests.support.broker.running_broker import StartBroker
 

@@ -72,7 +72,7 @@ async def test_n03_an_update_keeps_all_that_it_does_not_name(
     )
     assert await update(running, "T", perm=6) == (OK, "")
     assert await update(running, "T", attributes={"-reserve.time": ""}) == (OK, "")
-    epoch = str(running.broker.services.topics.get("T").epoch)
+    epoch = str(running.broker.services.topics.epoch("T"))
     assert saved(tmp_path)["topicConfigTable"]["T"] == {
         "attributes": {"message.type": "FIFO", "rocketpy.epoch": epoch},
         "order": True,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rocketpy_broker.services.flush.group_commit import flush_now
-from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from rocketpy_broker.store.cleaner import CleanPolicy
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC, HALF_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_record
 from tests.support.broker.running_broker import RunningBroker, StartBroker

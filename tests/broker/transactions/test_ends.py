@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from rocketpy_broker.services.transactions.messages import OP_QUEUE
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, OP_TOPIC
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import Record, decode_record, encode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.topics.system import OP_TOPIC
 from rocketpy_broker.services.transactions import check_service, open_transactions
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, OpMessage
-from rocketpy_broker.services.transactions.progress import GROUP as CHECKERS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model import OP_TOPIC
+from rocketpy_proto.model import TRANSACTION_GROUP as CHECKERS
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record.layout import PROPERTIES_BYTES_MAX
 from rocketpy_proto.record.single import Record

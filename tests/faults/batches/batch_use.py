@@ -33,7 +33,6 @@ from rocketpy_broker.services.delay.schedule import DelaySchedule, TimerLimits
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.send.service import SendService
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store import message_store
 from rocketpy_broker.store.append.appender import AppendUnderWay
@@ -44,6 +43,7 @@ from rocketpy_broker.store.queues.dispatch import NOTHING_KNOWN, AppendHints
 from rocketpy_broker.store.staging.area import BatchJob, TaskAttempt
 from rocketpy_broker.store.staging.file import StagedCounts
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import RecordBlock
 from tests.faults.images import block_of, read_bodies
 from tests.support.store.messages import OTHER, QUEUE, delete_topic, flush_log

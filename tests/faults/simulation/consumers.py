@@ -6,23 +6,15 @@ from dataclasses import dataclass
 
 from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.errors import BrokerError
-from rocketpy_broker.services.groups.clients.consumers import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    MessageModel,
-)
+from rocketpy_broker.services.groups.clients.consumers import ConsumerData
 from rocketpy_broker.services.groups.clients.registry import Heartbeat
 from rocketpy_broker.services.groups.clients.subscriptions import Subscription
 from rocketpy_broker.services.pull.checks import PullRequest
 from rocketpy_broker.services.retry.message_lookup import SendBack
 from rocketpy_broker.services.retry.service import SentBackTo
-from rocketpy_broker.services.topics.system import (
-    CHECK_MAX_TIME_TOPIC,
-    dead_letter_topic,
-    retry_topic,
-)
 from rocketpy_broker.store.values import GetMessageResult, QueueKey
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC, dead_letter_topic, retry_topic
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.record import decode_record
 from tests.faults.histories.events import (
     FINAL,
@@ -270,9 +262,9 @@ class Consumers:
         client = machine.chance.choice(CLIENTS)
         data = ConsumerData(
             GROUP,
-            ConsumeType.PASSIVELY,
+            ConsumeType.CONSUME_PASSIVELY,
             MessageModel.CLUSTERING,
-            ConsumeFromWhere.FIRST_OFFSET,
+            ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
             [Subscription(TOPIC, "TAG", "*", 1)],
         )
         await machine.call(services.groups.clients.heartbeat(Heartbeat(client, "a:1", [], [data])))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.runtime.clock import sleep
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_proto.model.configs import TopicConfig
 from tests.faults.histories.events import FINAL
 from tests.faults.histories.history import History
 from tests.faults.simulation.batch_writers import BatchWriter

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from rocketpy_broker.broker_services import BrokerServices
 from rocketpy_broker.errors import BrokerError, NoticesEndedError
 from rocketpy_broker.services.groups.clients.registry import Heartbeat
-from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.transactions.messages import Operation
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC
 from tests.faults.histories.events import ExactlyOne, Fault, Outcome
 from tests.faults.histories.history import copy_id, id_of
 from tests.faults.simulation.machine import Machine

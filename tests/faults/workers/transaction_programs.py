@@ -22,11 +22,11 @@ from rocketpy_broker.broker import Broker
 from rocketpy_broker.config import BrokerConfig, TransactionTimes
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.transactions.messages import OP_QUEUE, Operation
 from rocketpy_broker.services.transactions.service import DECISIONS
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import AppendResult, QueueKey, ReadLimits
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 from rocketpy_proto.rocketpy.v1.transactions_pb2 import EndTransactionRequest
 from tests.faults.histories.history import body_of, hash_of, id_of

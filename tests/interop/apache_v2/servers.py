@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from rocketpy_broker import LocalBroker, Message
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.remoting import RequestCode
-from rocketpy_proto.remoting.bodies.configs import SubscriptionGroupConfig
 from rocketpy_proto.remoting.headers.topics import CreateTopicRequest
 from tests.interop.cluster.connection import Connection
 from tests.interop.cluster.messages import Queue, read_all
@@ -192,7 +192,7 @@ class ApacheServer(ServerProcess):
         self, group: str, retry_max_times: int = 16, *, is_orderly: bool = False
     ) -> None:
         config = SubscriptionGroupConfig(
-            group_name=group, retry_max_times=retry_max_times, is_consumed_orderly=is_orderly
+            group=group, retry_max_times=retry_max_times, consume_message_orderly=is_orderly
         )
         with Connection(self.address) as connection:
             connection.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body=config).ok()

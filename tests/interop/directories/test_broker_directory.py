@@ -9,11 +9,11 @@ from typing import Any
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.config_files.saver import save_now
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.check.read_only import StoreSizes
 from rocketpy_broker.store.check.whole_store import StoreCheck
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.configs import TopicConfig
 from tests.interop.cluster.servers import BROKER_PORTS, free_port
 from tests.interop.rocketmq import RocketMQStore
 from tests.interop.stores import MakeStores, Stores, messages
@@ -49,11 +49,11 @@ def test_f14_a_rocketmq_broker_serves_our_directory_and_hands_it_back(
     ]
     assert found["offsets"] == {"TopicA@g1": {"0": 7}}
     for name in ("TopicA", "TopicB"):
-        assert found["topics"][name] == topics.get(name).to_json()
+        assert found["topics"][name] == topics.copy()[name].to_json()
     again = TopicConfigManager(config, SystemClock(), "DefaultCluster", "broker-a")
     again.load()
     for name in ("TopicA", "TopicB"):
-        assert again.get(name).to_json() == topics.get(name).to_json()
+        assert again.copy()[name].to_json() == topics.copy()[name].to_json()
     opened_by_us(stores)
     assert of_rocketmq_alone(stores.folder) == unknown
     assert list(StoreCheck(stores.folder, StoreSizes.of(stores.folder)).run()) == []

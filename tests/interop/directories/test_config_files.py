@@ -10,11 +10,11 @@ import pytest
 
 from rocketpy_broker.runtime.clock import SystemClock
 from rocketpy_broker.services.config_files.saver import save_now
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.offsets.committed import NOT_COMMITTED, ConsumerOffsetManager
-from rocketpy_broker.services.topics.config import Perm, TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.model.configs import Perm, SubscriptionGroupConfig, TopicConfig
 from tests.interop.rocketmq import RocketMQStore
 
 CLUSTER, BROKER = "DefaultCluster", "broker-a"
@@ -44,12 +44,12 @@ def store_folder(tmp_path: Path) -> Path:
 def test_b05_rocketmq_reads_our_topics(rocketmq: RocketMQStore, store_folder: Path) -> None:
     topics = our_topics(store_folder)
     plain = TopicConfig("Plain", 4, 4)
-    fifo = TopicConfig("Fifo", 3, 2, int(Perm.READ), {"message.type": "FIFO"})
+    fifo = TopicConfig("Fifo", 3, 2, int(Perm.READ), attributes={"message.type": "FIFO"})
     for config in (plain, fifo):
         asyncio.run(topics.update(config, create_only=True))
     found = rocketmq.ask("readConfig", folder=str(store_folder))["topics"]
-    for config in topics.list(include_system=True):
-        assert found[config.topic] == config.to_json()
+    for name, entry in topics.copy().items():
+        assert found[name] == entry.to_json()
     assert {"Plain", "Fifo"} <= found.keys()
 
 
@@ -67,19 +67,19 @@ def test_b05_rocketmq_reads_our_consumer_offsets(
 
 def test_b05_we_read_rocketmqs_topics(rocketmq: RocketMQStore, store_folder: Path) -> None:
     plain = TopicConfig("Plain", 4, 4)
-    fifo = TopicConfig("Fifo", 3, 2, int(Perm.READ), {"message.type": "FIFO"})
+    fifo = TopicConfig("Fifo", 3, 2, int(Perm.READ), attributes={"message.type": "FIFO"})
     rocketmq.ask(
         "writeConfig",
         folder=str(store_folder),
-        topics=[plain.to_json(), fifo.to_json()],
+        topics=[TopicEntry(plain).to_json(), TopicEntry(fifo).to_json()],
         groups=["g1"],
         commits=[],
     )
     topics = our_topics(store_folder)
-    assert topics.get("Plain").to_json() == plain.to_json()
-    assert topics.get("Fifo").to_json() == fifo.to_json()
+    assert topics.copy()["Plain"] == TopicEntry(plain)
+    assert topics.copy()["Fifo"] == TopicEntry(fifo)
     theirs = rocketmq.ask("readConfig", folder=str(store_folder))["topics"]
-    ours = {config.topic: config.to_json() for config in topics.list(include_system=True)}
+    ours = {name: entry.to_json() for name, entry in topics.copy().items()}
     assert ours == theirs
     users = [config.topic for config in topics.list(include_system=False)]
     assert users == ["Fifo", "Plain"]

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.remoting import RequestCode, ResponseCode
-from rocketpy_proto.remoting.bodies.configs import SubscriptionGroupConfig
 from rocketpy_proto.remoting.headers.pulls import QueryMessageRequest
 from rocketpy_proto.remoting.headers.topics import CreateTopicRequest
 from tests.interop.cluster.connection import Connection

@@ -21,7 +21,7 @@ from rocketpy_broker.config import TransactionTimes
 from rocketpy_broker.runtime.clock import ManualClock, SystemClock
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.store.config import FlushDiskType
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.remoting.json_text import parse_json
 from tests.broker.delay.test_levels import advance, bodies, visible

@@ -8,10 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rocketpy_broker.store.delay_levels import DELAY, SCHEDULE_TOPIC, DelayLevels
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.log.checksums import SegmentChecksums
 from rocketpy_broker.store.queues.dispatch import requests_of, topics_of
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import BlockColumns, Record, RecordBlock, encode_block, encode_record
+from rocketpy_proto.record.properties import DELAY
 from rocketpy_proto.record.sys_flag import TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from tests.support.blocks import wire_block
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.log.filler import is_filler
 from rocketpy_broker.store.log.scanner import LogScanner, LogSpan
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.foreign import StaleRecords
 from rocketpy_broker.store.values import QueueBounds, QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import Record, RecordBlock, decode_record, encode_record
 from rocketpy_proto.record.sys_flag import TRANSACTION_PREPARED
 from tests.store.recovery.rocketmq_turn import LATER_MS, RocketMQTurn

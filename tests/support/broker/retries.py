@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.record import Record, decode_record
 from rocketpy_proto.record.block.record_block import scatter_headers
 from rocketpy_proto.rocketpy.v1 import retry_pb2, retry_pb2_grpc

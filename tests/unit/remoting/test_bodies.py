@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rocketpy_proto.model.configs import DataVersion, TopicConfig
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.remoting import (
     Body,
     MessageQueue,
@@ -25,17 +27,14 @@ from rocketpy_proto.remoting import (
 )
 from rocketpy_proto.remoting.bodies import REQUEST_BODIES, RESPONSE_BODIES
 from rocketpy_proto.remoting.bodies.clients import (
-    ConsumeFromWhere,
     ConsumerData,
     ConsumerListBody,
-    ConsumeType,
     HeartbeatData,
     LockBatchRequestBody,
-    MessageModel,
     ProducerData,
     SubscriptionData,
 )
-from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, TopicConfigTable
+from rocketpy_proto.remoting.bodies.configs import TopicConfigTable
 from rocketpy_proto.remoting.bodies.registration import (
     INFLATED_BYTES_MAX,
     RegisterBrokerBody,

@@ -37,11 +37,11 @@ from rocketpy_broker.client.messages import retries
 from rocketpy_broker.client.messages.group_reader import GroupReader
 from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
 from rocketpy_broker.client.messages.topic_reader import TopicReader
-from rocketpy_broker.messages.copies import RETRY_PREFIX
 from rocketpy_broker.messages.json_form import json_of, json_of_sent
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import dead_letter_topic, retry_topic
 from rocketpy_proto.record.properties import DELAY, TRAN_MSG, WAITING_NAMES
 
 TAIL_COUNT_DEFAULT = 10
@@ -319,8 +319,8 @@ def send_back_to_group(
             output.print_json({"offsetMsgId": offset_msg_id, "group": group, "sentBackTo": to})
             return
         destinations = {
-            retries.RETRY: f"is delivered again in {RETRY_PREFIX}{group}",
-            retries.DEAD_LETTER: f"is a dead letter in {retries.DEAD_LETTER_PREFIX}{group}",
+            retries.RETRY: f"is delivered again in {retry_topic(group)}",
+            retries.DEAD_LETTER: f"is a dead letter in {dead_letter_topic(group)}",
             retries.DROPPED: f"is dropped: group {group} has no retry queues",
         }
         typer.echo(f"{offset_msg_id} {destinations[to]}")

@@ -14,7 +14,6 @@ from rocketpy_broker.client.connection import BrokerConnection
 from rocketpy_broker.client.messages import transactions
 from rocketpy_broker.client.messages.sender import ANY_QUEUE, MessageSender
 from rocketpy_broker.messages.copies import (
-    TRANSACTION,
     TopicRules,
     producer_group,
     properties_of_copy,
@@ -22,6 +21,7 @@ from rocketpy_broker.messages.copies import (
 )
 from rocketpy_broker.messages.outgoing_message import OutgoingMessage, SentMessage
 from rocketpy_broker.messages.stored import Message
+from rocketpy_proto.model import TRANSACTION
 
 
 @dataclass(frozen=True, slots=True)

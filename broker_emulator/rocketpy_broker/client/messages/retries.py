@@ -10,11 +10,9 @@ from rocketpy_broker.client.errors import RefusedError, UnreadableError
 from rocketpy_broker.client.messages.topic_reader import TopicReader
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.messages.stored import Message
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, dead_letter_topic
 from rocketpy_proto.record import decode_offset_message_id
 from rocketpy_proto.rocketpy.v1 import broker_pb2, retry_pb2
-
-DEAD_LETTER_PREFIX = "%DLQ%"
-
 
 RETRY, DEAD_LETTER, DROPPED = "retry", "deadLetter", "dropped"
 _SENT_BACK_TO: Mapping[int, str] = {
@@ -68,7 +66,7 @@ def dead_letters(
     """
     wanted_keys, wanted_offsets = frozenset(keys), frozenset(offsets)
     try:
-        letters = TopicReader(connection, DEAD_LETTER_PREFIX + group, queue_ids).first(since=since)
+        letters = TopicReader(connection, dead_letter_topic(group), queue_ids).first(since=since)
     except RefusedError as error:
         if error.is_missing_topic:
             return

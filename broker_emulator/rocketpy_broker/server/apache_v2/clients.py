@@ -31,18 +31,15 @@ from rocketpy_broker.server.apache_v2.settings import (
 )
 from rocketpy_broker.services.call_memory import decoded_bytes
 from rocketpy_broker.services.groups.client_stream import ClientStream
-from rocketpy_broker.services.groups.clients.consumers import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    MessageModel,
-)
+from rocketpy_broker.services.groups.clients.consumers import ConsumerData
 from rocketpy_broker.services.groups.clients.members import EXPIRY_MS, ClientVersion
 from rocketpy_broker.services.groups.clients.registry import ClientService, Heartbeat
-from rocketpy_broker.services.groups.clients.subscriptions import SQL92, TAG, Subscription
+from rocketpy_broker.services.groups.clients.subscriptions import Subscription
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.model import SQL92, TAG
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 
 # Limits for the settings that are kept, in all and of one connection.
 SETTINGS_BYTES_MAX, SETTINGS_BYTES_OF_CONNECTION = 64 << 20, 16 << 20
@@ -268,8 +265,8 @@ def _consumer_data(
     is_push = client_type == v2.PUSH_CONSUMER
     return ConsumerData(
         group,
-        ConsumeType.PASSIVELY if is_push else ConsumeType.ACTIVELY,
+        ConsumeType.CONSUME_PASSIVELY if is_push else ConsumeType.CONSUME_ACTIVELY,
         MessageModel.CLUSTERING,
-        ConsumeFromWhere.LAST_OFFSET,
+        ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
         subscriptions,
     )

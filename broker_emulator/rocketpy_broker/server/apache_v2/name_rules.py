@@ -8,14 +8,11 @@ from __future__ import annotations
 import re
 
 from rocketpy_broker.server.apache_v2.status import RefusedError
-from rocketpy_broker.services.groups.manager import (
-    GROUP_BYTES_MAX,
-    GROUP_PATTERN,
-    SYSTEM_GROUP_PREFIX,
-)
+from rocketpy_broker.services.groups.manager import GROUP_BYTES_MAX, GROUP_PATTERN
 from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTERN
-from rocketpy_broker.services.topics.system import RESERVED, RESERVED_PREFIX
+from rocketpy_broker.services.topics.system import RESERVED
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import RESERVED_PREFIX, SYSTEM_GROUP_PREFIX
 
 # ISO control characters, as Java has them.
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")

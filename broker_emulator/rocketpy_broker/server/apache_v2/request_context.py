@@ -15,8 +15,8 @@ from urllib.parse import unquote
 import grpc
 
 from rocketpy_broker.server.apache_v2.status import RefusedError
-from rocketpy_broker.services.topics.system import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from rocketpy_proto.model.codes import Language
 
 if TYPE_CHECKING:

@@ -12,7 +12,6 @@ from google.protobuf.duration_pb2 import Duration
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.server.apache_v2.status import RefusedError
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.retry_policy import (
     INITIAL_MS,
     MAX_MS,
@@ -22,6 +21,7 @@ from rocketpy_broker.services.groups.retry_policy import (
 )
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 
 PRODUCERS = frozenset({v2.PRODUCER})
 CONSUMERS = frozenset({v2.PUSH_CONSUMER, v2.SIMPLE_CONSUMER, v2.PULL_CONSUMER})

@@ -17,7 +17,7 @@ from rocketpy_broker.server.remoting.connection import ConnectionEndedError, Rem
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.groups.client_stream import ClientStream
 from rocketpy_broker.services.groups.clients.registry import ClientService
-from rocketpy_broker.services.topics.system import HALF_TOPIC
+from rocketpy_proto.model import HALF_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import EXCHANGES, Header, RemotingCommand

@@ -14,16 +14,17 @@ from dataclasses import dataclass, field
 from enum import Enum, IntFlag
 
 from rocketpy_broker.server.security.errors import NoPermissionError, UserError
-from rocketpy_broker.services.topics.system import (
+from rocketpy_broker.services.topics.system import RESERVED
+from rocketpy_proto.model import (
     DEAD_LETTER_PREFIX,
-    RESERVED,
+    REPLY_SUFFIX,
     RESERVED_PREFIX,
     RETRY_PREFIX,
+    retry_topic,
 )
 
 PREFIX_MARK = "*"
 NAME = re.compile(r"[%|a-zA-Z0-9_-]{0,255}\*?")
-REPLY_SUFFIX = "_REPLY_TOPIC"
 # Topics of pop retries have the group's name, one of these, and the topic's name.
 POP_SEPARATORS = ("_", "+")
 
@@ -83,7 +84,7 @@ def popped(name: str, group: str) -> Resource:
     A topic of the group's pop retries follows the group. To read by such a name would be unsafe: it
     may be the retry topic of a group with a longer name.
     """
-    own = RETRY_PREFIX + group
+    own = retry_topic(group)
     is_own = bool(group) and name.startswith(own) and name[len(own) :].startswith(POP_SEPARATORS)
     return topic(own if is_own else name)
 

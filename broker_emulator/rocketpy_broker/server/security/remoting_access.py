@@ -31,7 +31,7 @@ from rocketpy_broker.server.security.permissions import (
     user,
 )
 from rocketpy_broker.services import caller
-from rocketpy_broker.services.topics.system import AUTO_CREATE_TOPIC
+from rocketpy_proto.model import AUTO_CREATE_TOPIC
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import REQUEST_BODIES, RemotingCommand
@@ -209,7 +209,7 @@ REQUIREMENTS: Mapping[int, Requirements] = {
     Code.CONSUME_MESSAGE_DIRECTLY: _ADMIN,
     Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: (_group(ADMIN, "group"),),
     Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: (
-        Requirement(ADMIN, lambda call: (group(call.body.group_name),)),
+        Requirement(ADMIN, lambda call: (group(call.body.group),)),
     ),
     Code.DELETE_SUBSCRIPTIONGROUP: (_group(ADMIN, "group_name"),),
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: _MONITOR,

@@ -27,11 +27,12 @@ from rocketpy_broker.services.replication.slaves import SlaveTable
 from rocketpy_broker.services.slave.state import SlaveState
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.wiring import Transactions
-from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
+from rocketpy_broker.store.delay_levels import LEVELS_MAX
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.recovery.passes import RecoveryResult
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 # Role -> path relative to the store's directory.

@@ -28,7 +28,7 @@ from rocketpy_broker.services.groups.manager import is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
+from rocketpy_proto.model import dead_letter_topic, retry_topic
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 

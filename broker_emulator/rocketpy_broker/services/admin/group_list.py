@@ -10,25 +10,24 @@ Source: AdminBrokerProcessor#getConsumeStats, docs/design/broker_behaviour.md se
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Iterator
-from typing import cast
 
 from rocketpy_broker.errors import SubscriptionGroupNotExistError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services import caller
-from rocketpy_broker.services.admin.pages import page_after, page_count, shown
+from rocketpy_broker.services.admin.pages import page_after, page_count, shown, shown_attributes
 from rocketpy_broker.services.groups.clients.members import GroupKey, Member, Role
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import check_group, is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
 from rocketpy_broker.services.observability.statistics.history import GroupLag
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.micro_batches import MicroBatch
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
 from rocketpy_broker.services.work_time import WorkTime
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import dead_letter_topic, retry_topic
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # Queues to look up, or registrations, in one scheduler slot; takes 2 ms.
@@ -201,20 +200,18 @@ class GroupListing:
         topics = sorted({*progress, *self.subscribed(group)})
         lags = [await self._topic(group, topic) for topic in topics]
         found = [each for each in lags if each is not None]
-        summary = groups_pb2.GroupSummary(
+        clients = self._groups.clients.consumer_group(group)
+        latest = None if clients is None else clients.latest
+        return groups_pb2.GroupSummary(
             consumer_group=shown(group),
             is_configured=group in self._groups.configs,
             member_count=self._groups.clients.member_count(group),
             topic_count=len(found),
             topics=[each.topic for each in found[:TOPICS_SHOWN_MAX]],
             lag=sum(each.lag for each in found),
+            consume_type=None if latest is None else latest.consume_type.name,
+            message_model=None if latest is None else latest.message_model.name,
         )
-        clients = self._groups.clients.consumer_group(group)
-        if clients is not None:
-            latest = clients.latest
-            summary.consume_type = cast("groups_pb2.ConsumeType", latest.consume_type.value)
-            summary.message_model = cast("groups_pb2.MessageModel", latest.message_model.value)
-        return summary
 
     async def _topic(self, group: str, topic: str) -> groups_pb2.GroupTopic | None:
         """Returns the group's state in a topic; None for a missing topic."""
@@ -263,7 +260,7 @@ def config_message(config: SubscriptionGroupConfig) -> groups_pb2.GroupConfig:
     """Returns a group's configuration as the contract's message."""
     return groups_pb2.GroupConfig(
         consumer_group=shown(config.group),
-        attributes={shown(name): shown(config.attributes[name]) for name in config.attributes},
+        attributes=shown_attributes(config),
         **{name: getattr(config, name) for name in FIELDS},
     )
 

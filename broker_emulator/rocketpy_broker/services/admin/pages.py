@@ -9,6 +9,7 @@ from itertools import islice
 
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.runtime.scheduler import take_slot
+from rocketpy_proto.model.configs import SubscriptionGroupConfig, TopicConfig
 
 PAGE_COUNT_MAX = 1_000
 # Names to look at in one scheduler slot; takes 2 ms.
@@ -53,3 +54,8 @@ async def page_after(names: Iterable[str], after: str, count: int) -> Page:
 def shown(text: str) -> str:
     """Returns `text` with question marks for invalid Unicode, which foreign files may hold."""
     return text if text.isascii() else text.encode(errors="replace").decode()
+
+
+def shown_attributes(config: TopicConfig | SubscriptionGroupConfig) -> dict[str, str]:
+    """Returns the attributes of a topic or a group as answers show them."""
+    return {shown(name): shown(value) for name, value in config.attributes.items()}

@@ -20,20 +20,20 @@ from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.runtime.tasks import TaskScope
 from rocketpy_broker.services.admin.change_outcome import saving, timing
-from rocketpy_broker.services.admin.pages import first_page, page_count, shown
+from rocketpy_broker.services.admin.pages import first_page, page_count, shown, shown_attributes
 from rocketpy_broker.services.admin.topic_contents import TopicContents
 from rocketpy_broker.services.flush.admission import Admission
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
 from rocketpy_broker.services.topics.changes import FIELDS, TopicChange
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.work_time import WorkTime, check_count
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OFFSET_QUERY_ENTRIES_MAX
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 DISTRIBUTION = "pyspark-rocketpy"
@@ -298,7 +298,7 @@ def _message(config: TopicConfig) -> admin_pb2.TopicConfig:
         read_queue_nums=config.read_queue_nums,
         write_queue_nums=config.write_queue_nums,
         perm=config.perm,
-        attributes={shown(key): shown(config.attributes[key]) for key in config.attributes},
+        attributes=shown_attributes(config),
         order=config.order,
         topic_filter_type=shown(config.topic_filter_type),
         topic_sys_flag=config.topic_sys_flag,

@@ -1,54 +1,37 @@
-"""DataVersion of a configuration table: change count and last change time.
+"""DataVersion of a configuration table in the table's own file.
 
-It is part of the table's own file, so after a crash it is as old as the table.
-Source: DataVersion, docs/design/storage.md section 11.1.
+After a crash it is as old as the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from rocketpy_broker.services.config_files.json_fields import (
-    JsonFields,
-    as_long,
-)
-from rocketpy_proto.remoting.bodies import configs
+from rocketpy_broker.services.config_files.json_fields import JsonFields
+from rocketpy_proto.model.configs import NO_VERSION, DataVersion
 
 # The field of a file.
 DATA_VERSION = "dataVersion"
-_FIELDS = JsonFields(
-    ("counter", "counter", as_long),
-    ("stateVersion", "state_version", as_long),
-    ("timestamp", "timestamp_ms", as_long),
-)
+_FIELDS = JsonFields(DataVersion)
 
 
 @dataclass(frozen=True, slots=True)
-class DataVersion:
-    """The version of one table; `timestamp_ms` since 1970. RocketMQ 4 has no `state_version`.
+class FileVersion:
+    """The version of one table; `extra` holds the fields of the file unknown to this broker."""
 
-    `extra` holds fields that this broker does not know.
-    """
-
-    counter: int = 0
-    state_version: int = 0
-    timestamp_ms: int = 0
+    value: DataVersion = NO_VERSION
     extra: Mapping[str, object] = field(default_factory=dict)
 
-    def next(self, now_ms: int) -> DataVersion:
+    def next(self, now_ms: int) -> FileVersion:
         """Returns the version after one more change."""
-        return replace(self, counter=self.counter + 1, timestamp_ms=now_ms)
+        return FileVersion(self.value.next(now_ms), self.extra)
 
     def to_json(self) -> dict[str, object]:
         """Returns the value of `dataVersion` in a file."""
-        return {**self.extra, **_FIELDS.encode(self)}
-
-    def body(self) -> configs.DataVersion:
-        """Returns the version as RocketMQ's clients and name servers read it."""
-        return configs.DataVersion(self.counter, self.timestamp_ms, self.state_version)
+        return _FIELDS.encode(self.value, self.extra)
 
     @classmethod
-    def from_json(cls, entry: object) -> DataVersion:
+    def from_json(cls, entry: object) -> FileVersion:
         """Returns the version from a file's `dataVersion`, which may be None. Raises ValueError."""
-        return cls(**_FIELDS.decode(entry))
+        return cls(*_FIELDS.decode(entry))

@@ -1,7 +1,7 @@
-"""Conversion between dataclasses and configuration file entries.
+"""Conversion between configurations and the entries of their files.
 
 Unknown fields are kept and written back, since another version of RocketMQ may need them. A missing
-or null field gets the dataclass's default.
+or null field gets the configuration's default.
 Source: reader tolerance of fastjson, docs/design/storage.md section 11.1.
 """
 
@@ -9,39 +9,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from rocketpy_proto.struct_types import Int32, Int64
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+ConfigT = TypeVar("ConfigT", bound=msgspec.Struct)
 
 
-class JsonFields:
-    """The fields of an entry: each one's name in the file, attribute and parser.
+class JsonFields(Generic[ConfigT]):
+    """The fields of a configuration, by their names in the file."""
 
-    A parser raises ValueError.
-    """
+    def __init__(self, kind: type[ConfigT]) -> None:
+        fields = msgspec.structs.fields(kind)
+        self._kind = kind
+        self._parsers = [(each.encode_name, each.name, _PARSERS[each.type]) for each in fields]
+        self._names = [each.encode_name for each in fields]
+        self._values = attrgetter(*(each.name for each in fields))
 
-    def __init__(self, *fields: tuple[str, str, Callable[[object], object]]) -> None:
-        self._fields = fields
-        self._names = [name for name, _, _ in fields]
-        self._values = attrgetter(*(attribute for _, attribute, _ in fields))
+    def decode(self, entry: object, *key: str) -> tuple[ConfigT, Mapping[str, object]]:
+        """Returns the configuration of an entry, and the unknown fields. Raises ValueError.
 
-    def decode(self, entry: object, key: str | None = None) -> dict[str, Any]:
-        """Returns the dataclass's arguments; `extra` holds unknown fields. Raises ValueError.
-
-        The field `key` is left out, since it repeats the entry's key.
+        `key` is the value of the first field, which repeats the entry's key.
         """
         rest = {name: value for name, value in as_object(entry).items() if value is not None}
-        if key is not None:
-            rest.pop(key, None)
-        arguments: dict[str, Any] = {}
-        for name, attribute, parse in self._fields:
-            if name in rest:
-                arguments[attribute] = parse(rest.pop(name))
-        return {**arguments, "extra": rest}
+        for name in self._names[: len(key)]:
+            rest.pop(name, None)
+        values = {
+            attribute: parse(rest.pop(name))
+            for name, attribute, parse in self._parsers
+            if name in rest
+        }
+        return self._kind(*key, **values), rest
 
-    def encode(self, value: object) -> dict[str, object]:
-        """Returns the entry of the file, without the unknown fields."""
-        return dict(zip(self._names, self._values(value), strict=True))
+    def encode(self, config: ConfigT, extra: Mapping[str, object]) -> dict[str, object]:
+        """Returns the entry of the file."""
+        return {**extra, **dict(zip(self._names, self._values(config), strict=True))}
 
 
 def as_object(value: object) -> Mapping[str, Any]:
@@ -95,3 +100,14 @@ def as_bool(value: object) -> bool:
 
 def _short(value: object) -> str:
     return f"{value!r:.40}"
+
+
+# Each raises ValueError.
+_PARSERS: Mapping[object, Callable[[object], object]] = {
+    Int32: as_int,
+    Int64: as_long,
+    bool: as_bool,
+    str: as_text,
+    Mapping[str, str]: as_texts,
+    Mapping[str, object]: as_object,
+}

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.config_files.data_version import DATA_VERSION, DataVersion
+from rocketpy_broker.services.config_files.data_version import DATA_VERSION, FileVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.config_files.json_text import ENTRY_LINE, field_text
@@ -57,7 +57,7 @@ class ConfigTable(Generic[Entry]):
         self._encoded: Mapping[str, Entry] = {}
         self._texts: dict[str, bytes] = {}
         self._entries: dict[str, Entry] = {}
-        self.version = DataVersion()
+        self.version = FileVersion()
         self.saver = Saver(self)
         # Called with the names of changed entries when the changes are saved and visible.
         self.on_change: Callable[[Collection[str]], None] = lambda _names: None
@@ -85,10 +85,10 @@ class ConfigTable(Generic[Entry]):
         Raises ConfigFileError.
         """
 
-        def decode_all(content: Mapping[str, Any]) -> tuple[DataVersion, dict[str, Entry]]:
+        def decode_all(content: Mapping[str, Any]) -> tuple[FileVersion, dict[str, Entry]]:
             take_others(content)
             table = as_object(content.get(self._field))
-            version = DataVersion.from_json(content.get(DATA_VERSION))
+            version = FileVersion.from_json(content.get(DATA_VERSION))
             return version, {name: decode(name, entry) for name, entry in table.items()}
 
         loaded = self._file.load(decode_all)

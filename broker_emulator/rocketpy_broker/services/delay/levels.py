@@ -20,10 +20,10 @@ from rocketpy_broker.services.delay.delivery_loop import DeliveryLoop
 from rocketpy_broker.services.delay.progress import DeliveryProgress
 from rocketpy_broker.services.delay.release import DelayRelease
 from rocketpy_broker.services.long_polling.waiters import LongPollWaiters
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.readers.lookup import UnitRange
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import RecordBlock
 
 # Released in one scheduler slot.

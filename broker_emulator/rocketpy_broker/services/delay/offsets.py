@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.config_files.data_version import DATA_VERSION, DataVersion
+from rocketpy_broker.services.config_files.data_version import DATA_VERSION, FileVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_int, as_long, as_object
 from rocketpy_broker.services.config_files.saver import SavePlan
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.values import QueueBounds, QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 
 logger = logging.getLogger(__name__)
 TABLE = "offsetTable"
@@ -34,7 +34,7 @@ class DelayOffsetManager:
         self._file = ConfigFile(folder / "delayOffset.json", (DATA_VERSION, TABLE))
         self._clock = clock
         self._table: dict[int, int] = {}
-        self._version = DataVersion()
+        self._version = FileVersion()
         self._updates = 0
         self._saved_updates = 0
         self._is_backup_older = False
@@ -61,7 +61,7 @@ class DelayOffsetManager:
                 self.update(level, inside)
 
     @property
-    def version(self) -> DataVersion:
+    def version(self) -> FileVersion:
         """The version of the table."""
         return self._version
 
@@ -92,10 +92,10 @@ class DelayOffsetManager:
         return SavePlan(lambda: self._file.save(content), saved)
 
 
-def decode_offsets(content: Mapping[str, Any]) -> tuple[DataVersion, dict[int, int]]:
+def decode_offsets(content: Mapping[str, Any]) -> tuple[FileVersion, dict[int, int]]:
     """Returns version and offsets of a file's content. Raises ValueError."""
     table = as_object(content.get(TABLE))
     return (
-        DataVersion.from_json(content.get(DATA_VERSION)),
+        FileVersion.from_json(content.get(DATA_VERSION)),
         {as_int(level): as_long(offset) for level, offset in table.items()},
     )

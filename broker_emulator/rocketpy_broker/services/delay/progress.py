@@ -19,17 +19,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.data_version import FileVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long, as_object
 from rocketpy_broker.services.config_files.saver import SavePlan, save_now
 from rocketpy_broker.services.delay.flushed_progress import FlushedProgress
 from rocketpy_broker.services.delay.offsets import DelayOffsetManager
 from rocketpy_broker.services.delay.timer.position import SavedTimer, TimerPosition, at_start
-from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
+from rocketpy_broker.store.delay_levels import LEVELS_MAX
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE, TimerCheckpoint
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 
 LOG_OFFSET = "logOffset"
 TIMER = "timer"
@@ -108,7 +109,7 @@ class DeliveryProgress:
         """Returns the offset at which delivery of `level` continues."""
         return self._next.get(level, self._offsets.next_offset(level))
 
-    def offsets(self) -> tuple[DataVersion, dict[int, int]]:
+    def offsets(self) -> tuple[FileVersion, dict[int, int]]:
         """Returns the next offset of each level with deliveries, and the table's version."""
         offsets = {level: self.next_offset(level) for level in range(1, LEVELS_MAX + 1)}
         return self._offsets.version, {level: at for level, at in offsets.items() if at}

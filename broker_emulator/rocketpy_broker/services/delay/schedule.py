@@ -25,10 +25,11 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.time_format import duration_of_ms, time_of_ms
 from rocketpy_broker.services import caller
 from rocketpy_broker.services.delay.errors import TimerFullError, TimerNotEnabledError
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import OWN_QUEUES
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import (
     BLANK_BYTES,
     Record,
@@ -48,9 +49,9 @@ from rocketpy_proto.record.properties import (
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
 )
 
-TIMER_OUT_MS = "TIMER_OUT_MS"
 TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
 # Between topic and unique key in its values.
 KEY_JOINT = "+"

@@ -22,9 +22,9 @@ from rocketpy_broker.services.filters.evaluation import condition
 from rocketpy_broker.services.filters.expressions import Expression, Property, parts_of
 from rocketpy_broker.services.filters.parser import CHARACTERS_MAX, ExpressionError, parse, prepare
 from rocketpy_broker.services.filters.tags import codes_of, has_tag
+from rocketpy_proto.model import SQL92, TAG
 from rocketpy_proto.record import RecordBlock, property_columns
 
-TAG, SQL92 = "TAG", "SQL92"
 KEPT_MAX = 100
 # An operation takes about ten microseconds, up to a microsecond per record, and a nanosecond per
 # byte of a property.

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import SubscriptionParseError
+from rocketpy_proto.model import OR
 from rocketpy_proto.record import RecordBlock, java_hash, property_column
 from rocketpy_proto.record.properties import TAGS
 
 ALL_TAGS = "*"
-SEPARATOR = "||"
 CHARACTERS_MAX = 32_767
 
 
@@ -37,7 +37,7 @@ def tags_of(expression: str) -> list[str]:
     if len(expression) > CHARACTERS_MAX:
         reason = f"it has {len(expression)} characters, limit {CHARACTERS_MAX}"
         raise SubscriptionParseError(f"TAG: {reason}")
-    tags = [tag for part in expression.split(SEPARATOR) if (tag := part.strip())]
+    tags = [tag for part in expression.split(OR) if (tag := part.strip())]
     if not tags:
         raise SubscriptionParseError(f"TAG: {expression[:64]!r} names no tag")
     return tags

@@ -6,13 +6,14 @@ Numbers are checked here; RocketMQ does not check them: docs/design/broker_behav
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
-from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import QUEUE_NUMS_MAX, SubscriptionGroupConfig
 
 INT_MAX, LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 # The lowest and the highest value of each field.
@@ -49,6 +50,6 @@ class GroupChange:
             if value is not None and not least <= value <= most:
                 raise ParameterIllegalError(name, value, f"{least} to {most}")
 
-    def of(self, old: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
-        """Returns the changed configuration; `old` None: that of a new group."""
-        return replace(old or SubscriptionGroupConfig(self.group), **self.fields)
+    def of(self, old: SubscriptionGroupConfig) -> SubscriptionGroupConfig:
+        """Returns the changed configuration."""
+        return structs.replace(old, **self.fields)

@@ -25,19 +25,18 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
-from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.groups.changes import GroupChange, GroupExistsError
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.groups.entry import GroupEntry
 from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTERN
+from rocketpy_proto.model import SYSTEM_GROUP_PREFIX, TRANSACTION_GROUP
+from rocketpy_proto.model.configs import DataVersion, SubscriptionGroupConfig
 
 logger = logging.getLogger(__name__)
 GROUP_BYTES_MAX = 120
 GROUP_PATTERN = re.compile(rf"[%|a-zA-Z0-9_-]{{1,{GROUP_BYTES_MAX}}}")
-# Groups of the broker itself, without clients.
-SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 # Every broker has these groups from its start.
 PREDEFINED = (
     "TOOLS_CONSUMER",
@@ -47,7 +46,7 @@ PREDEFINED = (
     "CID_ONSAPI_PULL",
     "CID_ONSAPI_PERMISSION",
     "CID_ONSAPI_OWNER",
-    "CID_RMQ_SYS_TRANS",
+    TRANSACTION_GROUP,
 )
 TABLE = "subscriptionGroupTable"
 FORBIDDEN = "forbiddenTable"
@@ -64,6 +63,10 @@ def check_not_own(group: str) -> None:
     """Raises PermissionDeniedError for a group of the broker itself."""
     if group.startswith(SYSTEM_GROUP_PREFIX):
         raise PermissionDeniedError(f"the progress of group {group!r} is the broker's own")
+
+
+def _new(group: str) -> GroupEntry:
+    return GroupEntry(SubscriptionGroupConfig(group))
 
 
 def check_group(group: str, name: str = "consumer_group") -> None:
@@ -95,11 +98,11 @@ class SubscriptionGroupManager:
         self.auto_create_subscription_group = auto_create_subscription_group
         self._groups_max = groups_max
         self._log_throttle = LogThrottle(clock)
-        self._table = ConfigTable(path, clock, TABLE, SubscriptionGroupConfig.to_json, (FORBIDDEN,))
+        self._table = ConfigTable(path, clock, TABLE, GroupEntry.to_json, (FORBIDDEN,))
         self._table.on_change = self._on_change
         self._table.others_of = self._others_of
-        self._groups = self._table.entries
-        self._table.take_in({group: SubscriptionGroupConfig(group) for group in PREDEFINED})
+        self._entries = self._table.entries
+        self._table.take_in({name: _new(name) for name in PREDEFINED})
         self._forbidden: Mapping[str, object] = {}
         self._forbidden_next: Mapping[str, object] = {}
         # Called after the deletion of a group.
@@ -112,29 +115,30 @@ class SubscriptionGroupManager:
 
     def load(self) -> None:
         """Reads the file if it exists. Raises ConfigFileError."""
-        self._table.load(SubscriptionGroupConfig.from_json, self._take_forbidden)
+        self._table.load(GroupEntry.from_json, self._take_forbidden)
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._entries)
 
     def __contains__(self, group: str) -> bool:
-        return group in self._groups
+        return group in self._entries
 
     def get(self, group: str) -> SubscriptionGroupConfig:
         """Returns the group's configuration. Raises SubscriptionGroupNotExistError."""
-        found = self._groups.get(group)
+        found = self.find(group)
         if found is None:
             raise SubscriptionGroupNotExistError(group)
         return found
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """Returns the group's configuration, or None."""
-        return self._groups.get(group)
+        found = self._entries.get(group)
+        return None if found is None else found.config
 
     @property
     def version(self) -> DataVersion:
         """The version of the table."""
-        return self._table.version
+        return self._table.version.value
 
     def forbidden(self) -> dict[str, dict[str, int]]:
         """Returns the forbidden operations as bits, by group and topic."""
@@ -144,13 +148,14 @@ class SubscriptionGroupManager:
             if isinstance(topics, Mapping)
         }
 
-    def copy(self) -> dict[str, SubscriptionGroupConfig]:
+    def copy(self) -> dict[str, GroupEntry]:
         """Returns all groups by name, as they are now."""
-        return dict(self._groups)
+        return dict(self._entries)
 
     def configs(self, names: Iterable[str]) -> Iterator[SubscriptionGroupConfig]:
         """Yields the current configurations of these groups, each looked up on demand."""
-        return map(dict(self._groups).__getitem__, names)
+        entries = self.copy()
+        return (entries[name].config for name in names)
 
     def is_forbidden(self, group: str, topic: str) -> bool:
         """True if the group is not allowed to read the topic."""
@@ -160,11 +165,11 @@ class SubscriptionGroupManager:
 
     def check_available(self, group: str) -> None:
         """Raises the errors of `get_or_create`, but creates no group."""
-        if group in self._groups or not self.auto_create_subscription_group:
+        if group in self._entries or not self.auto_create_subscription_group:
             self.get(group)
             return
         check_group(group)
-        if len(self._groups) >= self._groups_max:
+        if len(self._entries) >= self._groups_max:
             way_out = "delete groups that are not needed"
             raise ClientsFullError("the number of consumer groups", self._groups_max, way_out)
 
@@ -175,11 +180,11 @@ class SubscriptionGroupManager:
         ClientsFullError.
         """
         self.check_available(group)
-        if group in self._groups:
+        if group in self._entries:
             return self.get(group)
-        created = SubscriptionGroupConfig(group)
+        created = _new(group)
         self._table.note({group: created})
-        return created
+        return created.config
 
     async def save_new(self) -> None:
         """Saves groups created by their first use; a full disk postpones the save."""
@@ -191,11 +196,11 @@ class SubscriptionGroupManager:
 
     def names(self) -> Collection[str]:
         """Returns the names of all groups."""
-        return self._groups.keys()
+        return self._entries.keys()
 
     def list(self) -> list[SubscriptionGroupConfig]:
         """Returns all groups, sorted by name."""
-        return [self._groups[name] for name in sorted(self._groups)]
+        return [*self.configs(sorted(self._entries))]
 
     async def update(self, config: SubscriptionGroupConfig) -> None:
         """Creates or replaces a group; durable on return.
@@ -206,8 +211,8 @@ class SubscriptionGroupManager:
         if config.retry_queue_nums < 0:
             raise ParameterIllegalError("retry_queue_nums", config.retry_queue_nums, "0 or more")
 
-        def changed(old: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
-            return config if old is None else replace(config, extra={**old.extra, **config.extra})
+        def changed(old: GroupEntry | None) -> GroupEntry:
+            return replace(old or _new(config.group), config=config)
 
         await self._table.change(config.group, changed)
 
@@ -219,10 +224,11 @@ class SubscriptionGroupManager:
         check_group(change.group)
         change.check()
 
-        def changed(old: SubscriptionGroupConfig | None) -> SubscriptionGroupConfig:
+        def changed(old: GroupEntry | None) -> GroupEntry:
             if old is not None and create_only:
                 raise GroupExistsError(change.group)
-            return change.of(old)
+            entry = old or _new(change.group)
+            return replace(entry, config=change.of(entry.config))
 
         await self._table.change(change.group, changed)
 
@@ -242,7 +248,7 @@ class SubscriptionGroupManager:
 
     async def replicate(
         self,
-        changes: Mapping[str, SubscriptionGroupConfig | None],
+        changes: Mapping[str, GroupEntry | None],
         forbidden: Mapping[str, object],
     ) -> None:
         """Makes groups as they are at the master; None removes one. Durable on return.

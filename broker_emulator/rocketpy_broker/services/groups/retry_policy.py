@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.store.delay_levels import DelayLevels
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 
 EXPONENTIAL = "EXPONENTIAL"
 INITIAL_MS, MAX_MS, MULTIPLIER = 5_000, 7_200_000, 2

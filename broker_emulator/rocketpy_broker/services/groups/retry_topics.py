@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
-from rocketpy_broker.services.topics.config import READ_WRITE, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import retry_topic
+from rocketpy_proto.model import retry_topic
+from rocketpy_proto.model.configs import READ_WRITE, SubscriptionGroupConfig, TopicConfig
 
 logger = logging.getLogger(__name__)
 UNIT_SUBSCRIPTION_FLAG = 2

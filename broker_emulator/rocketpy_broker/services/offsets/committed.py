@@ -28,7 +28,7 @@ from rocketpy_broker.errors import AnswerTooLargeError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.config_files.data_version import DATA_VERSION, DataVersion
+from rocketpy_broker.services.config_files.data_version import DATA_VERSION, FileVersion
 from rocketpy_broker.services.config_files.file import ConfigFile
 from rocketpy_broker.services.config_files.json_fields import as_long
 from rocketpy_broker.services.config_files.saver import SavePlan
@@ -83,7 +83,7 @@ class ConsumerOffsetManager:
         self.resetting = Listeners[[]]()
         # None in a directory without pops since RocketMQ used it.
         self.pop_log_offset: int | None = None
-        self._version = DataVersion()
+        self._version = FileVersion()
         self._commits = 0
         self._pop_log_saved = 0
         self._change_count = 0
@@ -92,9 +92,9 @@ class ConsumerOffsetManager:
     def load(self) -> None:
         """Reads the file if it exists. Raises ConfigFileError."""
 
-        def decode(content: Mapping[str, Any]) -> tuple[DataVersion, list[OffsetTable]]:
+        def decode(content: Mapping[str, Any]) -> tuple[FileVersion, list[OffsetTable]]:
             # RocketMQ 4 writes no data version.
-            version = DataVersion.from_json(content.get(DATA_VERSION))
+            version = FileVersion.from_json(content.get(DATA_VERSION))
             pops = content.get(POP_LOG_OFFSET)
             self.pop_log_offset = None if pops is None else as_long(pops)
             return version, [OffsetTable.from_json(content.get(name)) for name in (TABLE, RESETS)]
@@ -259,7 +259,7 @@ class ConsumerOffsetManager:
                 size += len(parts[-1])
             if size > bytes_max:
                 raise AnswerTooLargeError("the table of consumer offsets", bytes_max)
-        version = msgspec.json.encode(self._version.to_json())
+        version = msgspec.json.encode(self._version.to_json(), order="sorted")
         return b'{"dataVersion":%b,"offsetTable":{%b}}' % (version, b",".join(parts))
 
     def plan_save(self) -> SavePlan | None:

@@ -22,9 +22,9 @@ from rocketpy_broker.services.offsets.known import TOPIC_BYTES, KnownOffsets
 from rocketpy_broker.services.offsets.patterns import topic_pattern
 from rocketpy_broker.services.topics.epochs import is_recreated
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
-from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import RETRY_PREFIX
 from rocketpy_proto.model.topic_pattern import TopicPattern
 
 # Names per scheduler slot; a name takes up to 60 microseconds.
@@ -218,8 +218,7 @@ class OffsetQueryService:
         return config is not None and queue.queue_id < config.readable_queues
 
     def _is_recreated(self, topic: str, epoch: int) -> bool:
-        config = self._topics.find(topic)
-        return config is not None and is_recreated(epoch, config.epoch)
+        return topic in self._topics and is_recreated(epoch, self._topics.epoch(topic))
 
     def _queues(self, topics: Iterable[str]) -> Iterator[QueueKey]:
         for topic in topics:

@@ -63,7 +63,7 @@ class ResetService:
         changed then. Raises BrokerError if the save failed.
         """
         await self._check(request)
-        epoch = self._topics.get(request.topic).epoch
+        epoch = self._topics.epoch(request.topic)
         response = await self._response(request)
         # Other tasks ran during the await.
         self._check_members(request)

@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping
 
 from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.scheduler import take_slot
-from rocketpy_broker.services.groups.manager import SYSTEM_GROUP_PREFIX
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
 from rocketpy_broker.services.offsets.table import SEPARATOR
 from rocketpy_broker.store.values import QueueBounds, QueueKey
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import SYSTEM_GROUP_PREFIX
 
 logger = logging.getLogger(__name__)
 # Clients reconnect within minutes of a start.

@@ -95,7 +95,7 @@ class OffsetService:
 
         The caller reads it before the queues. A topic recreated in between then has another epoch.
         """
-        return self._topics.get(topic).epoch
+        return self._topics.epoch(topic)
 
     def _query_queue(
         self, queue: QueueKey, group: str, log_end: int | None

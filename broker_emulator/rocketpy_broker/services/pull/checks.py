@@ -30,13 +30,12 @@ from rocketpy_broker.services.filters.service import (
     MessageFilter,
     Sql92Filter,
 )
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.wiring import Groups
-from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.files.recoveries import TruncatedError
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import ANY_COUNT, QueueKey, ReadLimits
+from rocketpy_proto.model.configs import Perm, SubscriptionGroupConfig
 
 NO_END = 1 << 62
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from rocketpy_broker.errors import StoreError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.flush.group_commit import GroupCommit
-from rocketpy_broker.services.topics.system import OFFSET_MOVED_EVENT
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import OFFSET_MOVED_EVENT
 from rocketpy_proto.record import Record, RecordBlock, encode_record
 from rocketpy_proto.record.properties import KEYS, TAGS
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
-from rocketpy_broker.services.topics.system import RETRY_PREFIX
+from rocketpy_proto.model import RETRY_PREFIX
 from rocketpy_proto.model.codes import ResponseCode
 
 # Instead of a revive queue: the receipt of an ordered pop.

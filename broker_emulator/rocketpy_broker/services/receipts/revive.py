@@ -34,17 +34,18 @@ from rocketpy_broker.services.receipts.check_points import CheckPoint, Key
 from rocketpy_broker.services.receipts.handle import TopicKind, kind_of, pop_retry_topic
 from rocketpy_broker.services.receipts.revive_log import Entry, ReviveLog
 from rocketpy_broker.services.receipts.revived_records import copies_of, numbers_of
-from rocketpy_broker.services.topics.config import READ_WRITE, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.append.blocks import parts_within, tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import KEEP_NUMBERS, AppendHints
 from rocketpy_broker.store.values import GetMessageStatus, PutCause, QueueKey, ReadLimits
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import SYSTEM_GROUP_PREFIX
+from rocketpy_proto.model.configs import READ_WRITE, TopicConfig
 from rocketpy_proto.record import RecordBlock, UnencodableRecordError
 
 logger = logging.getLogger(__name__)
-GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+GROUP = f"{SYSTEM_GROUP_PREFIX}REVIVE_GROUP"
 ACK_GRACE_MS = 2_000
 # The pause while check points wait, as RocketMQ's reviveInterval.
 INTERVAL_MS = 1_000

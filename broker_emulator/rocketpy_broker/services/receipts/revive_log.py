@@ -15,7 +15,7 @@ import numpy as np
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ParameterIllegalError, RecordIllegalError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.delay.schedule import TIMER_OUT_MS, DelaySchedule
+from rocketpy_broker.services.delay.schedule import DelaySchedule
 from rocketpy_broker.services.receipts.check_points import (
     ACK_TAG,
     BATCH_ACK_TAG,
@@ -37,7 +37,13 @@ from rocketpy_broker.store.values import (
 )
 from rocketpy_proto.record import Record, RecordBlock, UnencodableRecordError, java_hash
 from rocketpy_proto.record.block.properties_block import parse_properties
-from rocketpy_proto.record.properties import REAL_TOPIC, TAGS, TIMER_DELIVER_MS, UNIQ_KEY
+from rocketpy_proto.record.properties import (
+    REAL_TOPIC,
+    TAGS,
+    TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
+    UNIQ_KEY,
+)
 from rocketpy_proto.struct_types import prepared
 
 READ_BYTES = 256 << 10

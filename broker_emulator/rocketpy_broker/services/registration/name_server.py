@@ -22,8 +22,8 @@ from rocketpy_broker.runtime.clock import Clock, resolve, within
 from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.services.registration.identity import BrokerIdentity
 from rocketpy_broker.services.registration.topics import RegisteredTopics
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
+from rocketpy_proto.model.configs import DataVersion, TopicConfig
 from rocketpy_proto.record import Host
 from rocketpy_proto.remoting import (
     EXCHANGES,
@@ -32,7 +32,6 @@ from rocketpy_proto.remoting import (
     RemotingError,
     encode_body,
 )
-from rocketpy_proto.remoting.bodies.configs import DataVersion
 from rocketpy_proto.remoting.bodies.registration import body_crc32, encode_plain
 
 logger = logging.getLogger(__name__)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from msgspec import structs
+
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.listeners import Listeners
-from rocketpy_broker.services.topics.config import Perm
-from rocketpy_broker.services.topics.config import TopicConfig as BrokerTopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, TopicConfigTable
+from rocketpy_proto.model.configs import DataVersion, Perm, TopicConfig
+from rocketpy_proto.remoting.bodies.configs import TopicConfigTable
 
 
 class RegisteredTopics:
@@ -33,13 +34,13 @@ class RegisteredTopics:
     @property
     def version(self) -> DataVersion:
         """The version of the broker's table."""
-        return self._topics.version.body()
+        return self._topics.version
 
-    def present(self) -> Mapping[str, BrokerTopicConfig]:
+    def present(self) -> Mapping[str, TopicConfig]:
         """Returns all topics by name; later changes are not in them."""
-        return self._topics.copy()
+        return {name: each.config for name, each in self._topics.copy().items()}
 
-    def found(self, names: Collection[str]) -> list[BrokerTopicConfig]:
+    def found(self, names: Collection[str]) -> list[TopicConfig]:
         """Returns the named topics; missing ones are left out."""
         return [each for name in names if (each := self._topics.find(name)) is not None]
 
@@ -48,15 +49,7 @@ class RegisteredTopics:
         configs = {each.topic: self.registered(each) for each in self.found(names)}
         return TopicConfigTable(configs, self.version)
 
-    def registered(self, config: BrokerTopicConfig) -> TopicConfig:
+    def registered(self, config: TopicConfig) -> TopicConfig:
         """Returns a topic's configuration in the form of registrations."""
-        return TopicConfig(
-            config.topic,
-            config.read_queue_nums,
-            config.write_queue_nums,
-            config.perm & (self._broker_permission | Perm.INHERIT),
-            config.topic_filter_type,
-            config.topic_sys_flag,
-            config.order,
-            dict(config.attributes),
-        )
+        perm = config.perm & (self._broker_permission | Perm.INHERIT)
+        return structs.replace(config, perm=perm)

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from rocketpy_broker.errors import BrokerError, SendBackError
 from rocketpy_broker.services import caller
 from rocketpy_broker.services.send.record_copy import Origins
-from rocketpy_broker.services.topics.system import RESERVED_PREFIX, SEND_FORBIDDEN
+from rocketpy_broker.services.topics.system import SEND_FORBIDDEN
 from rocketpy_broker.store.message_store import MessageStore
+from rocketpy_proto.model import RESERVED_PREFIX
 from rocketpy_proto.record import RecordBlock
 from rocketpy_proto.rocketpy.v1 import retry_pb2
 

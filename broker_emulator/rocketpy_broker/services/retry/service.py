@@ -32,7 +32,6 @@ from rocketpy_broker.runtime.listeners import Listeners
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.delay.schedule import DelaySchedule
 from rocketpy_broker.services.flush.group_commit import GroupCommit
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.retry.message_lookup import Found, MessagesToSendBack, SendBack
 from rocketpy_broker.services.send.record_copy import sent_back
 from rocketpy_broker.services.send.retry_targets import RetryTargets
@@ -42,6 +41,7 @@ from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.call_limits import ENTRIES_MAX
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.record import RecordBlock, RecordError, property_column
 from rocketpy_proto.record.properties import RETRY_TOPIC
 

@@ -9,9 +9,9 @@ import numpy as np
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.store.values import AppendResult
 from rocketpy_proto.record import MalformedRecordError, RecordBlock, property_column
+from rocketpy_proto.record.properties import WAIT
 from rocketpy_proto.record.sys_flag import has_transactions
 
-WAIT = "WAIT"
 NO_WAIT = b"WAIT\x01false"
 
 

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.services.delay.schedule import with_real_queue
-from rocketpy_broker.services.topics.system import HALF_TOPIC
 from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import HALF_TOPIC
 from rocketpy_proto.record import (
     RecordBlock,
     UnencodableRecordError,

@@ -13,13 +13,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_broker.errors import RecordIllegalError
-from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MESSAGE_TYPES, MIXED
-from rocketpy_broker.services.topics.attributes import UNSPECIFIED as ANY
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_proto.model import (
+    DELAY,
+    FIFO,
+    MESSAGE_TYPE,
+    MESSAGE_TYPES,
+    MIXED,
+    NORMAL,
+    TRANSACTION,
+)
+from rocketpy_proto.model import PRIORITY as PRIORITY_TYPE
+from rocketpy_proto.model import UNSPECIFIED as ANY
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import RecordBlock, property_column
 from rocketpy_proto.record.properties import PRIORITY, SHARDING_KEY, TRAN_MSG, WAITING_NAMES
 
-NORMAL, FIFO, DELAY, TRANSACTION = "NORMAL", "FIFO", "DELAY", "TRANSACTION"
 _UNCHECKED = frozenset({None, ANY, MIXED})
 
 
@@ -50,7 +58,7 @@ def accepted_type(topic: TopicConfig) -> str | None:
 def types_of(block: RecordBlock, *, may_wait: bool) -> NDArray[np.object_]:
     """Returns the type of each record."""
     types = np.full(len(block), NORMAL, object)
-    types[_has(block, PRIORITY)] = "PRIORITY"
+    types[_has(block, PRIORITY)] = PRIORITY_TYPE
     types[_has(block, SHARDING_KEY)] = FIFO
     if may_wait:
         for name in WAITING_NAMES - {TRAN_MSG}:

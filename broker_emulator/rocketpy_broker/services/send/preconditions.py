@@ -12,10 +12,10 @@ from datetime import datetime, timezone
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError, PermissionDeniedError, TopicIllegalError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import AUTO_CREATE_TOPIC
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import AUTO_CREATE_TOPIC
+from rocketpy_proto.model.configs import Perm, TopicConfig
 
 logger = logging.getLogger(__name__)
 

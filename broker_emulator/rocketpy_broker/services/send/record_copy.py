@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rocketpy_broker.store.delay_levels import DELAY
 from rocketpy_proto.record import (
     COLUMN_TYPES,
     RecordBlock,
@@ -23,12 +22,11 @@ from rocketpy_proto.record import (
     to_record_batch,
     with_property,
 )
-from rocketpy_proto.record.properties import ORIGIN_MESSAGE_ID, RETRY_TOPIC, UNIQ_KEY
+from rocketpy_proto.record.properties import DELAY, ORIGIN_MESSAGE_ID, RETRY_TOPIC, UNIQ_KEY, WAIT
 from rocketpy_proto.record.sys_flag import TRANSACTION_MASK
 
 # Sent by a client with its message: the maximum that replaces the group's maximum.
 MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
-WAIT = "WAIT"
 # RocketMQ's mark of a message for a retry topic that became a dead letter.
 DEAD_LETTER_DELAY = "-1"
 _OWN = pa.schema([(name, COLUMN_TYPES[name]) for name in ("topic", "offsetMsgId")])

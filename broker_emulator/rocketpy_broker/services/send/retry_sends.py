@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.services.delay.schedule import number_column
 from rocketpy_broker.services.flush.admission import Admission
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.locks import QueueLocks
 from rocketpy_broker.services.send.record_copy import MAX_RECONSUME_TIMES, diverted
 from rocketpy_broker.services.send.retry_targets import RetryTargets
-from rocketpy_broker.services.topics.system import RETRY_PREFIX
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import RETRY_PREFIX
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.record import (
     RecordBlock,
     RecordError,

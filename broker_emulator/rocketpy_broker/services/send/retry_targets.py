@@ -11,13 +11,12 @@ import logging
 from rocketpy_broker.errors import PermissionDeniedError, SendBackError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.log_throttle import LogThrottle
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.groups.retry_topics import RetryTopic, RetryTopics
-from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import dead_letter_topic, retry_topic
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import dead_letter_topic, retry_topic
+from rocketpy_proto.model.configs import READ_WRITE, Perm, SubscriptionGroupConfig, TopicConfig
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,6 @@ from rocketpy_broker.services.send.blocks import Stored, checked_block, declines
 from rocketpy_broker.services.send.destination import Destination, DestinationResolver
 from rocketpy_broker.services.send.preconditions import SendPreconditions
 from rocketpy_broker.services.send.retry_sends import RetrySends
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.queues.dispatch import AppendHints
@@ -31,6 +30,7 @@ from rocketpy_broker.store.queues.slices import run_starts
 from rocketpy_broker.store.values import AppendResult, QueueKey
 from rocketpy_proto.call_limits import ANY_QUEUE, OWN_QUEUES
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import RecordBlock, RecordError
 
 

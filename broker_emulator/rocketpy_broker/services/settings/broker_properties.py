@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from rocketpy_broker.config import BrokerConfig
-from rocketpy_broker.services.topics.config import READ_WRITE, Perm
 from rocketpy_broker.store.cleaner import HOUR_MS
+from rocketpy_proto.model.configs import READ_WRITE, Perm
 
 INT_MAX = (1 << 31) - 1
 RATIO_PERCENT_MIN, RATIO_PERCENT_MAX = 10, 95

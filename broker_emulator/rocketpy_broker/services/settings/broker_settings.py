@@ -13,7 +13,7 @@ from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import BrokerError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
-from rocketpy_broker.services.config_files.data_version import DataVersion
+from rocketpy_broker.services.config_files.data_version import FileVersion
 from rocketpy_broker.services.settings.broker_properties import PROPERTIES
 from rocketpy_proto.model.codes import ResponseCode
 
@@ -34,7 +34,7 @@ class BrokerSettings:
         # Called with the new configuration after each change.
         self.changed = changed
         self._clock = clock
-        self.version = DataVersion()
+        self.version = FileVersion()
 
     def listens(self, remoting_port: int | None, ha_port: int | None) -> None:
         """Notes the ports of RocketMQ's clients and slaves; options may name any free one."""

@@ -25,7 +25,7 @@ from rocketpy_broker.runtime.tasks import run_shielded
 from rocketpy_broker.services.config_files.json_fields import as_object
 from rocketpy_broker.services.delay.offsets import decode_offsets
 from rocketpy_broker.services.flush.store_files import StoreFiles
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
+from rocketpy_broker.services.groups.entry import GroupEntry
 from rocketpy_broker.services.groups.manager import FORBIDDEN, GROUP_PATTERN, PREDEFINED
 from rocketpy_broker.services.groups.manager import TABLE as GROUPS
 from rocketpy_broker.services.groups.wiring import Groups
@@ -36,7 +36,7 @@ from rocketpy_broker.services.slave.errors import MasterLostError, MasterRefused
 from rocketpy_broker.services.slave.master import Connect, Master
 from rocketpy_broker.services.slave.progress_files import ProgressFiles, reset_progress
 from rocketpy_broker.services.slave.state import SlaveState
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_broker.services.topics.manager import TABLE as TOPICS
 from rocketpy_broker.services.topics.manager import (
     TOPIC_BYTES_MAX,
@@ -155,9 +155,9 @@ class ConfigSync:
     async def _take_topics(self, table: Mapping[str, Any], epochs: Mapping[str, int]) -> None:
         own = self._topics.copy()
 
-        def changes() -> dict[str, TopicConfig | None]:
+        def changes() -> dict[str, TopicEntry | None]:
             entries = {
-                topic: TopicConfig.from_json(topic, entry)
+                topic: TopicEntry.from_json(topic, entry)
                 for topic, entry in as_object(table.get(TOPICS)).items()
                 if TOPIC_PATTERN.fullmatch(topic) and len(topic) <= TOPIC_BYTES_MAX
             }
@@ -178,9 +178,9 @@ class ConfigSync:
         # A consumer of the slave may have created its group here.
         in_use = {*self._groups.clients.consumers.names(), *PREDEFINED}
 
-        def changes() -> dict[str, SubscriptionGroupConfig | None]:
+        def changes() -> dict[str, GroupEntry | None]:
             entries = {
-                group: SubscriptionGroupConfig.from_json(group, entry)
+                group: GroupEntry.from_json(group, entry)
                 for group, entry in as_object(table.get(GROUPS)).items()
                 if GROUP_PATTERN.fullmatch(group)
             }

@@ -15,12 +15,13 @@ from rocketpy_broker.config import BrokerRole
 from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime.clock import Clock, resolve
 from rocketpy_broker.services.slave.state import SlaveState
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.files.promotion import Promotion, PromotionFile
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_proto.counts import counted
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 logger = logging.getLogger(__name__)
@@ -98,7 +99,9 @@ class PromotionService:
             bounds = self._store.range_of(queue)
             if bounds.min_offset < bounds.max_offset:
                 queue_nums[topic] = max(queue_nums.get(topic, 0), queue.queue_id + 1)
-        found = {topic: TopicConfig(topic, nums, nums) for topic, nums in queue_nums.items()}
+        found = {
+            topic: TopicEntry(TopicConfig(topic, nums, nums)) for topic, nums in queue_nums.items()
+        }
         if found:
             logger.warning(
                 "%s created, for messages of topics that the master created last: %s",

@@ -13,11 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from rocketpy_broker.errors import TopicAttributeError
+from rocketpy_proto.model import MESSAGE_TYPE, MESSAGE_TYPES
 
 QUEUE_TYPE, CLEANUP_POLICY = "queue.type", "cleanup.policy"
-MESSAGE_TYPE, RESERVE_TIME = "message.type", "reserve.time"
-MIXED, UNSPECIFIED = "MIXED", "UNSPECIFIED"
-MESSAGE_TYPES = (UNSPECIFIED, "NORMAL", "FIFO", "DELAY", "TRANSACTION", "PRIORITY", MIXED)
+RESERVE_TIME = "reserve.time"
 ADD, REMOVE = "+", "-"
 # Changes of one request; four names exist.
 CHANGES_MAX = 16

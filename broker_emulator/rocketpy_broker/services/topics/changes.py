@@ -7,20 +7,27 @@ Source: UPDATE_AND_CREATE_TOPIC, docs/design/broker_behaviour.md section 9.1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from rocketpy_broker.errors import BrokerError, TopicIllegalError
-from rocketpy_broker.services.topics.attributes import ADD, MESSAGE_TYPE, MIXED, altered
-from rocketpy_broker.services.topics.config import (
+from rocketpy_broker.services.topics.attributes import ADD, altered
+from rocketpy_proto.model import MESSAGE_TYPE, MIXED
+from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import (
+    MULTI_TAG,
     QUEUE_NUMS_MAX,
     READ_WRITE,
+    SINGLE_TAG,
     Perm,
     TopicConfig,
 )
-from rocketpy_proto.model.codes import ResponseCode
 
-FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+FILTER_TYPES = (SINGLE_TAG, MULTI_TAG)
+# Queues of a new topic by default.
+NEW_QUEUE_NUMS = 8
 # Bits: unit, unit subscription.
 SYS_FLAG_MAX = 3
 
@@ -53,7 +60,7 @@ class TopicChange:
     def of(self, old: TopicConfig | None) -> TopicConfig:
         """Returns the topic after the change. Raises TopicAttributeError."""
         attributes = altered(None if old is None else old.attributes, self.attributes)
-        return replace(old or TopicConfig(self.topic), **self._given(), attributes=attributes)
+        return structs.replace(old or _new(self.topic), **self._given(), attributes=attributes)
 
     def _given(self) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in FIELDS}
@@ -62,7 +69,7 @@ class TopicChange:
     def check(self, *, enable_mixed_message_type: bool) -> None:
         """Raises TopicIllegalError for an illegal value."""
         # Checks only the requested values: RocketMQ's topics may have values that are illegal here.
-        check_values(replace(TopicConfig(self.topic), **self._given()))
+        check_values(structs.replace(_new(self.topic), **self._given()))
         is_mixed = self.attributes.get(ADD + MESSAGE_TYPE) == MIXED
         if is_mixed and not enable_mixed_message_type:
             raise TopicIllegalError(
@@ -80,6 +87,10 @@ FIELDS = (
     "topic_filter_type",
     "topic_sys_flag",
 )
+
+
+def _new(topic: str) -> TopicConfig:
+    return TopicConfig(topic, NEW_QUEUE_NUMS, NEW_QUEUE_NUMS)
 
 
 def check_values(config: TopicConfig) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from rocketpy_broker.errors import TopicNotExistError
-from rocketpy_broker.services.topics.config import TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
+from rocketpy_proto.model.configs import TopicConfig
 
 _EPOCH_END = 1 << 63
 
@@ -29,9 +30,14 @@ class TopicRecreatedError(TopicNotExistError):
         self.args = (self.remark,)
 
 
-def made(config: TopicConfig) -> TopicConfig:
+def made(config: TopicConfig) -> TopicEntry:
     """Returns a new topic with an epoch of its own."""
-    return replace(config, epoch=1 + secrets.randbelow(_EPOCH_END - 1))
+    return with_epoch(TopicEntry(config))
+
+
+def with_epoch(entry: TopicEntry) -> TopicEntry:
+    """Returns a topic with an epoch of its own."""
+    return replace(entry, epoch=1 + secrets.randbelow(_EPOCH_END - 1))
 
 
 def is_recreated(known: int, own: int) -> bool:
@@ -39,12 +45,12 @@ def is_recreated(known: int, own: int) -> bool:
     return bool(known and own) and known != own
 
 
-def made_elsewhere(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
+def made_elsewhere(topics: Mapping[str, TopicEntry]) -> dict[str, TopicEntry]:
     """Returns topics without an epoch, with a new one: RocketMQ has created them.
 
     Returns none if no topic has an epoch: RocketMQ 4 has written the file. The origin
     of its topics is then unknown.
     """
-    if not any(config.epoch for config in topics.values()):
+    if not any(entry.epoch for entry in topics.values()):
         return {}
-    return {topic: made(config) for topic, config in topics.items() if not config.epoch}
+    return {topic: with_epoch(entry) for topic, entry in topics.items() if not entry.epoch}

@@ -32,11 +32,10 @@ from rocketpy_broker.errors import (
 )
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.listeners import Listeners
-from rocketpy_broker.services.config_files.data_version import DataVersion
 from rocketpy_broker.services.config_files.saver import Saver, save_now
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.topics.changes import TopicChange, TopicExistsError, check_values
-from rocketpy_broker.services.topics.config import Perm, TopicConfig
+from rocketpy_broker.services.topics.entry import TopicEntry
 from rocketpy_broker.services.topics.epochs import (
     TopicRecreatedError,
     is_recreated,
@@ -44,19 +43,14 @@ from rocketpy_broker.services.topics.epochs import (
     made_elsewhere,
 )
 from rocketpy_broker.services.topics.sorted_names import SortedNames
-from rocketpy_broker.services.topics.system import (
-    RESERVED,
-    RESERVED_PREFIX,
-    RETRY_PREFIX,
-    SEND_FORBIDDEN,
-    TRACE_TOPIC,
-    system_topics,
-)
+from rocketpy_broker.services.topics.system import RESERVED, SEND_FORBIDDEN, system_topics
+from rocketpy_proto.model import RESERVED_PREFIX, RETRY_PREFIX, TRACE_TOPIC
+from rocketpy_proto.model.configs import DataVersion, Perm, TopicConfig
 
 TOPIC_PATTERN = re.compile(r"[%|a-zA-Z0-9_-]+")
 TOPIC_BYTES_MAX = 127
 TABLE = "topicConfigTable"
-_Make = Callable[[TopicConfig | None], TopicConfig | None]
+_Make = Callable[[TopicEntry | None], TopicEntry | None]
 
 
 class TopicConfigManager:
@@ -74,14 +68,14 @@ class TopicConfigManager:
     ) -> None:
         self.enable_mixed_message_type = enable_mixed_message_type
         self._system = system_topics(cluster_name, broker_name, options or SystemTopicOptions())
-        self._table = ConfigTable(folder / "topics.json", clock, TABLE, TopicConfig.to_json)
-        self._topics = self._table.entries
+        self._table = ConfigTable(folder / "topics.json", clock, TABLE, TopicEntry.to_json)
+        self._entries = self._table.entries
         # Called with the names of the topics after each change of the table.
         self.changed = Listeners[[Collection[str]]]()
         self._table.on_change = self.changed
         # Awaited after each change: name servers should know a topic before its caller does.
         self.published: Callable[[], Awaitable[None]] = _published
-        self._table.take_in(self._system)
+        self._table.take_in({name: TopicEntry(each) for name, each in self._system.items()})
         self._all_names = SortedNames(lambda _name: True)
         self._own_names = SortedNames(lambda name: not self.is_internal(name))
 
@@ -93,7 +87,7 @@ class TopicConfigManager:
     @property
     def version(self) -> DataVersion:
         """The version of the table."""
-        return self._table.version
+        return self._table.version.value
 
     def next_version(self) -> None:
         """Gives the table another version; it is saved with the next save."""
@@ -105,7 +99,7 @@ class TopicConfigManager:
         Entries of system topics in the file replace the defaults of this version.
         Raises ConfigFileError, OSError.
         """
-        loaded = self._table.load(TopicConfig.from_json)
+        loaded = self._table.load(TopicEntry.from_json)
         if loaded is None:
             self._table.note({})
             save_now(self._table)
@@ -122,43 +116,50 @@ class TopicConfigManager:
 
     def exists(self, topic: str) -> bool:
         """True if the topic is configured or a system topic."""
-        return topic in self._topics or self.is_system(topic)
+        return topic in self._entries or self.is_system(topic)
 
     def __len__(self) -> int:
-        return len(self._topics)
+        return len(self._entries)
 
     def __contains__(self, topic: str) -> bool:
-        return topic in self._topics
+        return topic in self._entries
 
     def get(self, topic: str) -> TopicConfig:
         """Returns the topic's configuration. Raises TopicNotExistError."""
-        found = self._topics.get(topic)
+        found = self._entries.get(topic)
         if found is None:
             raise TopicNotExistError(topic)
-        return found
+        return found.config
 
     def find(self, topic: str) -> TopicConfig | None:
         """Returns the topic's configuration, or None."""
-        return self._topics.get(topic)
+        found = self._entries.get(topic)
+        return None if found is None else found.config
+
+    def epoch(self, topic: str) -> int:
+        """Returns the topic's epoch, 0 if it is unknown. Raises TopicNotExistError."""
+        self.get(topic)
+        return self._entries[topic].epoch
 
     def check_epoch(self, topic: str, epoch: int) -> None:
         """Raises TopicNotExistError if the topic has another epoch."""
-        own = self.get(topic).epoch
+        own = self.epoch(topic)
         if is_recreated(epoch, own):
             raise TopicRecreatedError(topic, epoch, own)
 
     def names(self, *, include_system: bool) -> Sequence[str]:
         """Returns all names, sorted; system and retry topics only with `include_system`."""
         names = self._all_names if include_system else self._own_names
-        return names.of(self._topics.keys(), self._table.change_count)
+        return names.of(self._entries.keys(), self._table.change_count)
 
-    def copy(self) -> dict[str, TopicConfig]:
+    def copy(self) -> dict[str, TopicEntry]:
         """Returns all topics by name, as they are now."""
-        return dict(self._topics)
+        return dict(self._entries)
 
-    def configs(self, names: Sequence[str]) -> Iterator[TopicConfig]:
+    def configs(self, names: Iterable[str]) -> Iterator[TopicConfig]:
         """Yields the current configurations of these topics, each looked up on demand."""
-        return map(dict(self._topics).__getitem__, names)
+        entries = self.copy()
+        return (entries[name].config for name in names)
 
     def list(self, *, include_system: bool) -> list[TopicConfig]:
         """Returns all topics by name; system and retry topics only with `include_system`."""
@@ -194,9 +195,11 @@ class TopicConfigManager:
             self._check_own_name(change.topic)
             change.check(enable_mixed_message_type=self.enable_mixed_message_type)
 
-        def changed(change: TopicChange, old: TopicConfig | None) -> TopicConfig:
+        def changed(change: TopicChange, old: TopicEntry | None) -> TopicEntry:
             _check_new(old, create_only=create_only)
-            return change.of(old) if old is not None else made(change.of(None))
+            if old is None:
+                return made(change.of(None))
+            return replace(old, config=change.of(old.config))
 
         await self._change_all({each.topic: partial(changed, each) for each in changes})
 
@@ -208,13 +211,20 @@ class TopicConfigManager:
         """
         self._check(config)
 
-        def changed(old: TopicConfig | None) -> TopicConfig:
+        def changed(old: TopicEntry | None) -> TopicEntry:
             _check_new(old, create_only=create_only)
-            return made(config) if old is None else _changed(old, config)
+            if old is None:
+                return made(config)
+            return old.changed(
+                read_queue_nums=config.read_queue_nums,
+                write_queue_nums=config.write_queue_nums,
+                perm=config.perm,
+                attributes=config.attributes,
+            )
 
         await self._change(config.topic, changed)
 
-    async def replicate(self, changes: Mapping[str, TopicConfig | None]) -> None:
+    async def replicate(self, changes: Mapping[str, TopicEntry | None]) -> None:
         """Makes topics as they are at the master; None removes one. Durable on return.
 
         Raises OSError; then nothing has changed.
@@ -229,18 +239,19 @@ class TopicConfigManager:
         Raises TopicNotExistError, OSError; then nothing has changed.
         """
 
-        def wider(old: TopicConfig | None) -> TopicConfig:
+        def wider(old: TopicEntry | None) -> TopicEntry:
             if old is None:
                 raise TopicNotExistError(topic)
-            read, write = max(old.read_queue_nums, nums), max(old.write_queue_nums, nums)
-            return replace(old, read_queue_nums=read, write_queue_nums=write)
+            config = old.config
+            read, write = max(config.read_queue_nums, nums), max(config.write_queue_nums, nums)
+            return old.changed(read_queue_nums=read, write_queue_nums=write)
 
         await self._change(topic, wider)
 
     def note_own(self, config: TopicConfig) -> None:
         """Adds a system topic; it is saved with the next save of the table."""
-        if config.topic not in self._topics:
-            self._table.note({config.topic: config})
+        if config.topic not in self._entries:
+            self._table.note({config.topic: TopicEntry(config)})
             self.changed([config.topic])
 
     async def make_retry_topics(self, configs: Iterable[TopicConfig]) -> None:
@@ -342,21 +353,11 @@ def is_retry(topic: str) -> bool:
     return topic.startswith(RETRY_PREFIX)
 
 
-def _retry_topic(config: TopicConfig, old: TopicConfig | None) -> TopicConfig:
-    return made(config) if old is None else replace(old, order=config.order)
+def _retry_topic(config: TopicConfig, old: TopicEntry | None) -> TopicEntry:
+    return made(config) if old is None else old.changed(order=config.order)
 
 
-def _check_new(old: TopicConfig | None, *, create_only: bool) -> None:
+def _check_new(old: TopicEntry | None, *, create_only: bool) -> None:
     """Raises TopicExistsError if the topic to create exists already."""
     if old is not None and create_only:
-        raise TopicExistsError(old.topic)
-
-
-def _changed(old: TopicConfig, config: TopicConfig) -> TopicConfig:
-    return replace(
-        old,
-        read_queue_nums=config.read_queue_nums,
-        write_queue_nums=config.write_queue_nums,
-        perm=config.perm,
-        attributes=config.attributes,
-    )
+        raise TopicExistsError(old.config.topic)

@@ -7,30 +7,32 @@ Source: TopicConfigManager and TopicValidator of RocketMQ 5.5.0, docs/design/sto
 from __future__ import annotations
 
 from rocketpy_broker.config import SystemTopicOptions
-from rocketpy_broker.services.topics.config import READ_WRITE, Perm, TopicConfig
+from rocketpy_proto.model import (
+    AUTO_CREATE_TOPIC,
+    BENCHMARK_TOPIC,
+    CHECK_MAX_TIME_TOPIC,
+    HALF_TOPIC,
+    OFFSET_MOVED_EVENT,
+    OP_TOPIC,
+    REPLY_SUFFIX,
+    RESERVED_PREFIX,
+    ROCKSDB_TOPICS,
+    SCHEDULE_TOPIC,
+    SELF_TEST_TOPIC,
+    TIMER_TOPIC,
+    TRACE_TOPIC,
+)
+from rocketpy_proto.model.configs import READ_WRITE, Perm, TopicConfig
 
-AUTO_CREATE_TOPIC = "TBW102"
-TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
-TIMER_TOPIC = "rmq_sys_wheel_timer"
-HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-OP_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
-# RocketMQ 5.5 creates them for transactions in RocksDB.
-ROCKSDB_TOPICS = ("RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC")
-CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
-OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
 # Decisions about batches. The topic is not configured, so clients neither send to it nor
 # read it. Its prefix keeps any broker, also RocketMQ's, from listing, creating or cleaning it.
-BATCHES_TOPIC = "rmq_sys_rocketpy_batches"
-# Prefix of a consumer group's topic for messages to consume again.
-RETRY_PREFIX = "%RETRY%"
-# Prefix of a consumer group's topic for dead letters.
-DEAD_LETTER_PREFIX = "%DLQ%"
+BATCHES_TOPIC = f"{RESERVED_PREFIX}rocketpy_batches"
 # Topics that clients must not send to.
 SEND_FORBIDDEN = frozenset(
     {
-        "SELF_TEST_TOPIC",
+        SELF_TEST_TOPIC,
         OFFSET_MOVED_EVENT,
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
         TIMER_TOPIC,
         HALF_TOPIC,
         OP_TOPIC,
@@ -39,24 +41,13 @@ SEND_FORBIDDEN = frozenset(
     }
 )
 # Reserved also if the options of the broker do not create them.
-RESERVED = SEND_FORBIDDEN | {AUTO_CREATE_TOPIC, "BenchmarkTest", "CHECKPOINT_TOPIC", TRACE_TOPIC}
-RESERVED_PREFIX = "rmq_sys_"
+RESERVED = SEND_FORBIDDEN | {AUTO_CREATE_TOPIC, BENCHMARK_TOPIC, "CHECKPOINT_TOPIC", TRACE_TOPIC}
 REVIVE_PREFIX = f"{RESERVED_PREFIX}REVIVE_LOG_"
-
-
-def retry_topic(group: str) -> str:
-    """Returns the retry topic of a consumer group."""
-    return RETRY_PREFIX + group
 
 
 def revive_topic(cluster_name: str) -> str:
     """Returns the topic for check points and acknowledgements of popped messages."""
     return REVIVE_PREFIX + cluster_name
-
-
-def dead_letter_topic(group: str) -> str:
-    """Returns the dead-letter topic of a consumer group."""
-    return DEAD_LETTER_PREFIX + group
 
 
 def system_topics(
@@ -65,15 +56,15 @@ def system_topics(
     """Returns the topics that the broker has from its start, by name."""
     inherited = READ_WRITE | Perm.INHERIT
     rows = [
-        ("SELF_TEST_TOPIC", 1, READ_WRITE),
-        ("BenchmarkTest", 1024, READ_WRITE),
+        (SELF_TEST_TOPIC, 1, READ_WRITE),
+        (BENCHMARK_TOPIC, 1024, READ_WRITE),
         (cluster_name, 16, inherited),
         (broker_name, 1, inherited),
         (OFFSET_MOVED_EVENT, 1, READ_WRITE),
-        ("SCHEDULE_TOPIC_XXXX", 18, READ_WRITE),
-        (f"{cluster_name}_REPLY_TOPIC", 1, READ_WRITE),
+        (SCHEDULE_TOPIC, 18, READ_WRITE),
+        (cluster_name + REPLY_SUFFIX, 1, READ_WRITE),
         (revive_topic(cluster_name), options.revive_queue_nums, READ_WRITE),
-        (f"rmq_sys_SYNC_BROKER_MEMBER_{broker_name}", 1, Perm.INHERIT),
+        (f"{RESERVED_PREFIX}SYNC_BROKER_MEMBER_{broker_name}", 1, Perm.INHERIT),
         (HALF_TOPIC, 1, READ_WRITE),
         (OP_TOPIC, 1, READ_WRITE),
     ]

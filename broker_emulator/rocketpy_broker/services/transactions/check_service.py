@@ -19,9 +19,7 @@ from rocketpy_broker.runtime.clock import Clock, sleep
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.flush.group_commit import GroupCommit
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
-from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC
 from rocketpy_broker.services.transactions.check_report import CheckReason, TransactionLines
 from rocketpy_broker.services.transactions.messages import (
     CHECK_MAX_TIME_QUEUE,
@@ -33,6 +31,8 @@ from rocketpy_broker.services.transactions.progress import TransactionProgress
 from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import AppendResult
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import (
     RecordError,
     encode_offset_message_id,

@@ -20,7 +20,6 @@ from rocketpy_broker.errors import RecordIllegalError
 from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.services.delay.schedule import DelaySchedule
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.topics.system import CHECK_MAX_TIME_TOPIC, OP_TOPIC
 from rocketpy_broker.store.append.batch_marks import origin_fields
 from rocketpy_broker.store.append.blocks import tags_and_keys
 from rocketpy_broker.store.message_store import MessageStore
@@ -32,6 +31,7 @@ from rocketpy_broker.store.values import (
     QueueKey,
     ReadLimits,
 )
+from rocketpy_proto.model import CHECK_MAX_TIME_TOPIC, OP_TOPIC
 from rocketpy_proto.record import (
     Record,
     RecordBlock,
@@ -49,6 +49,7 @@ from rocketpy_proto.record.properties import (
     REAL_TOPIC,
     TAGS,
     UNIQ_KEY,
+    WAIT,
 )
 from rocketpy_proto.record.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK
 
@@ -243,7 +244,7 @@ class TransactionMessages:
 
     def append_op(self, queue_offset: int, operation: Operation) -> AppendResult:
         """Appends an op message: the half message at `queue_offset` has ended."""
-        properties = {TAGS: OP_TAG, "WAIT": "true", OPERATION: operation.value}
+        properties = {TAGS: OP_TAG, WAIT: "true", OPERATION: operation.value}
         host = self._store.store_host
         record = Record(
             OP_TOPIC,

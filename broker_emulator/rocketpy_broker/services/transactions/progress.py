@@ -37,9 +37,9 @@ from rocketpy_broker.services.transactions.messages import (
 from rocketpy_broker.services.transactions.table import TransactionTable
 from rocketpy_broker.store.message_store import NOTHING_NEEDED, MessageStore
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey, ReadLimits
+from rocketpy_proto.model import TRANSACTION_GROUP
 from rocketpy_proto.record import decode_record
 
-GROUP = "CID_RMQ_SYS_TRANS"
 LOG_OFFSET = "logOffset"
 MARK_BYTES = 64 << 20
 READ_BYTES = 1 << 20
@@ -166,8 +166,10 @@ class TransactionProgress:
         positions, known = self._store.positions(), self._next
         if known.log_end <= positions.flushed_end:
             for queue, offset in ((HALF_QUEUE, known.next_half), (OP_QUEUE, known.next_op)):
-                if offset > max(self._committed.query(GROUP, queue.topic, queue.queue_id), 0):
-                    self._committed.commit(GROUP, queue.topic, queue.queue_id, offset)
+                if offset > max(
+                    self._committed.query(TRANSACTION_GROUP, queue.topic, queue.queue_id), 0
+                ):
+                    self._committed.commit(TRANSACTION_GROUP, queue.topic, queue.queue_id, offset)
             table = self._table
             self._next = _Place(positions.log_end, table.next_half, table.next_op)
 
@@ -267,7 +269,7 @@ class TransactionProgress:
 
     def _begin(self, queue: QueueKey) -> int:
         bounds = self._store.range_of(queue)
-        committed = self._committed.query(GROUP, queue.topic, queue.queue_id)
+        committed = self._committed.query(TRANSACTION_GROUP, queue.topic, queue.queue_id)
         if committed == NOT_COMMITTED:
             return bounds.min_offset
         return min(max(committed, bounds.min_offset), bounds.max_offset)

@@ -26,7 +26,6 @@ from rocketpy_broker.store.check.faults import (
     runs,
 )
 from rocketpy_broker.store.check.read_only import queue_folder, queue_keys
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.log.file_sequence import FileSequence
 from rocketpy_broker.store.queues.dispatch import DispatchRequest
 from rocketpy_broker.store.queues.files import QueueFiles, used_end
@@ -35,6 +34,7 @@ from rocketpy_broker.store.queues.prefixes import Prefixes
 from rocketpy_broker.store.queues.units import BLANK_SIZE, UNIT, UNIT_BYTES, Units
 from rocketpy_broker.store.values import FilePrefix, QueueKey
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import SCHEDULE_TOPIC
 
 # Codes below this are addresses in consumequeue_ext, which is not read.
 EXTENSION_CODE_MAX = -(1 << 31) - 1

@@ -17,8 +17,9 @@ from pathlib import Path
 from rocketpy_broker.errors import StoreDirectoryError
 from rocketpy_broker.store.files import durable
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import TIMER_TOPIC
 
-TIMER_QUEUE = QueueKey("rmq_sys_wheel_timer", 0)
+TIMER_QUEUE = QueueKey(TIMER_TOPIC, 0)
 FILE_BYTES = 4096
 SECOND_MS = 1_000
 # One int64 for each field of TimerCheckpoint, in order.

@@ -15,10 +15,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from rocketpy_broker.store.delay_levels import DelayLevels
 from rocketpy_broker.store.queues.slices import QueueSlice
 from rocketpy_broker.store.queues.units import UNIT, Units
 from rocketpy_broker.store.values import PutCause, QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import COLUMN_TYPES, RecordBlock, has_queue_offset, to_record_batch
 from rocketpy_proto.record.index_keys import IndexKeys, TagsAndKeys
 from rocketpy_proto.record.sys_flag import has_transactions

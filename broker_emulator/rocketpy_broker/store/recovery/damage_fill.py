@@ -13,7 +13,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.log.checksums import SegmentChecksums, is_sound
 from rocketpy_broker.store.log.commit_log import CommitLog
 from rocketpy_broker.store.log.filler import fill
@@ -22,6 +21,7 @@ from rocketpy_broker.store.log.segment import Segment
 from rocketpy_broker.store.queues.table import ConsumeQueueTable
 from rocketpy_broker.store.recovery.quarantine import Quarantine
 from rocketpy_broker.store.values import Damage, QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record import MalformedRecordError, Record, decode_record, has_queue_offset
 from rocketpy_proto.record.layout import FIXED_BYTES
 

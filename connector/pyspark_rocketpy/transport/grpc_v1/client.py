@@ -74,8 +74,6 @@ LASTING_FAULTS = (
 _AWAY = "; check that the broker runs"
 # Faults that mean that no broker answers in time.
 _UNANSWERED = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-# An expression type.
-SQL92 = "SQL92"
 MESSAGE_BYTES_MAX = 64 << 20
 PULL_METHOD = "/rocketpy.v1.Broker/Pull"
 _RETRIES = {

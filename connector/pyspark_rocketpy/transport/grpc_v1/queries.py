@@ -28,7 +28,6 @@ from pyspark_rocketpy.offsets import (
 from pyspark_rocketpy.transport.byte_shares import Measured, shares
 from pyspark_rocketpy.transport.grpc_v1 import answers
 from pyspark_rocketpy.transport.grpc_v1.client import (
-    SQL92,
     SUBSCRIPTION_PARSE_FAILED,
     TOPIC_NOT_EXIST,
     AnswerT,
@@ -48,6 +47,7 @@ from rocketpy_proto.call_limits import (
     OFFSET_QUERY_ENTRIES_MAX,
     WORK_MS_MAX,
 )
+from rocketpy_proto.model import SQL92
 from rocketpy_proto.rocketpy.v1 import broker_pb2, broker_pb2_grpc
 
 # A random token fits an int64.

@@ -21,7 +21,6 @@ import grpc
 from pyspark_rocketpy.errors import ConnectionFailedError, DataLossError, loss_advice
 from pyspark_rocketpy.offsets import QueueRange
 from pyspark_rocketpy.transport.grpc_v1.client import (
-    SQL92,
     TOPIC_NOT_EXIST,
     BrokerClient,
     check,
@@ -33,6 +32,7 @@ from pyspark_rocketpy.transport.rebatching import RecordChunk, lost_end, wrong_a
 from pyspark_rocketpy.transport.retries import PASSING_ERRORS, PassingError
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.counts import counted
+from rocketpy_proto.model import SQL92
 from rocketpy_proto.pull_wire import PullResponseParts
 from rocketpy_proto.record import MalformedRecordError, decode_sizes
 from rocketpy_proto.rocketpy.v1 import broker_pb2

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.configs import DataVersion, SubscriptionGroupConfig, TopicConfig
 from rocketpy_proto.remoting.bodies import auth, clients, configs, pop, registration, routes, stats
-from rocketpy_proto.remoting.fields import Body
+from rocketpy_proto.struct_types import Body
 
 REQUEST_BODIES: Mapping[Code, type[Body]] = {
     Code.HEART_BEAT: clients.HeartbeatData,
@@ -21,14 +22,14 @@ REQUEST_BODIES: Mapping[Code, type[Body]] = {
     Code.SET_MESSAGE_REQUEST_MODE: pop.SetMessageRequestModeBody,
     Code.BATCH_ACK_MESSAGE: pop.BatchAckMessageBody,
     Code.UPDATE_AND_CREATE_TOPIC_LIST: configs.CreateTopicListRequestBody,
-    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: configs.SubscriptionGroupConfig,
+    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: SubscriptionGroupConfig,
     Code.AUTH_CREATE_USER: auth.UserInfo,
     Code.AUTH_UPDATE_USER: auth.UserInfo,
     Code.AUTH_CREATE_ACL: auth.AclInfo,
     Code.AUTH_UPDATE_ACL: auth.AclInfo,
     Code.REGISTER_BROKER: registration.RegisterBrokerBody,
     Code.REGISTER_TOPIC_IN_NAMESRV: routes.TopicRouteData,
-    Code.QUERY_DATA_VERSION: configs.DataVersion,
+    Code.QUERY_DATA_VERSION: DataVersion,
 }
 
 RESPONSE_BODIES: Mapping[Code, type[Body]] = {
@@ -64,11 +65,11 @@ RESPONSE_BODIES: Mapping[Code, type[Body]] = {
     Code.GET_BROKER_HA_STATUS: stats.HARuntimeInfo,
     Code.GET_REPLICATION_STATE: configs.ReplicationState,
     Code.GET_STAGED_FILES: configs.StagedFileChanges,
-    Code.GET_TOPIC_CONFIG: configs.TopicConfig,
+    Code.GET_TOPIC_CONFIG: TopicConfig,
     Code.GET_ALL_TOPIC_CONFIG: configs.TopicConfigTable,
-    Code.GET_SUBSCRIPTIONGROUP_CONFIG: configs.SubscriptionGroupConfig,
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG: SubscriptionGroupConfig,
     Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: configs.SubscriptionGroupTable,
-    Code.QUERY_DATA_VERSION: configs.DataVersion,
+    Code.QUERY_DATA_VERSION: DataVersion,
     Code.AUTH_GET_USER: auth.UserInfo,
     Code.AUTH_GET_ACL: auth.AclInfo,
     Code.REGISTER_BROKER: routes.TextTable,

@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 
 from rocketpy_proto.remoting.errors import RemotingFormatError
-from rocketpy_proto.remoting.fields import Body, decode_body
+from rocketpy_proto.remoting.fields import decode_body
 from rocketpy_proto.remoting.json_text import format_error, parse_json
+from rocketpy_proto.struct_types import Body
 
 # A list that references name has actions or addresses; a longer one is refused.
 SHARED_TEXTS_MAX = 64

@@ -5,24 +5,17 @@ Source: docs/design/remoting.md sections 2.8, 4.4 and 4.5.
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import TypeVar
 
 from msgspec import field
 
+from rocketpy_proto.model import EVERYTHING, TAG
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel, NamedEnum
 from rocketpy_proto.remoting.errors import RemotingFormatError
-from rocketpy_proto.remoting.fields import Body, Int32, Int64, MessageQueue, QueueTable
+from rocketpy_proto.remoting.fields import MessageQueue, QueueTable
+from rocketpy_proto.struct_types import Body, Int32, Int64
 
-
-class _Name(Enum):
-    """A name that Java reads in any case, or as the number of its place."""
-
-    @classmethod
-    def _missing_(cls, value: object) -> _Name | None:
-        return cls.__members__.get(str(value).upper())
-
-
-N = TypeVar("N", bound=_Name)
+N = TypeVar("N", bound=NamedEnum)
 
 
 def named(kind: type[N], value: N | int) -> N:
@@ -38,43 +31,15 @@ def named(kind: type[N], value: N | int) -> N:
     return names[value]
 
 
-class ConsumeType(_Name):
-    """The moving side: the broker pushes, or the client pulls (pull and lite pull)."""
-
-    CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
-    CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
-    CONSUME_POP = "CONSUME_POP"
-
-
-class MessageModel(_Name):
-    """Delivery of each message to one member of a group, or to all."""
-
-    BROADCASTING = "BROADCASTING"
-    CLUSTERING = "CLUSTERING"
-
-
-class ConsumeFromWhere(_Name):
-    """Start position of a group without committed offsets; three are deprecated."""
-
-    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
-    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = (
-        "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
-    )
-    CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
-    CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
-    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
-    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
-
-
 class SubscriptionData(Body, frozen=True):
     """A group's subscription to a topic. `code_set` has the tag hashes that brokers filter by."""
 
     topic: str
-    sub_string: str = "*"
+    sub_string: str = EVERYTHING
     tags_set: tuple[str, ...] = ()
     code_set: tuple[Int32, ...] = ()
     sub_version_ms: Int64 = field(name="subVersion", default=0)
-    expression_type: str = "TAG"
+    expression_type: str = TAG
     is_class_filter: bool = field(name="classFilterMode", default=False)
     filter_class_source: str | None = None
 

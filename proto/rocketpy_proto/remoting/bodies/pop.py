@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from msgspec import field
 
-from rocketpy_proto.remoting.bodies.clients import MessageModel
-from rocketpy_proto.remoting.fields import Body, Int32, Int64, MessageQueue
+from rocketpy_proto.model.consumers import MessageModel
+from rocketpy_proto.remoting.fields import MessageQueue
+from rocketpy_proto.struct_types import Body, Int32, Int64
 
 
 class MessageQueueAssignment(Body, frozen=True):

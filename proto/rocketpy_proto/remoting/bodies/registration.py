@@ -18,11 +18,12 @@ from itertools import islice
 
 import msgspec
 
-from rocketpy_proto.remoting.bodies.configs import DataVersion, TopicConfig, TopicConfigTable
+from rocketpy_proto.model.configs import NO_VERSION, DataVersion, TopicConfig
+from rocketpy_proto.remoting.bodies.configs import TopicConfigTable
 from rocketpy_proto.remoting.errors import RemotingFormatError, UnencodableRemotingError
-from rocketpy_proto.remoting.fields import Body, decode_body, encode_body
+from rocketpy_proto.remoting.fields import decode_body, encode_body
 from rocketpy_proto.remoting.json_text import read_json
-from rocketpy_proto.struct_types import prepared
+from rocketpy_proto.struct_types import Body, prepared
 
 _WHAT = "RegisterBrokerBody"
 _INT32 = struct.Struct(">i")
@@ -31,7 +32,6 @@ _TOPIC_PARTS_MIN, _TOPIC_PARTS_MAX = 5, 6
 INFLATED_BYTES_MAX = 16 * 1024 * 1024
 # Topics that are encoded at once, in about 0.2 ms.
 _STEP_TOPICS = 500
-_NO_VERSION = DataVersion(counter=0, changed_ms=0, state_version=0)
 
 
 class RegisterBrokerBody(Body, frozen=True):
@@ -53,12 +53,12 @@ def encode_plain(topics: Iterable[TopicConfig], version: DataVersion) -> bytes:
     """
     pieces, rest = [], iter(topics)
     try:
-        while part := {each.topic_name: each for each in islice(rest, _STEP_TOPICS)}:
+        while part := {each.topic: each for each in islice(rest, _STEP_TOPICS)}:
             pieces.append(msgspec.json.encode(part)[1:-1])
     except UnicodeEncodeError as error:
         raise UnencodableRemotingError(_WHAT, str(error)) from error
     # Of static topics, which RocketMQ's brokers send along.
-    mappings = b'"mappingDataVersion":%s,"topicQueueMappingDetailMap":{}' % encode_body(_NO_VERSION)
+    mappings = b'"mappingDataVersion":%s,"topicQueueMappingDetailMap":{}' % encode_body(NO_VERSION)
     return (
         b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":%s,'
         b'"topicConfigTable":{%s},%s,"topicQueueMappingInfoMap":{}}}'
@@ -73,7 +73,7 @@ def encode_compressed(body: RegisterBrokerBody, *, has_mappings: bool = True) ->
     """
     encode_body(body)  # Raises for values that cannot be written.
     topics = [_topic_text(config) for config in body.topics.topic_configs.values()]
-    version = body.topics.data_version or _NO_VERSION
+    version = body.topics.data_version or NO_VERSION
     pieces = [*_sized(encode_body(version)), _INT32.pack(len(topics))]
     for topic in topics:
         pieces += _sized(topic)
@@ -105,7 +105,7 @@ def decode_compressed(data: bytes | memoryview) -> RegisterBrokerBody:
     except msgspec.ValidationError as error:
         raise RemotingFormatError(_WHAT, f"filter servers: {error}") from error
     table = TopicConfigTable(
-        topic_configs={config.topic_name: config for config in topics},
+        topic_configs={config.topic: config for config in topics},
         data_version=version,
         topic_queue_mapping_info_map=mappings,
     )
@@ -126,11 +126,11 @@ def _inflated(data: bytes | memoryview) -> bytes:
 
 
 def _topic_text(config: TopicConfig) -> bytes:
-    if " " in config.topic_name:
-        raise UnencodableRemotingError(_WHAT, f"the topic {config.topic_name!r} has a blank")
-    attributes = msgspec.json.encode(config.attributes or {}).decode()
+    if " " in config.topic:
+        raise UnencodableRemotingError(_WHAT, f"the topic {config.topic!r} has a blank")
+    attributes = msgspec.json.encode(config.attributes).decode()
     numbers = f"{config.read_queue_nums} {config.write_queue_nums} {config.perm}"
-    return f"{config.topic_name} {numbers} {config.topic_filter_type} {attributes}".encode()
+    return f"{config.topic} {numbers} {config.topic_filter_type} {attributes}".encode()
 
 
 def _topic(piece: memoryview) -> TopicConfig:
@@ -144,9 +144,11 @@ def _topic(piece: memoryview) -> TopicConfig:
         raise RemotingFormatError(_WHAT, f"a topic: {error}") from error
     if len(parts) < _TOPIC_PARTS_MIN:
         raise RemotingFormatError(_WHAT, f"a topic has {len(parts)} parts")
-    attributes = read_json(parts[5].encode(), _WHAT) if len(parts) == _TOPIC_PARTS_MAX else None
     names = ("topicName", "readQueueNums", "writeQueueNums", "perm", "topicFilterType")
-    fields = {**dict(zip(names, parts, strict=False)), "attributes": attributes}
+    fields: dict[str, object] = dict(zip(names, parts, strict=False))
+    if len(parts) == _TOPIC_PARTS_MAX:
+        attributes = read_json(parts[5].encode(), _WHAT)
+        fields["attributes"] = {} if attributes is None else attributes
     try:
         return msgspec.convert(fields, prepared(TopicConfig), strict=False)
     except msgspec.ValidationError as error:

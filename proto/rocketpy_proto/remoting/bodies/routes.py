@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import field
 
-from rocketpy_proto.remoting.fields import Body, Int32, Int64, encode_body
+from rocketpy_proto.remoting.fields import encode_body
+from rocketpy_proto.struct_types import Body, Int32, Int64
 
 
 class BrokerData(Body, frozen=True):
@@ -22,7 +23,7 @@ class BrokerData(Body, frozen=True):
 
 
 class QueueData(Body, frozen=True):
-    """The number of a topic's queues at a broker, and their permissions (headers.topics)."""
+    """The number of a topic's queues at a broker, and their permissions (`model.configs`)."""
 
     broker_name: str
     read_queue_nums: Int32

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from msgspec import field
 
+from rocketpy_proto.model.configs import DataVersion
 from rocketpy_proto.remoting.bodies.clients import SubscriptionData
-from rocketpy_proto.remoting.bodies.configs import DataVersion
-from rocketpy_proto.remoting.fields import Body, Int32, Int64, MessageQueue, QueueTable
+from rocketpy_proto.remoting.fields import MessageQueue, QueueTable
+from rocketpy_proto.struct_types import Body, Int32, Int64
 
 
 class TopicOffset(Body, frozen=True):

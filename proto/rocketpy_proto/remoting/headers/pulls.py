@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from msgspec import field
 
-from rocketpy_proto.remoting.fields import Header, Int32, Int64
+from rocketpy_proto.remoting.fields import Header
+from rocketpy_proto.struct_types import Int32, Int64
 
 # Bits of a pull's `sys_flag`.
 COMMIT_OFFSET = 1

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from rocketpy_proto.remoting.fields import Header, Int32, Int64
+from rocketpy_proto.model import AUTO_CREATE_TOPIC
+from rocketpy_proto.remoting.fields import Header
+from rocketpy_proto.struct_types import Int32, Int64
 
-DEFAULT_TOPIC = "TBW102"
 # Ends of a transaction: `commit_or_rollback`.
 UNKNOWN, COMMIT, ROLLBACK = 0, 8, 12
 
@@ -26,7 +27,7 @@ class SendMessageRequest(Header, frozen=True):
     sys_flag: Int32 = 0
     flag: Int32 = 0
     # The template of a missing topic, and the maximum number of its queues.
-    default_topic: str = DEFAULT_TOPIC
+    default_topic: str = AUTO_CREATE_TOPIC
     default_topic_queue_nums: Int32 = 4
     # Encoded by record.properties.
     properties: str | None = None

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from msgspec import field
 
-from rocketpy_proto.remoting.fields import Header, Int32, Int64
-
-SINGLE_TAG = "SINGLE_TAG"
-# Bits of `perm`.
-PERM_READ, PERM_WRITE, PERM_INHERIT = 4, 2, 1
+from rocketpy_proto.model import AUTO_CREATE_TOPIC
+from rocketpy_proto.model.configs import READ_WRITE, SINGLE_TAG
+from rocketpy_proto.remoting.fields import Header
+from rocketpy_proto.struct_types import Int32, Int64
 
 
 class GetRouteInfoRequest(Header, frozen=True):
@@ -35,11 +34,11 @@ class CreateTopicRequest(Header, frozen=True):
     topic: str
     read_queue_nums: Int32
     write_queue_nums: Int32
-    default_topic: str = "TBW102"
-    perm: Int32 = PERM_READ | PERM_WRITE
+    default_topic: str = AUTO_CREATE_TOPIC
+    perm: Int32 = int(READ_WRITE)
     topic_filter_type: str = SINGLE_TAG
     topic_sys_flag: Int32 = 0
-    is_order: bool = field(name="order", default=False)
+    order: bool = False
     attributes: str | None = None
     is_forced: bool | None = field(name="force", default=None)
     broker_name: str | None = field(name="bname", default=None)

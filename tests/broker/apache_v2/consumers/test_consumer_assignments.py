@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.model.configs import TopicConfig
 from tests.support.broker.clients.apache_consumers import Consumer, make_ordered
 from tests.support.broker.pops import TOPIC, with_messages
 from tests.support.broker.running_broker import RunningBroker, StartBroker

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from rocketpy_broker.errors import StoreBusyError
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_broker.services.receipts.ack_service import AckService
 from rocketpy_broker.services.retry.service import SendBackService
-from rocketpy_broker.services.topics.system import dead_letter_topic
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import dead_letter_topic
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from tests.support.broker.clients.apache_consumers import Consumer, duration
 from tests.support.broker.pops import (
     GROUP,

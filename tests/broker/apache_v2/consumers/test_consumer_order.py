@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from rocketpy_broker.services.deliveries.renewals import RENEWED_MS
-from rocketpy_broker.services.topics.system import dead_letter_topic
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import dead_letter_topic
 from tests.support.broker.clients.apache_consumers import Consumer, duration, make_ordered
 from tests.support.broker.pops import GROUP, INVISIBLE_MS, TOPIC, pass_time, with_messages
 from tests.support.broker.running_broker import StartBroker

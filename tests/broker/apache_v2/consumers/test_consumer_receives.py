@@ -17,9 +17,9 @@ from rocketpy_broker.server.apache_v2.receives.requests import receive_wait_ms
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.receipts import pop_service
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.model.codes import Language
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import Record, encode_record
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZSTD
 from tests.support.blocks import BORN_MS, WireBlock, wire_block

@@ -10,10 +10,11 @@ import pytest
 from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.services.deliveries import left_work
 from rocketpy_broker.services.deliveries.service import RELEASED_MS
-from rocketpy_broker.services.filters.service import TAG, FilterText
+from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.pull import response_buffer
 from rocketpy_broker.services.receipts.popped import PopRequest
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import TAG
 from tests.support.blocks import wire_block
 from tests.support.broker.clients.apache_consumers import Consumer, Received, duration
 from tests.support.broker.pops import GROUP, REVIVE_MS, TOPIC, pass_time, with_messages

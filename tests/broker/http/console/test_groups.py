@@ -7,14 +7,10 @@ from pathlib import Path
 import pytest
 
 from rocketpy_broker.config import ConsoleMode
-from rocketpy_broker.services.groups.clients.consumers import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    MessageModel,
-)
+from rocketpy_broker.services.groups.clients.consumers import ConsumerData
 from rocketpy_broker.services.groups.clients.registry import Heartbeat
 from rocketpy_broker.services.groups.clients.subscriptions import Subscription
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.rocketpy.v1 import broker_pb2, groups_pb2
 from tests.broker.http.console.topic_browser import Browser
 from tests.support.broker.clients.group_clients import consumer, heartbeat
@@ -108,9 +104,9 @@ async def test_a_group_of_10_000_members_shows_some(start_broker: StartBroker) -
         join = running.broker.services.groups.clients.heartbeat
         data = ConsumerData(
             "crowd",
-            ConsumeType.PASSIVELY,
+            ConsumeType.CONSUME_PASSIVELY,
             MessageModel.CLUSTERING,
-            ConsumeFromWhere.LAST_OFFSET,
+            ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
             [Subscription.of("orders", "TAG", "*", 1)],
         )
         for number in range(10_000):

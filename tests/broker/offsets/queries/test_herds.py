@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.services.offsets import queries
 from rocketpy_broker.services.offsets.known import KnownOffsets
 from rocketpy_broker.services.offsets.queries import FEW_QUEUES, REST_MS
-from rocketpy_broker.services.topics.config import Perm, TopicConfig
 from rocketpy_broker.store.values import QueueBounds, QueueKey
+from rocketpy_proto.model.configs import Perm, TopicConfig
 from rocketpy_proto.rocketpy.v1 import broker_pb2
 from tests.support.blocks import wire_block
 from tests.support.broker.running_broker import RunningBroker, until
@@ -87,9 +87,11 @@ class HeldQuery:
 
     async def hold(self, *topics: str, pattern: str = "", with_epochs: bool = False) -> None:
         """Holds it until it has looked at each queue."""
-        configs = self._running.broker.services.topics.list(include_system=False)
+        topics_of_broker = self._running.broker.services.topics
+        configs = topics_of_broker.list(include_system=False)
         queues = [QueueKey(each.topic, i) for each in configs for i in range(each.read_queue_nums)]
-        epochs = {each.topic: each.epoch for each in configs} if with_epochs else {}
+        epoch_of = topics_of_broker.epoch
+        epochs = {each.topic: epoch_of(each.topic) for each in configs} if with_epochs else {}
         known = KnownOffsets(
             (*queue, self._store.range_of(queue).max_offset, epochs.get(queue.topic, 0))
             for queue in queues
@@ -157,7 +159,7 @@ async def test_b11_a_changed_topic_makes_a_held_query_look_at_its_queues(
     await held.hold("T", "U")
     # Not distinguished from a deleted and recreated topic: no epoch is known.
     topics = running.broker.services.topics
-    await topics.update(replace(topics.get("U"), perm=Perm.READ), create_only=False)
+    await topics.update(structs.replace(topics.get("U"), perm=Perm.READ), create_only=False)
     assert await held.looked_at() == [QueueKey("U", i) for i in range(3)]
     assert not held.call.done()
     await topics.add_queues("U", 4)

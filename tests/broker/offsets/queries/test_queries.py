@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -234,8 +233,8 @@ async def test_k05_a_held_query_whose_client_went_away_is_dropped(running: Runni
 
 async def test_n12_an_answer_has_a_limited_number_of_queues(running: RunningBroker) -> None:
     table = running.broker.services.topics._table
-    wide = replace(table.entries["TBW102"], read_queue_nums=1 << 16)
-    table.take_in({f"W{number}": replace(wide, topic=f"W{number}") for number in range(17)})
+    wide = table.entries["TBW102"].changed(read_queue_nums=1 << 16)
+    table.take_in({f"W{number}": wide.changed(topic=f"W{number}") for number in range(17)})
     answer = await ask(running, topics=["W0"])
     assert [len(topic.queues) for topic in answer.topics] == [1 << 16]
     answer = await ask(running, topic_pattern="W.*")

@@ -27,11 +27,11 @@ from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy
 from rocketpy_broker.broker import Broker
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.runtime.clock import ManualClock
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.config import FlushDiskType
 from rocketpy_broker.store.queues.readers import lookup as queue_lookup
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.call_limits import WORK_MS_MAX
+from rocketpy_proto.model.configs import TopicConfig
 from tests.support.blocks import wire_block
 
 CONFIG = ClientConfig(("h:1",), 100)

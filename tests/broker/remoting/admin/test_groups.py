@@ -10,10 +10,11 @@ import pytest
 
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.remoting import MessageQueue, encode_body
 from rocketpy_proto.remoting.bodies.clients import QuerySubscriptionBody, SubscriptionData
-from rocketpy_proto.remoting.bodies.configs import SubscriptionGroupConfig, SubscriptionGroupTable
+from rocketpy_proto.remoting.bodies.configs import SubscriptionGroupTable
 from rocketpy_proto.remoting.bodies.routes import TopicList
 from rocketpy_proto.remoting.bodies.stats import (
     ConsumeStats,
@@ -63,18 +64,18 @@ async def test_a_group_is_created_and_replaced_with_all_its_fields(
 ) -> None:
     first = SubscriptionGroupConfig(
         "G",
-        is_consume_enabled=False,
-        is_consume_from_min_enabled=False,
-        is_consume_broadcast_enabled=False,
-        is_consumed_orderly=True,
+        consume_enable=False,
+        consume_from_min_enable=False,
+        consume_broadcast_enable=False,
+        consume_message_orderly=True,
         retry_queue_nums=2,
         retry_max_times=3,
         group_retry_policy={"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5}},
         broker_id=1,
         which_broker_when_consume_slowly=2,
-        is_consumer_ids_change_notified=False,
+        notify_consumer_ids_changed_enable=False,
         group_sys_flag=1,
-        consume_timeout_minutes=5,
+        consume_timeout_minute=5,
         attributes={},
     )
     await update(remoting.client, first)
@@ -89,6 +90,18 @@ async def test_a_group_is_created_and_replaced_with_all_its_fields(
     assert "TOOLS_CONSUMER" in found.groups
     assert found.data_version is not None
     assert found.data_version.counter == 2
+
+
+async def test_a_request_without_a_retry_policy_keeps_the_groups_own(
+    remoting: RemotingBroker,
+) -> None:
+    policy = {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 5}}
+    await update(remoting.client, SubscriptionGroupConfig("G", group_retry_policy=policy))
+    code, body = Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"G","retryMaxTimes":3}'
+    answer = await remoting.client.ask(code, body=body)
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    found = await config(remoting.client, "G")
+    assert (found.retry_max_times, found.group_retry_policy) == (3, policy)
 
 
 @pytest.mark.parametrize(
@@ -199,7 +212,7 @@ async def test_consume_stats_of_unknown_groups_are_empty(remoting: RemotingBroke
 async def test_all_groups_have_their_consume_stats(remoting: RemotingBroker) -> None:
     client = remoting.client
     await update_topic(client, read_queue_nums=1, write_queue_nums=1)
-    await update_topic(client, topic="U", read_queue_nums=1, write_queue_nums=1, is_order=True)
+    await update_topic(client, topic="U", read_queue_nums=1, write_queue_nums=1, order=True)
     for topic in ("T", "U"):
         for _ in range(3):
             await send(client, b"x", topic=topic)

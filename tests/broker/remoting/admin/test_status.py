@@ -10,8 +10,8 @@ from rocketpy_broker.services.settings.properties import parse_properties, prope
 from rocketpy_broker.store.cleaner import HOUR_MS
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import DataVersion
 from rocketpy_proto.remoting import EXCHANGES, PROTOCOL_VERSION, decode_body
-from rocketpy_proto.remoting.bodies.configs import DataVersion
 from rocketpy_proto.remoting.bodies.stats import (
     BrokerStatsData,
     BrokerStatsItem,
@@ -330,5 +330,5 @@ async def test_h03_slaves_get_what_rocketmq_s_tables_lack(remoting: RemotingBrok
     await update_topic(client)
     state = await answered(client, Code.GET_REPLICATION_STATE)
     assert (state.store_id, state.deleted_below) == (store.store_id, {"T": end})
-    assert state.epochs["T"] == remoting.running.broker.services.topics.get("T").epoch
+    assert state.epochs["T"] == remoting.running.broker.services.topics.epoch("T")
     assert [each[0] for each in state.recoveries] == [store.recoveries.newest_id]

@@ -9,16 +9,13 @@ import pytest
 from rocketpy_broker.runtime.clock import ManualClock
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.remoting import (
     MessageQueue,
     encode_body,
 )
-from rocketpy_proto.remoting.bodies.configs import (
-    CreateTopicListRequestBody,
-    TopicConfig,
-    TopicConfigTable,
-)
+from rocketpy_proto.remoting.bodies.configs import CreateTopicListRequestBody, TopicConfigTable
 from rocketpy_proto.remoting.bodies.routes import GroupList, TopicList
 from rocketpy_proto.remoting.bodies.stats import (
     ConsumeQueueData,
@@ -47,13 +44,13 @@ async def test_a_topic_is_created_and_changed_with_all_its_values(
     answer = await update_topic(
         client,
         write_queue_nums=2,
-        is_order=True,
+        order=True,
         attributes="+message.type=FIFO,+queue.type=SimpleCQ",
     )
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     assert await config(client) == TopicConfig(
         *("T", 4, 2, 6),
-        is_order=True,
+        order=True,
         attributes={"message.type": "FIFO", "queue.type": "SimpleCQ"},
     )
     answer = await update_topic(client, perm=4, topic_sys_flag=1, attributes="-message.type")
@@ -111,7 +108,7 @@ async def test_a_list_with_an_illegal_name_creates_nothing(remoting: RemotingBro
 
 
 async def test_all_topics_come_with_the_version_of_their_table(remoting: RemotingBroker) -> None:
-    await update_topic(remoting.client, is_order=True)
+    await update_topic(remoting.client, order=True)
     first: TopicConfigTable = await answered(remoting.client, Code.GET_ALL_TOPIC_CONFIG)
     assert first.topic_configs["T"] == await config(remoting.client)
     assert first.topic_configs["SELF_TEST_TOPIC"].perm == 6

@@ -11,16 +11,12 @@ import pytest
 from rocketpy_broker.server.remoting.clients import CLIENTS_PER_CONNECTION_MAX
 from rocketpy_proto.model.codes import Language, ResponseCode
 from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.remoting import (
     EXCHANGES,
     RemotingCommand,
 )
-from rocketpy_proto.remoting.bodies.clients import (
-    ConsumeFromWhere,
-    ConsumeType,
-    MessageModel,
-    SubscriptionData,
-)
+from rocketpy_proto.remoting.bodies.clients import SubscriptionData
 from rocketpy_proto.remoting.headers.clients import (
     ConsumerGroupRequest,
     HeartbeatResponse,

@@ -8,6 +8,7 @@ import pytest
 
 from rocketpy_proto.model.codes import Language, ResponseCode
 from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.remoting import (
     MessageQueue,
@@ -17,10 +18,7 @@ from rocketpy_proto.remoting import (
 from rocketpy_proto.remoting.bodies.clients import (
     CheckClientRequestBody,
     Connection,
-    ConsumeFromWhere,
-    ConsumeType,
     LockBatchRequestBody,
-    MessageModel,
     SubscriptionData,
 )
 from rocketpy_proto.remoting.headers.clients import (

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from rocketpy_broker.errors import BrokerError, UnconfirmedError
 from rocketpy_broker.services.pull.checks import PullRequest
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.record import decode_record
 from tests.faults.histories.history import body_of, id_of
 from tests.faults.simulation.machine import MachineGoneError

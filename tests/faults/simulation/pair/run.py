@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rocketpy_broker.config import BrokerRole, Replication
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.store.config import FlushDiskType
+from rocketpy_proto.model.configs import TopicConfig
 from tests.faults.simulation.pair.clients import GROUP, Clients
 from tests.faults.simulation.pair.judge import Verdict
 from tests.faults.simulation.pair.log import RawLog

@@ -6,9 +6,9 @@ from functools import partial
 from pathlib import Path
 
 from rocketpy_broker.runtime.clock import SystemClock
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from rocketpy_proto.remoting import MessageQueue, RequestCode, ResponseCode
 from rocketpy_proto.remoting.bodies.clients import ConsumerData, HeartbeatData, SubscriptionData
-from rocketpy_proto.remoting.bodies.configs import SubscriptionGroupConfig
 from rocketpy_proto.remoting.headers.clients import ConsumeStatsRequest
 from rocketpy_proto.remoting.headers.offsets import LOWER, UPPER
 from rocketpy_proto.remoting.headers.topics import TopicRequest

@@ -10,9 +10,9 @@ import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from rocketpy_broker.services.groups.config import SubscriptionGroupConfig
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2, service_pb2_grpc
+from rocketpy_proto.model.configs import SubscriptionGroupConfig
 from tests.support.broker.pops import GROUP, INVISIBLE_MS, TOPIC, pass_time
 from tests.support.broker.running_broker import RunningBroker
 

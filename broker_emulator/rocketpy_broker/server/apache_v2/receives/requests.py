@@ -12,9 +12,10 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from rocketpy_broker.server.apache_v2.name_rules import check_group, check_topic
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.status import RefusedError
-from rocketpy_broker.services.filters.service import SQL92, TAG, FilterText
+from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.filters.tags import ALL_TAGS
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import SQL92, TAG
 
 WAIT_MS_MIN, WAIT_MS_MAX = 5_000, 20_000
 # The time between the answer and the client's deadline.

@@ -19,10 +19,10 @@ from rocketpy_broker.server.apache_v2.servicers.route_servicer import QUEUES_A_S
 from rocketpy_broker.server.apache_v2.status import RefusedError
 from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.receipts.popped import ANY_QUEUE
-from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.model.configs import Perm
 
 
 class AssignmentServicer:

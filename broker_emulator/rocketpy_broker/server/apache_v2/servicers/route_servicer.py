@@ -12,20 +12,28 @@ from rocketpy_broker.server.apache_v2.handlers import Methods
 from rocketpy_broker.server.apache_v2.name_rules import check_topic
 from rocketpy_broker.server.apache_v2.request_context import Caller
 from rocketpy_broker.server.apache_v2.status import RefusedError
-from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MIXED
-from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX, Perm, TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
+from rocketpy_proto.model import (
+    DELAY,
+    FIFO,
+    MESSAGE_TYPE,
+    MIXED,
+    NORMAL,
+    PRIORITY,
+    TRANSACTION,
+)
+from rocketpy_proto.model.configs import QUEUE_NUMS_MAX, Perm, TopicConfig
 
 QUEUES_A_SLOT = 1_000
 _MIXED = (v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION)
 _TYPES: dict[str, tuple[v2.MessageType, ...]] = {
-    "NORMAL": (v2.NORMAL,),
-    "FIFO": (v2.FIFO,),
-    "DELAY": (v2.DELAY,),
-    "TRANSACTION": (v2.TRANSACTION,),
-    "PRIORITY": (v2.PRIORITY,),
+    NORMAL: (v2.NORMAL,),
+    FIFO: (v2.FIFO,),
+    DELAY: (v2.DELAY,),
+    TRANSACTION: (v2.TRANSACTION,),
+    PRIORITY: (v2.PRIORITY,),
     "LITE": (v2.LITE,),
     MIXED: _MIXED,
 }

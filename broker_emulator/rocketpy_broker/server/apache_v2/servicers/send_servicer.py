@@ -27,14 +27,21 @@ from rocketpy_broker.server.apache_v2.transaction_id import TransactionId
 from rocketpy_broker.services.delay.recall import RecallService
 from rocketpy_broker.services.send.blocks import Stored
 from rocketpy_broker.services.send.broker_properties import broker_properties
-from rocketpy_broker.services.send.message_types import DELAY, accepted_type
+from rocketpy_broker.services.send.message_types import accepted_type
 from rocketpy_broker.services.send.service import SendService
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
-from rocketpy_broker.services.topics.system import DEAD_LETTER_PREFIX
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
 from rocketpy_proto.apache.rocketmq.v2 import service_pb2
 from rocketpy_proto.call_limits import ANY_QUEUE
+from rocketpy_proto.model import (
+    DEAD_LETTER_PREFIX,
+    DELAY,
+    FIFO,
+    NORMAL,
+    PRIORITY,
+    TRANSACTION,
+)
+from rocketpy_proto.model.configs import TopicConfig
 from rocketpy_proto.model.recall_handle import RecallHandle
 
 # Some ms of work.
@@ -180,9 +187,9 @@ class SendServicer:
 def _type_of(system: v2.SystemProperties) -> str:
     """Returns the type of a checked message."""
     if system.message_type == v2.TRANSACTION:
-        return "TRANSACTION"
+        return TRANSACTION
     if system.HasField("delivery_timestamp"):
         return DELAY
     if system.message_group:
-        return "FIFO"
-    return "PRIORITY" if system.HasField("priority") else "NORMAL"
+        return FIFO
+    return PRIORITY if system.HasField("priority") else NORMAL

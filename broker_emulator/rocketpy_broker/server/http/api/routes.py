@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from rocketpy_broker.contract_json import camel
-from rocketpy_broker.services.topics.system import dead_letter_topic
+from rocketpy_proto.model import dead_letter_topic
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, groups_pb2, transactions_pb2
 
 PREFIX = "/api/v1"

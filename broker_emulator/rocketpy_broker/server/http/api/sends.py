@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from rocketpy_broker.errors import BrokerError, MessageNotExistError
 from rocketpy_broker.messages.copies import (
-    TRANSACTION,
     TopicRules,
     producer_group,
     properties_of_copy,
@@ -28,6 +27,7 @@ from rocketpy_broker.messages.outgoing_message import (
 from rocketpy_broker.messages.stored import Message
 from rocketpy_broker.server.http.api.calls import Caller, InnerCalls
 from rocketpy_broker.server.http.api.requests import json_object
+from rocketpy_proto.model import MESSAGE_TYPE, TRANSACTION
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import decode_record
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
@@ -109,7 +109,7 @@ class Sending:
         request = admin_pb2.ListTopicsRequest(topics=[topic])
         answer = await self.calls.call(self.caller, "Admin/ListTopics", request)
         (config,) = answer.configs
-        return TopicRules(config.attributes.get("message.type"), config.write_queue_nums)
+        return TopicRules(config.attributes.get(MESSAGE_TYPE), config.write_queue_nums)
 
     async def _append(self, request: broker_pb2.AppendRequest, msg_id: str) -> SentMessage:
         answer = await self.calls.call(self.caller, "Broker/Append", request)

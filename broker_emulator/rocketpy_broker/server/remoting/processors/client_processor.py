@@ -18,13 +18,7 @@ from rocketpy_broker.server.remoting.clients import ConsumerNotOnlineError, Remo
 from rocketpy_broker.server.remoting.server import Processor, Request
 from rocketpy_broker.server.remoting.values import subscription_body
 from rocketpy_broker.services.filters.service import FilterService, FilterText
-from rocketpy_broker.services.groups.clients.consumers import (
-    ConsumeFromWhere,
-    ConsumerData,
-    ConsumeType,
-    MessageModel,
-    consumers_of,
-)
+from rocketpy_broker.services.groups.clients.consumers import ConsumerData, consumers_of
 from rocketpy_broker.services.groups.clients.members import ClientVersion, Member
 from rocketpy_broker.services.groups.clients.producers import producers_of
 from rocketpy_broker.services.groups.clients.registry import ClientService, Heartbeat, check_counts
@@ -32,12 +26,12 @@ from rocketpy_broker.services.groups.clients.subscriptions import Subscription
 from rocketpy_broker.services.groups.locks import QueueLocks
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand, encode_body
 from rocketpy_proto.remoting.bodies import clients as bodies
 from rocketpy_proto.remoting.headers.clients import HeartbeatResponse, UnregisterClientRequest
 
 CONNECTIONS_A_SLOT, SUBSCRIPTIONS_A_SLOT = 1_000, 100
-_TYPE, _FROM = "CONSUME_", "CONSUME_FROM_"
 
 
 class ClientProcessor:
@@ -131,17 +125,11 @@ class ClientProcessor:
             subscriptions = [] if known is None else list(known.subscriptions.values())
         else:
             subscriptions = [_subscription(each) for each in consumer.subscriptions]
-        consume_type = bodies.named(bodies.ConsumeType, consumer.consume_type)
-        message_model = bodies.named(bodies.MessageModel, consumer.message_model)
-        where = bodies.named(bodies.ConsumeFromWhere, consumer.consume_from_where)
         return ConsumerData(
             consumer.group_name,
-            ConsumeType[consume_type.name.removeprefix(_TYPE)],
-            MessageModel[message_model.name],
-            # Java's clients treat the deprecated values as this one.
-            ConsumeFromWhere.__members__.get(
-                where.name.removeprefix(_FROM), ConsumeFromWhere.LAST_OFFSET
-            ),
+            bodies.named(ConsumeType, consumer.consume_type),
+            bodies.named(MessageModel, consumer.message_model),
+            bodies.named(ConsumeFromWhere, consumer.consume_from_where).in_use,
             subscriptions,
             consumer.is_unit_mode,
             data.heartbeat_fingerprint,
@@ -187,9 +175,9 @@ class ClientProcessor:
         answer = bodies.ConsumerConnection(
             await _connections(members),
             table,
-            bodies.ConsumeType(_TYPE + latest.consume_type.name),
-            bodies.MessageModel(latest.message_model.name),
-            bodies.ConsumeFromWhere(_FROM + latest.consume_from_where.name),
+            latest.consume_type,
+            latest.message_model,
+            latest.consume_from_where,
         )
         return request.answer(body=encode_body(answer))
 

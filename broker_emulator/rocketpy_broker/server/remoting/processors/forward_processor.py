@@ -100,7 +100,7 @@ class ForwardProcessor:
         known = self._clients.consumer_group(group)
         properties = {CONSUMER_START_TIME: str(since_ms)}
         if known is not None:
-            properties[CONSUME_TYPE] = f"CONSUME_{known.latest.consume_type.name}"
+            properties[CONSUME_TYPE] = known.latest.consume_type.name
         return ConsumerRunningInfo(properties, stacks)
 
     async def _consume(self, request: Request) -> RemotingCommand:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 import msgspec
+from msgspec import structs
 
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.errors import ParameterIllegalError
@@ -17,7 +18,6 @@ from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.remoting.server import LENIENT_BODY_BYTES, Processor, Request
 from rocketpy_broker.server.remoting.tables import AnswerSize, TableText, encode_large
 from rocketpy_broker.server.remoting.values import (
-    GROUP_FIELDS,
     group_body,
     subscription_body,
 )
@@ -34,6 +34,7 @@ from rocketpy_broker.services.groups.manager import SubscriptionGroupManager
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.configs import CUSTOMIZED, SubscriptionGroupConfig
 from rocketpy_proto.remoting import (
     MessageQueue,
     RemotingCommand,
@@ -84,13 +85,16 @@ class GroupProcessor:
 
     async def _update(self, request: Request) -> RemotingCommand:
         """Creates a group or replaces all of its fields but the unknown ones."""
-        body: configs.SubscriptionGroupConfig = await request.bounded_body(LENIENT_BODY_BYTES)
+        body: SubscriptionGroupConfig = await request.bounded_body(LENIENT_BODY_BYTES)
         if body.attributes:
             raise ParameterIllegalError("attributes", dict(body.attributes), "none")
-        fields = {name: getattr(body, field) for field, name in GROUP_FIELDS.items()}
-        if body.group_retry_policy is not None:
-            fields["group_retry_policy"] = body.group_retry_policy
-        await self._admin.alter(GroupChange(body.group_name, fields))
+        fields = structs.asdict(body)
+        for name in ("group", "attributes"):
+            del fields[name]
+        if body.group_retry_policy is CUSTOMIZED:
+            # RocketMQ 4 knows no policy: the group keeps its own.
+            del fields["group_retry_policy"]
+        await self._admin.alter(GroupChange(body.group, fields))
         return request.answer()
 
     async def _delete(self, request: Request) -> RemotingCommand:
@@ -104,7 +108,7 @@ class GroupProcessor:
     async def _all_configs(self, request: Request) -> RemotingCommand:
         head = configs.SubscriptionGroupTable(
             forbidden_table=self._groups.forbidden(),
-            data_version=self._groups.version.body(),
+            data_version=self._groups.version,
         )
         found = self._groups.configs(list(self._groups.names()))
         table = TableText()

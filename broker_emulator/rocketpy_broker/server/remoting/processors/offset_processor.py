@@ -102,7 +102,7 @@ class OffsetProcessor:
 
     def _delay_offsets(self, request: Request) -> RemotingCommand:
         version, offsets = self._delay.offsets()
-        return request.answer(body=encode_body(DelayOffsets(offsets, version.body())))
+        return request.answer(body=encode_body(DelayOffsets(offsets, version.value)))
 
     async def _reset(self, request: Request) -> RemotingCommand:
         header: ResetOffsetRequest = request.header

@@ -16,6 +16,7 @@ from rocketpy_broker.services.filters.service import FilterText
 from rocketpy_broker.services.pull.checks import PullRequest
 from rocketpy_broker.services.pull.service import PullAnswer, PullService
 from rocketpy_broker.store.values import GetMessageStatus, QueueKey
+from rocketpy_proto.model import EVERYTHING, TAG
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import RemotingCommand
@@ -79,8 +80,8 @@ class PullProcessor:
 
 
 def _filter_text(header: PullMessageRequest) -> FilterText:
-    kind = header.expression_type or "TAG"
-    return FilterText(kind, header.subscription or ("*" if kind == "TAG" else ""))
+    kind = header.expression_type or TAG
+    return FilterText(kind, header.subscription or (EVERYTHING if kind == TAG else ""))
 
 
 def _answer(request: Request, answer: PullAnswer) -> RemotingCommand:

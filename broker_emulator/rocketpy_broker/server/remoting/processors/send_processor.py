@@ -23,7 +23,6 @@ from rocketpy_broker.runtime.clock import Clock
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.remoting.server import Deferred, Processor, Request, Step
 from rocketpy_broker.services.delay.recall import RecallService
-from rocketpy_broker.services.delay.schedule import TIMER_OUT_MS
 from rocketpy_broker.services.send.blocks import Stored
 from rocketpy_broker.services.send.broker_properties import REGION_ID, broker_properties
 from rocketpy_broker.services.send.record_copy import MAX_RECONSUME_TIMES
@@ -54,7 +53,13 @@ from rocketpy_proto.record.block.batch_body import (
     decode_batch_part,
 )
 from rocketpy_proto.record.block.ranges import octets_of, offsets_of
-from rocketpy_proto.record.properties import DELAY, UNIQ_KEY, decode_properties, encode_properties
+from rocketpy_proto.record.properties import (
+    DELAY,
+    TIMER_OUT_MS,
+    UNIQ_KEY,
+    decode_properties,
+    encode_properties,
+)
 from rocketpy_proto.record.sys_flag import COMPRESSED, COMPRESSION_MASK
 from rocketpy_proto.remoting import RemotingCommand
 from rocketpy_proto.remoting.headers.sends import (

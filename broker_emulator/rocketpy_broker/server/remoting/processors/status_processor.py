@@ -87,7 +87,7 @@ class StatusProcessor:
 
     def _config(self, request: Request) -> RemotingCommand:
         settings = self._settings
-        version = encode_body(settings.version.body()).decode()
+        version = encode_body(settings.version.value).decode()
         text = properties_text(settings.properties())
         return request.answer(BrokerConfigResponse(version), body=text.encode())
 

@@ -23,11 +23,11 @@ from rocketpy_broker.services.admin.topic_admin_service import ENTRIES_A_SLOT, T
 from rocketpy_broker.services.observability.statistics.service import StatisticsService
 from rocketpy_broker.services.topics.attributes import parse_changes
 from rocketpy_broker.services.topics.changes import TopicChange
-from rocketpy_broker.services.topics.config import QUEUE_NUMS_MAX
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
 from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.configs import NO_VERSION, QUEUE_NUMS_MAX, TopicConfig
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand, encode_body
 from rocketpy_proto.remoting.bodies import configs, routes, stats
 from rocketpy_proto.remoting.headers.topics import CreateTopicRequest, QueryConsumeQueueRequest
@@ -36,7 +36,6 @@ from rocketpy_proto.remoting.headers.topics import CreateTopicRequest, QueryCons
 LARGE_BODY_BYTES = 65_536
 # Topics of one save.
 CHANGES_A_SAVE = 500
-NO_VERSION = configs.DataVersion(counter=0, changed_ms=0, state_version=0)
 
 
 class TopicProcessor:
@@ -91,9 +90,7 @@ class TopicProcessor:
         for begin in range(0, len(body.topic_configs), CHANGES_A_SAVE):
             await take_slot("admin")
             part = body.topic_configs[begin : begin + CHANGES_A_SAVE]
-            await self._admin.alter(
-                [_change(each.topic_name, each, each.attributes or {}) for each in part]
-            )
+            await self._admin.alter([_change(each.topic, each, each.attributes) for each in part])
         return request.answer()
 
     async def _delete(self, request: Request) -> RemotingCommand:
@@ -111,7 +108,7 @@ class TopicProcessor:
 
     async def _all_configs(self, request: Request) -> RemotingCommand:
         head = configs.TopicConfigTable(
-            data_version=self._topics.version.body(),
+            data_version=self._topics.version,
             mapping_data_version=NO_VERSION,
             topic_queue_mapping_detail_map={},
         )
@@ -174,7 +171,7 @@ class TopicProcessor:
 
 
 def _change(
-    topic: str, values: CreateTopicRequest | configs.TopicConfig, attributes: Mapping[str, str]
+    topic: str, values: CreateTopicRequest | TopicConfig, attributes: Mapping[str, str]
 ) -> TopicChange:
     return TopicChange(
         topic,
@@ -182,7 +179,7 @@ def _change(
         values.write_queue_nums,
         values.perm,
         attributes,
-        values.is_order,
+        values.order,
         values.topic_filter_type,
         values.topic_sys_flag,
     )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import grpc
 
-from rocketpy_broker.errors import BrokerError
+from rocketpy_broker.errors import BrokerError, ParameterIllegalError
 from rocketpy_broker.runtime import scheduler
 from rocketpy_broker.runtime.scheduler import take_slot
 from rocketpy_broker.server.rocketpy_v1 import status
@@ -19,12 +19,8 @@ from rocketpy_broker.services.admin.group_admin_service import GroupAdminService
 from rocketpy_broker.services.admin.group_list import GroupListing
 from rocketpy_broker.services.admin.pages import page_count
 from rocketpy_broker.services.groups.clients.consumers import (
-    ConsumeFromWhere,
     ConsumerData,
     ConsumerGroup,
-    ConsumeType,
-    MessageModel,
-    as_enum,
     consumers_of,
 )
 from rocketpy_broker.services.groups.clients.producers import producers_of
@@ -32,6 +28,7 @@ from rocketpy_broker.services.groups.clients.registry import ClientService, Hear
 from rocketpy_broker.services.groups.clients.subscriptions import Subscription
 from rocketpy_broker.services.offsets.reset_service import ResetService
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 if TYPE_CHECKING:
@@ -190,9 +187,11 @@ def _consumer_data(data: groups_pb2.ConsumerData) -> ConsumerData:
     """Returns the registry's form of a consumer. Raises ParameterIllegalError."""
     return ConsumerData(
         data.consumer_group,
-        as_enum("consume_type", ConsumeType, data.consume_type),
-        as_enum("message_model", MessageModel, data.message_model),
-        as_enum("consume_from_where", ConsumeFromWhere, data.consume_from_where),
+        ConsumeType[_name("consume_type", groups_pb2.ConsumeType, data.consume_type)],
+        MessageModel[_name("message_model", groups_pb2.MessageModel, data.message_model)],
+        ConsumeFromWhere[
+            _name("consume_from_where", groups_pb2.ConsumeFromWhere, data.consume_from_where)
+        ],
         [
             Subscription.of(each.topic, each.expression_type, each.expression, each.sub_version)
             for each in data.subscriptions
@@ -201,13 +200,22 @@ def _consumer_data(data: groups_pb2.ConsumerData) -> ConsumerData:
     )
 
 
+def _name(field: str, kind: Any, value: int) -> str:
+    """Returns the name of a number. Raises ParameterIllegalError."""
+    names: dict[int, str] = {number: name for name, number in kind.items() if number}
+    if value not in names:
+        accepted = ", ".join(f"{name} ({number})" for number, name in names.items())
+        raise ParameterIllegalError(field, value, accepted)
+    return names[value]
+
+
 def _consumer_message(group: ConsumerGroup) -> groups_pb2.ConsumerData:
     latest = group.latest
     return groups_pb2.ConsumerData(
         consumer_group=latest.group,
-        consume_type=cast("groups_pb2.ConsumeType", latest.consume_type.value),
-        message_model=cast("groups_pb2.MessageModel", latest.message_model.value),
-        consume_from_where=cast("groups_pb2.ConsumeFromWhere", latest.consume_from_where.value),
+        consume_type=latest.consume_type.name,
+        message_model=latest.message_model.name,
+        consume_from_where=latest.consume_from_where.name,
         subscriptions=[
             groups_pb2.Subscription(
                 topic=each.topic,

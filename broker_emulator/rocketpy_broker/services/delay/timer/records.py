@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rocketpy_broker.services.delay.pending_messages import SECOND_MS, Due, key_hash
-from rocketpy_broker.services.delay.schedule import KEY_JOINT, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
+from rocketpy_broker.services.delay.schedule import KEY_JOINT, TIMER_DEL_UNIQKEY
 from rocketpy_broker.services.topics.system import REVIVE_PREFIX
 from rocketpy_broker.store.append.batch_marks import origins_of
 from rocketpy_proto.record import RecordBlock, property_column, with_property
@@ -31,6 +31,7 @@ from rocketpy_proto.record.properties import (
     TIMER_DELAY_MS,
     TIMER_DELAY_SEC,
     TIMER_DELIVER_MS,
+    TIMER_OUT_MS,
     UNIQ_KEY,
     decode_properties,
 )

@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
-from typing import TypeVar
 
 from rocketpy_broker.config import ClientLimits
-from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError
+from rocketpy_broker.errors import ClientsFullError
 from rocketpy_broker.runtime.shares import Shares
 from rocketpy_broker.services.groups.clients.members import (
     OWN_VERSION,
@@ -28,31 +26,7 @@ from rocketpy_broker.services.groups.clients.subscriptions import (
     merge,
 )
 from rocketpy_broker.services.groups.manager import check_group
-
-EnumT = TypeVar("EnumT", bound=IntEnum)
-
-
-class ConsumeType(IntEnum):
-    """The fetching side: application, client library, or the broker's own queue order."""
-
-    ACTIVELY = 1
-    PASSIVELY = 2
-    POP = 3
-
-
-class MessageModel(IntEnum):
-    """Delivery of messages: all to every member, or queues shared among members."""
-
-    BROADCASTING = 1
-    CLUSTERING = 2
-
-
-class ConsumeFromWhere(IntEnum):
-    """The start of a group without progress; the broker only stores it."""
-
-    LAST_OFFSET = 1
-    FIRST_OFFSET = 2
-    TIMESTAMP = 3
+from rocketpy_proto.model.consumers import ConsumeFromWhere, ConsumeType, MessageModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +58,6 @@ class ConsumerData:
 def consumers_of(group: str) -> GroupKey:
     """Returns the consumer group of that name."""
     return GroupKey(Role.CONSUMER, group)
-
-
-def as_enum(name: str, kind: type[EnumT], value: int) -> EnumT:
-    """Returns the member of an enumeration. Raises ParameterIllegalError."""
-    try:
-        return kind(value)
-    except ValueError as error:
-        accepted = ", ".join(f"{each.name} ({each.value})" for each in kind)
-        raise ParameterIllegalError(name, value, accepted) from error
 
 
 @dataclass(slots=True)

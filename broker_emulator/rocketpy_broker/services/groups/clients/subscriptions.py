@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from rocketpy_broker.config import ClientLimits
 from rocketpy_broker.errors import ParameterIllegalError
 from rocketpy_broker.services.topics.manager import TOPIC_BYTES_MAX, TOPIC_PATTERN
+from rocketpy_proto.model import EVERYTHING, SQL92, TAG
 
-TAG, SQL92 = "TAG", "SQL92"
-EVERYTHING = "*"
 # Approximate memory of a subscription without its texts.
 OVERHEAD_BYTES = 300
 

@@ -32,10 +32,10 @@ from rocketpy_broker.services.pull.outcome import Pulled
 from rocketpy_broker.services.retry.service import SentBackMessages
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.messages import HalfMessage, Operation
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.statistics import Put
 from rocketpy_broker.store.values import PutCause, QueueKey
 from rocketpy_proto.apache.rocketmq.v2 import definition_pb2 as v2
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.model.codes import RequestCode, ResponseCode
 from rocketpy_proto.record import RecordBlock
 

@@ -6,11 +6,9 @@ Source: docs/design/broker_behaviour.md section 9.6.
 from __future__ import annotations
 
 from rocketpy_broker.services.send.half_message import HALF_QUEUE
-from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
-from rocketpy_broker.services.topics.system import DEAD_LETTER_PREFIX
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, FIFO, MESSAGE_TYPE, SCHEDULE_TOPIC
 
 
 def flag(value: bool) -> str:
@@ -38,5 +36,5 @@ def message_type(topics: TopicConfigManager, topic: str) -> str:
     if topic == HALF_QUEUE.topic:
         return "transaction"
     config = topics.find(topic)
-    is_fifo = config is not None and config.attributes.get(MESSAGE_TYPE) == "FIFO"
+    is_fifo = config is not None and config.attributes.get(MESSAGE_TYPE) == FIFO
     return "fifo" if is_fifo else "normal"

@@ -12,7 +12,6 @@ from itertools import accumulate
 from rocketpy_broker.config import BrokerConfig
 from rocketpy_broker.services.context import BrokerContext
 from rocketpy_broker.services.delay.wiring import Delay
-from rocketpy_broker.services.groups.clients.consumers import ConsumeType
 from rocketpy_broker.services.groups.clients.members import Role
 from rocketpy_broker.services.groups.manager import is_system_group
 from rocketpy_broker.services.groups.wiring import Groups
@@ -21,13 +20,18 @@ from rocketpy_broker.services.observability.counters.labels import flag
 from rocketpy_broker.services.observability.metrics.families import Series
 from rocketpy_broker.services.topics.manager import TopicConfigManager
 from rocketpy_broker.services.transactions.open_transactions import TransactionListing
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
 from rocketpy_broker.store.files.timer_checkpoint import TIMER_QUEUE
 from rocketpy_broker.store.statistics import STEP_BOUNDS_MS
 from rocketpy_broker.store.values import QueueKey
+from rocketpy_proto.model import SCHEDULE_TOPIC
+from rocketpy_proto.model.consumers import ConsumeType
 
 PROTOCOL = "grpc"
-MODES = {ConsumeType.ACTIVELY: "pull", ConsumeType.PASSIVELY: "push", ConsumeType.POP: "pop"}
+MODES = {
+    ConsumeType.CONSUME_ACTIVELY: "pull",
+    ConsumeType.CONSUME_PASSIVELY: "push",
+    ConsumeType.CONSUME_POP: "pop",
+}
 # Label values of `storage_type` and `storage_medium`.
 ON_DISK = "local", "disk"
 # Bucket bounds of a put in ms, a subset of STEP_BOUNDS_MS.

@@ -19,7 +19,6 @@ from rocketpy_broker.services.observability.counters.event_counter import EventC
 from rocketpy_broker.services.observability.counters.labels import flag
 from rocketpy_broker.services.observability.metrics.families import Series
 from rocketpy_broker.services.offsets.committed import ConsumerOffsetManager
-from rocketpy_broker.services.topics.config import TopicConfig
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
 from rocketpy_broker.store.message_store import MessageStore
 from rocketpy_broker.store.values import QueueKey
@@ -91,6 +90,7 @@ class GroupLags:
             config = self._topics.find(topic)
             if config is None:
                 continue
+            epoch = self._topics.epoch(topic)
             # Messages that are not committed, and of these the ones that were not pulled.
             behind, ready = Waiting(), Waiting()
             offsets = self._committed.offsets_of(group, topic)
@@ -104,8 +104,8 @@ class GroupLags:
                 pulled = min(max(self._counter.pulled_offset(group, queue), committed), end)
                 for waiting, offset in ((behind, committed), (ready, pulled)):
                     if offset < end:
-                        waiting.add(end - offset, self._stored_at((queue, config.epoch, offset)))
-            if not self._is_there(group, config):
+                        waiting.add(end - offset, self._stored_at((queue, epoch, offset)))
+            if not self._is_there(group, topic, epoch):
                 continue
             is_system = self._topics.is_system(topic) or is_system_group(group)
             labels = (group, topic, flag(is_retry(topic)), flag(is_system))
@@ -119,14 +119,10 @@ class GroupLags:
                 yield "rocketmq_consumer_queueing_latency_milliseconds", labels, queueing_ms
         yield "rocketpy_omitted_consumer_lags", (), omitted
 
-    def _is_there(self, group: str, config: TopicConfig) -> bool:
+    def _is_there(self, group: str, topic: str, epoch: int) -> bool:
         """True if topic and offsets still exist; a request may delete them meanwhile."""
-        now = self._topics.find(config.topic)
-        return (
-            now is not None
-            and now.epoch == config.epoch
-            and self._committed.has(group, config.topic)
-        )
+        is_same = topic in self._topics and self._topics.epoch(topic) == epoch
+        return is_same and self._committed.has(group, topic)
 
     def _stored_at(self, place: Place) -> int | None:
         """Returns a message's store time; None after READS_MAX reads, or if it is damaged."""

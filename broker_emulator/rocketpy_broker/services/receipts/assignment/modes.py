@@ -7,41 +7,39 @@ docs/design/storage.md section 11.6.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import field
 
 from rocketpy_broker.errors import ClientsFullError, ParameterIllegalError, PermissionDeniedError
 from rocketpy_broker.runtime.clock import Clock
-from rocketpy_broker.services.config_files.json_fields import (
-    JsonFields,
-    as_int,
-    as_object,
-    as_text,
-)
+from rocketpy_broker.services.config_files.json_fields import JsonFields, as_object
 from rocketpy_broker.services.config_files.saver import Saver
 from rocketpy_broker.services.config_files.table import ConfigTable
 from rocketpy_broker.services.groups.manager import check_group
 from rocketpy_broker.services.topics.manager import TopicConfigManager, is_retry
+from rocketpy_proto.struct_types import Body, Int32
 
 PULL, POP = "PULL", "POP"
 TABLE = "messageRequestModeMap"
-_FIELDS = JsonFields(("mode", "mode", as_text), ("popShareQueueNum", "share_count", as_int))
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRequestMode:
+class MessageRequestMode(Body, frozen=True):
     """The mode of a group in a topic.
 
     With POP and a `share_count` above 0, a member also pops the queues of as many next members.
-    Otherwise each member pops all queues. `extra` holds fields that this broker does not know.
+    Otherwise each member pops all queues.
     """
 
     mode: str = PULL
-    share_count: int = 0
-    extra: Mapping[str, object] = field(default_factory=dict)
+    share_count: Int32 = field(name="popShareQueueNum", default=0)
 
 
-Modes = Mapping[str, MessageRequestMode]
+# By group, with the fields of the file that this broker does not know.
+_Entry = tuple[MessageRequestMode, Mapping[str, object]]
+Modes = Mapping[str, _Entry]
+_FIELDS = JsonFields(MessageRequestMode)
+_DEFAULT: _Entry = (MessageRequestMode(), {})
 
 
 class MessageRequestModes:
@@ -63,7 +61,7 @@ class MessageRequestModes:
 
     def find(self, topic: str, group: str) -> MessageRequestMode:
         """Returns the mode; PULL by default."""
-        return self._table.entries.get(topic, {}).get(group, MessageRequestMode())
+        return self._table.entries.get(topic, {}).get(group, _DEFAULT)[0]
 
     async def set(self, topic: str, group: str, mode: MessageRequestMode) -> None:
         """Sets a mode; durable on return.
@@ -81,7 +79,7 @@ class MessageRequestModes:
         def changed(old: Modes | None) -> Modes:
             if group not in (old or {}):
                 self._check_count()
-            return {**(old or {}), group: mode}
+            return {**(old or {}), group: (mode, {})}
 
         await self._table.change(topic, changed)
 
@@ -93,13 +91,9 @@ class MessageRequestModes:
 
 def _encode_all(modes: Modes) -> object:
     return {
-        group: {**mode.extra, **_FIELDS.encode(mode), "consumerGroup": group}
-        for group, mode in modes.items()
+        group: {**_FIELDS.encode(*mode), "consumerGroup": group} for group, mode in modes.items()
     }
 
 
 def _decode_all(entry: object) -> Modes:
-    return {
-        group: MessageRequestMode(**_FIELDS.decode(mode, "consumerGroup"))
-        for group, mode in as_object(entry).items()
-    }
+    return {group: _FIELDS.decode(mode) for group, mode in as_object(entry).items()}

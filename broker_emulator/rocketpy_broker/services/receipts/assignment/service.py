@@ -17,8 +17,8 @@ from rocketpy_broker.services.receipts.assignment.modes import (
     MessageRequestModes,
 )
 from rocketpy_broker.services.receipts.popped import ANY_QUEUE
-from rocketpy_broker.services.topics.config import Perm
 from rocketpy_broker.services.topics.manager import TopicConfigManager
+from rocketpy_proto.model.configs import Perm
 
 AVERAGELY, BY_CIRCLE = "AVG", "AVG_BY_CIRCLE"
 

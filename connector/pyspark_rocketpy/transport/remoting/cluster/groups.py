@@ -8,21 +8,20 @@ from __future__ import annotations
 import uuid
 
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
-from pyspark_rocketpy.transport.remoting.cluster.queue_requests import SQL92
 from pyspark_rocketpy.transport.remoting.net.calls import Call, Request
 from pyspark_rocketpy.transport.remoting.net.peers import Peer
 from pyspark_rocketpy.transport.remoting.net.responses import nothing
+from rocketpy_proto.model import SQL92
+from rocketpy_proto.model.consumers import ConsumeType
 from rocketpy_proto.remoting import RemotingCommand, RequestCode, ResponseCode, encode_body
 from rocketpy_proto.remoting.bodies.clients import (
     CheckClientRequestBody,
     ConsumerData,
-    ConsumeType,
     HeartbeatData,
     SubscriptionData,
 )
 from rocketpy_proto.remoting.headers.clients import UnregisterClientRequest
 
-RETRY_PREFIX = "%RETRY%"
 _PARSE_FAILED = frozenset({ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_PARSE_FAILED})
 
 

@@ -18,6 +18,7 @@ from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.net.calls import RECORDS_BYTES_MAX, Call, Request
 from pyspark_rocketpy.transport.remoting.net.peers import Peer, Timeouts
 from pyspark_rocketpy.transport.remoting.net.responses import header_of, nothing
+from rocketpy_proto.model import EVERYTHING, TAG
 from rocketpy_proto.remoting import (
     EXCHANGES,
     Header,
@@ -47,8 +48,6 @@ from rocketpy_proto.remoting.headers.pulls import (
 HELD_LONGER_MS_MAX = 10_000
 # Messages that brokers answer at most, unless their limits were raised.
 PULLED_MESSAGES_MAX = 32
-TAG, SQL92 = "TAG", "SQL92"
-ALL = "*"
 
 
 class PullStatus(IntEnum):
@@ -94,7 +93,7 @@ class Pull(msgspec.Struct, frozen=True):
     queue: MessageQueue
     offset: int
     count: int = PULLED_MESSAGES_MAX
-    expression: str = ALL
+    expression: str = EVERYTHING
     expression_type: str = TAG
     suspend_ms: int = 0
     broker_id: int = MASTER_ID

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pyspark_rocketpy import clock
 from pyspark_rocketpy.errors import BrokerError, ConnectionFailedError, TopicNotExistError
 from pyspark_rocketpy.transport.remoting.net.peers import NAME_SERVER_OPTION, Peer
+from rocketpy_proto.model.configs import Perm
 from rocketpy_proto.remoting.bodies.routes import QueueData, TopicRouteData
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
-from rocketpy_proto.remoting.headers.topics import PERM_READ, PERM_WRITE
 
 ROUTE_MS_MAX = 30_000
 # Pause before the next query, after name servers have not answered.
@@ -71,7 +71,7 @@ class TopicRoute:
             {
                 queues.broker_name: queues.read_queue_nums
                 for queues in self.data.queue_datas
-                if queues.perm & PERM_READ
+                if queues.perm & Perm.READ
             }
         )
 
@@ -102,7 +102,7 @@ class TopicRoute:
 
     def _is_written(self, queues: QueueData) -> bool:
         has_master = MASTER_ID in self._addresses.get(queues.broker_name, {})
-        return bool(queues.perm & PERM_WRITE) and has_master
+        return bool(queues.perm & Perm.WRITE) and has_master
 
     def _ordered(self) -> dict[str, int] | None:
         """Returns the queues of a topic with a configured order, like `broker-a:4;broker-b:2`.

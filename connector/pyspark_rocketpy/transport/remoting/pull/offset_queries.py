@@ -43,24 +43,20 @@ from pyspark_rocketpy.transport.remoting.cluster.bounds import (
 )
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.cluster.fan_out import BrokerAnswer, FanOut
-from pyspark_rocketpy.transport.remoting.cluster.groups import (
-    RETRY_PREFIX,
-    check_expression,
-    make_group,
-)
+from pyspark_rocketpy.transport.remoting.cluster.groups import check_expression, make_group
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
     consumer_offset,
     max_offset,
     min_offset,
     update_consumer_offset,
 )
-from pyspark_rocketpy.transport.remoting.cluster.system_topics import is_system_topic
 from pyspark_rocketpy.transport.remoting.net.calls import outcomes
 from pyspark_rocketpy.transport.remoting.net.peers import Timeouts
 from pyspark_rocketpy.transport.remoting.pull.held_pulls import HeldPulls
 from pyspark_rocketpy.transport.remoting.pull.sampler import Sampler
 from pyspark_rocketpy.transport.retries import PASSING_ERRORS, Retries, retried
 from pyspark_rocketpy.transport.values import QueueTime, RetryPolicy, Subscription
+from rocketpy_proto.model import is_system_topic, retry_topic
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
 
 T = TypeVar("T")
@@ -339,7 +335,7 @@ class RemotingOffsetQueries:
         if master is None or (group, broker_name) in self._made:
             return master is not None
         try:
-            known = self._cluster.route(RETRY_PREFIX + group).peer(broker_name)
+            known = self._cluster.route(retry_topic(group)).peer(broker_name)
         except TopicNotExistError:
             known = None
         if known is None:

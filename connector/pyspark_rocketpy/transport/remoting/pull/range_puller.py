@@ -34,10 +34,7 @@ from pyspark_rocketpy.transport.rebatching import RecordChunk, lost_end
 from pyspark_rocketpy.transport.remoting.cluster.client import Cluster
 from pyspark_rocketpy.transport.remoting.cluster.congestion_window import PullWindow
 from pyspark_rocketpy.transport.remoting.cluster.queue_requests import (
-    ALL,
     PULLED_MESSAGES_MAX,
-    SQL92,
-    TAG,
     Pull,
     PullResult,
     PullStatus,
@@ -59,6 +56,7 @@ from pyspark_rocketpy.transport.remoting.pull.pipeline import (
 from pyspark_rocketpy.transport.remoting.pull.response_assembler import ResponseAssembler
 from pyspark_rocketpy.transport.retries import Outage
 from pyspark_rocketpy.transport.values import PullOptions
+from rocketpy_proto.model import EVERYTHING, OR, SQL92, TAG
 from rocketpy_proto.remoting import MessageQueue
 from rocketpy_proto.remoting.headers.pulls import MASTER_ID
 
@@ -67,7 +65,6 @@ logger = logging.getLogger(__name__)
 _FIRST_COUNT = 1_024
 # The wanted size of an answer of rocketpy's broker.
 _ANSWER_BYTES = 512 << 10
-_OR = "||"
 # The log files with these messages are gone, though the queue still has them.
 _BEING_REMOVED = "MESSAGE_WAS_REMOVING"
 
@@ -95,7 +92,7 @@ class RangePuller:
         self._range = part
         self._queue = MessageQueue(part.broker_name, part.queue_id, part.topic)
         self._type, self._expression = _expression_of(options)
-        self._is_filtered = self._expression != ALL
+        self._is_filtered = self._expression != EVERYTHING
         self._assembler = ResponseAssembler(
             part,
             is_filtered=self._is_filtered,
@@ -358,9 +355,9 @@ def _expression_of(options: PullOptions) -> tuple[str, str]:
     if options.expression is not None:
         return SQL92, options.expression
     if not options.tags or not all(map(_can_be_named, options.tags)):
-        return TAG, ALL
-    return TAG, f" {_OR} ".join(options.tags)
+        return TAG, EVERYTHING
+    return TAG, f" {OR} ".join(options.tags)
 
 
 def _can_be_named(tag: str) -> bool:
-    return bool(tag) and tag == tag.strip() and _OR not in tag and tag != ALL
+    return bool(tag) and tag == tag.strip() and OR not in tag and tag != EVERYTHING

@@ -35,7 +35,7 @@ from pyspark_rocketpy.transport.remoting.send.requests import SendBatch, send
 from pyspark_rocketpy.transport.retries import retried
 from pyspark_rocketpy.transport.values import PullOptions, RetryPolicy
 from rocketpy_proto.record import Record, RecordBlock, decode_record
-from rocketpy_proto.record.properties import encode_properties
+from rocketpy_proto.record.properties import TAGS, encode_properties
 from rocketpy_proto.remoting import MessageQueue, ResponseCode
 from rocketpy_proto.remoting.json_text import DECLARED_BY_PARSERS
 from rocketpy_proto.struct_types import prepared
@@ -131,7 +131,7 @@ class ControlQueue:
 
     def leave(self, tag: str, marker: Marker) -> int:
         """Stores a marker; returns its offset."""
-        properties = encode_properties({"TAGS": tag}).decode()
+        properties = encode_properties({TAGS: tag}).decode()
         message = SendBatch(msgspec.json.encode(marker), 1, properties)
         cluster, timeouts = self._reach.cluster, self._reach.timeouts
         sent = retried(
@@ -147,7 +147,7 @@ class ControlQueue:
         for block in self._reach.records(part, self._group, tag):
             for position in block.positions.tolist():
                 record = decode_record(bytes(block.data), position).record
-                if record.properties.get("TAGS") == tag:
+                if record.properties.get(TAGS) == tag:
                     yield FoundMarker(record.queue_offset, self._marker(record))
 
     def _marker(self, record: Record) -> Marker:

@@ -8,7 +8,7 @@ from rocketpy_broker.contract_json import json_of
 from rocketpy_broker.server.http.api.routes import PAGE_COUNT
 from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.request import PageRequest
-from rocketpy_broker.services.topics.system import HALF_TOPIC
+from rocketpy_proto.model import HALF_TOPIC
 from rocketpy_proto.rocketpy.v1 import groups_pb2, transactions_pb2
 
 # Groups of one client.

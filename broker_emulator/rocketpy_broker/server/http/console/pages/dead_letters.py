@@ -29,7 +29,7 @@ from rocketpy_broker.server.http.console.pages.send_form import (
 )
 from rocketpy_broker.server.http.console.renderer import counted
 from rocketpy_broker.server.http.console.request import PageRequest, address, number_of
-from rocketpy_broker.services.topics.system import dead_letter_topic
+from rocketpy_proto.model import dead_letter_topic
 from rocketpy_proto.record.compression import inflated_or_stored
 from rocketpy_proto.record.properties import NOT_COPIED_NAMES
 from rocketpy_proto.record.sys_flag import COMPRESSED

@@ -11,7 +11,8 @@ from rocketpy_broker.server.http.api.routes import RANGE_BYTES_MAX
 from rocketpy_broker.server.http.console.message_views import messages_of, row_of
 from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.request import PageRequest, number_of
-from rocketpy_broker.store.delay_levels import LEVELS_MAX, SCHEDULE_TOPIC
+from rocketpy_broker.store.delay_levels import LEVELS_MAX
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.record.properties import REAL_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 

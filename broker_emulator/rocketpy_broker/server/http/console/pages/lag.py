@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rocketpy_broker.messages.copies import RETRY_PREFIX
 from rocketpy_broker.server.http.console.renderer import count_text, counted, duration_text
 from rocketpy_broker.server.http.console.trends import MINUTE_MS, Point
+from rocketpy_proto.model import retry_topic
 from rocketpy_proto.rocketpy.v1 import groups_pb2
 
 # A member that consumes commits every few seconds.
@@ -30,7 +30,7 @@ class GroupState:
     @property
     def retry_topic(self) -> str:
         """The topic of the group's retries."""
-        return RETRY_PREFIX + self.group
+        return retry_topic(self.group)
 
     @property
     def lagging(self) -> list[groups_pb2.GroupTopic]:

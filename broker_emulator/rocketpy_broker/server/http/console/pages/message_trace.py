@@ -12,23 +12,22 @@ from rocketpy_broker.server.http.console.message_views import messages_of
 from rocketpy_broker.server.http.console.renderer import counted, part, time_shown
 from rocketpy_broker.server.http.console.request import PageRequest
 from rocketpy_broker.services.receipts.handle import pop_retry_topic
-from rocketpy_broker.services.topics.system import (
+from rocketpy_broker.store.delay_levels import level_of
+from rocketpy_proto.model import (
     DEAD_LETTER_PREFIX,
     HALF_TOPIC,
     RETRY_PREFIX,
+    SCHEDULE_TOPIC,
     TIMER_TOPIC,
     dead_letter_topic,
     retry_topic,
 )
-from rocketpy_broker.store.delay_levels import DELAY, SCHEDULE_TOPIC, level_of
-from rocketpy_proto.record.properties import REAL_TOPIC, RETRY_TOPIC
+from rocketpy_proto.record.properties import DELAY, REAL_TOPIC, RETRY_TOPIC, TIMER_OUT_MS
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2, transactions_pb2
 
 # Topics in which messages wait for their own topic.
 WAITING_TOPICS = (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC)
 GROUPS_COUNT, COPIES_COUNT = 10, 64
-# The timer's property with a message's delivery time.
-_TIMER_OUT_MS = "TIMER_OUT_MS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +159,7 @@ async def _half(lookup: _Lookup, target: str) -> Step:
 async def _due(lookup: _Lookup, message: Message) -> str:
     """Returns the time of a waiting message's delivery."""
     properties = message.properties
-    timer = properties.get(_TIMER_OUT_MS, "")
+    timer = properties.get(TIMER_OUT_MS, "")
     if timer.isdecimal():
         return time_shown(time_of_ms(int(timer[:18])))
     delays, level = await lookup.level_ms(), level_of(properties.get(DELAY, ""))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from rocketpy_broker.errors import ParameterIllegalError
-from rocketpy_broker.messages.copies import TRANSACTION
 from rocketpy_broker.messages.outgoing_message import (
     OutgoingMessage,
     WaitArguments,
@@ -23,7 +22,7 @@ from rocketpy_broker.server.http.console.request import (
     number_of,
     time_of,
 )
-from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE
+from rocketpy_proto.model import MESSAGE_TYPE, TRANSACTION
 from rocketpy_proto.record import java_hash
 from rocketpy_proto.record.properties import SHARDING_KEY
 from rocketpy_proto.rocketpy.v1 import admin_pb2

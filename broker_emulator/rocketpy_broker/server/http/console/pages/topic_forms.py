@@ -14,8 +14,8 @@ from rocketpy_broker.server.http.console.pages.topics import (
 )
 from rocketpy_broker.server.http.console.renderer import counted, part
 from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest, number_of
-from rocketpy_broker.services.topics.attributes import MESSAGE_TYPE, MESSAGE_TYPES, RESERVE_TIME
-from rocketpy_broker.services.topics.system import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from rocketpy_broker.services.topics.attributes import RESERVE_TIME
+from rocketpy_proto.model import DEAD_LETTER_PREFIX, MESSAGE_TYPE, MESSAGE_TYPES, RETRY_PREFIX
 from rocketpy_proto.rocketpy.v1 import admin_pb2
 
 # Groups that a confirmation names.

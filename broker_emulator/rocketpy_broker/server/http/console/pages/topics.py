@@ -11,7 +11,7 @@ from rocketpy_broker.contract_json import json_of, lag_of
 from rocketpy_broker.server.http.api.routes import PAGE_COUNT
 from rocketpy_broker.server.http.console.page import Page
 from rocketpy_broker.server.http.console.request import INT_MAX, PageRequest, address
-from rocketpy_broker.services.topics.system import RETRY_PREFIX
+from rocketpy_proto.model import RETRY_PREFIX
 from rocketpy_proto.rocketpy.v1 import admin_pb2, broker_pb2
 
 # Queues that are counted for one list of topics, and for the groups of one topic.

@@ -32,8 +32,8 @@ from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.remoting import RemotingCommand, encode_body
 from rocketpy_proto.remoting.bodies.auth import AclInfo, UserInfo, decode_acl
-from rocketpy_proto.remoting.fields import Body
 from rocketpy_proto.rocketpy.v1 import admin_pb2
+from rocketpy_proto.struct_types import Body
 
 # More than an ACL with PERMISSIONS_MAX topics and groups.
 BODY_BYTES_MAX = 512 << 10

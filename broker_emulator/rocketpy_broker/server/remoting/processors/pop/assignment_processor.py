@@ -16,8 +16,8 @@ from rocketpy_broker.services.receipts.assignment.modes import (
 )
 from rocketpy_broker.services.receipts.assignment.service import AVERAGELY, AssignmentService
 from rocketpy_proto.model.codes import RequestCode as Code
+from rocketpy_proto.model.consumers import MessageModel
 from rocketpy_proto.remoting import MessageQueue, RemotingCommand
-from rocketpy_proto.remoting.bodies.clients import MessageModel
 from rocketpy_proto.remoting.bodies.pop import (
     MessageQueueAssignment,
     QueryAssignmentRequestBody,

@@ -28,6 +28,7 @@ from rocketpy_broker.services.receipts.popped import (
     PopRequest,
 )
 from rocketpy_broker.store.values import GetMessageStatus
+from rocketpy_proto.model import TAG
 from rocketpy_proto.model.codes import RequestCode as Code
 from rocketpy_proto.model.codes import ResponseCode
 from rocketpy_proto.record import properties_strings, rewritten, with_property
@@ -75,7 +76,7 @@ class PopProcessor:
         wanted = PopRequest(
             *(header.consumer_group, header.topic, max(header.queue_id, ANY_QUEUE)),
             *(header.max_msg_nums, header.invisible_ms, request.held_ms(self._bounded(wait_ms))),
-            FilterText(header.expression_type or "TAG", header.expression or "*"),
+            FilterText(header.expression_type or TAG, header.expression or "*"),
             from_min=header.init_mode == INIT_MIN,
             is_ordered=bool(header.is_order),
             attempt_id=header.attempt_id or "",

@@ -12,7 +12,7 @@ from rocketpy_broker.server.http.console.renderer import part
 from rocketpy_broker.server.http.console.request import PageRequest, address
 from rocketpy_broker.server.http.console.trends import Point, lag_points, lines
 from rocketpy_broker.server.security.permissions import PREFIX_MARK, Permissions, permission_text
-from rocketpy_broker.store.delay_levels import SCHEDULE_TOPIC
+from rocketpy_proto.model import SCHEDULE_TOPIC
 from rocketpy_proto.rocketpy.v1 import admin_pb2, transactions_pb2
 
 GROUPS = 10
