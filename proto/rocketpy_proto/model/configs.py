@@ -1,4 +1,4 @@
-"""Configurations of topics and groups, and versions of their tables, as JSON has them.
+"""RocketMQ's configurations of topics and groups, and their tables' versions.
 
 Source: TopicConfig, SubscriptionGroupConfig and DataVersion, docs/design/remoting.md section 4.7,
 docs/design/storage.md sections 11.1, 11.2 and 11.4.
