@@ -1,4 +1,4 @@
-"""Types that msgspec decodes to: their common parts, and their inspection by one thread.
+"""Common parts of types that msgspec decodes to, and their inspection.
 
 msgspec inspects a type when it first decodes to it. A second thread that decodes to the same type
 meanwhile finds a half-made description. The process then ends with a segmentation fault.
