@@ -9,7 +9,7 @@ import pytest
 from rocketpy_broker.server.http.api.endpoint import BODY_BYTES_MAX
 from rocketpy_proto.model.codes import ResponseCode
 from tests.broker.http.api_client import ask, get
-from tests.broker.metrics.stopping_broker import stopping
+from tests.broker.metrics.stopping_broker import TRIES_MAX, stopping
 from tests.support.broker.running_broker import RunningBroker, StartBroker
 
 BAD, BUSY = ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_BUSY
@@ -149,9 +149,10 @@ async def test_a_broker_that_stops_takes_no_requests(
     start_broker: StartBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with stopping(start_broker, monkeypatch) as running:
-        reply = await ask(running, "PUT", "/topics/orders", {})
-        while reply.status != 503:
+        for _ in range(TRIES_MAX):
             reply = await ask(running, "PUT", "/topics/orders", {})
+            if reply.status == 503:
+                break
     assert reply.error == (503, ResponseCode.SERVICE_NOT_AVAILABLE)
 
 

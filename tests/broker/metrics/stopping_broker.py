@@ -12,6 +12,9 @@ from rocketpy_broker.store.config import FlushDiskType
 from tests.support.broker.running_broker import RunningBroker, StartBroker, another_connection
 from tests.support.store.disk_calls import LOG, holding
 
+# A broker that stops notices it before this number of requests has been answered.
+TRIES_MAX = 500
+
 
 @asynccontextmanager
 async def stopping(

@@ -341,8 +341,9 @@ def test_f17_queues_that_are_only_looked_at_share_what_may_be_open(
         queue.close()
     monkeypatch.setattr(resource, "getrlimit", lambda _which: (0, 0))
     shared = OpenFiles(read_only=True)
-    for folder in folders:
-        found = ReadOnlyQueue.load(folder, 200, 0, shared)
+    loaded = [ReadOnlyQueue.load(folder, 200, 0, shared) for folder in folders]
+    for found in loaded:
         assert found.units(0, 3)["physical_offset"].tolist() == [0, 100, 200]
         assert len(shared) <= module.OPEN_FILES_MIN
+    for found in loaded:
         found.close()
